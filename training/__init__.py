@@ -1,0 +1,1 @@
+"""Training: datasets, configurations, one loop, losses, metrics and evaluation."""

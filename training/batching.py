@@ -1,0 +1,120 @@
+"""Batches of about equally many symbols, from windows sorted by length. NumPy only."""
+
+import keras
+import numpy as np
+
+from zoo.text import END, PAD, START
+
+# Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
+WINDOW = 8192
+
+
+def batch_plan(lengths: np.ndarray, batch_tokens: int, rng: np.random.Generator, round_to: int = 1) -> list[np.ndarray]:
+    """Returns the examples of each batch of one epoch, in random order.
+
+    Args:
+        lengths: Symbols on the source and target side of each example, [N, 2].
+        batch_tokens: Largest number of symbols of a batch on its longer side, padding included; an example that is
+            longer stands alone.
+        rng: Source of randomness.
+        round_to: Lengths are padded to multiples of this.
+    """
+    padded = -(-lengths // round_to) * round_to
+    order = rng.permutation(len(lengths))
+    batches = []
+    for start in range(0, len(order), WINDOW):
+        window = order[start : start + WINDOW]
+        window = window[np.lexsort((padded[window, 0], padded[window, 1]))]
+        batches += _cut(window, padded.max(axis=1), batch_tokens)
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+def _cut(order: np.ndarray, sizes: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+    batches, first, longest = [], 0, 0
+    for position, example in enumerate(order):
+        longest = max(longest, sizes[example])
+        if position > first and longest * (position + 1 - first) > batch_tokens:
+            batches.append(order[first:position])
+            first, longest = position, sizes[example]
+    return [*batches, order[first:]]
+
+
+def pad(rows: list[list[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
+    """Returns rows of ids as one int32 array, padded with `PAD`.
+
+    Args:
+        rows: The ids.
+        length: Width of the array. Default: the longest row.
+        num_rows: Height of the array; rows of padding are added. Default: the number of rows.
+    """
+    array = np.full((num_rows or len(rows), length or max(map(len, rows), default=0)), PAD, dtype=np.int32)
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
+    return array
+
+
+class PairBatches(keras.utils.PyDataset):
+    """Rounds of batches for `fit`: `({"source", "target"}, next target symbols, weights)`.
+
+    The batch of a step depends on the seed and the number of the step alone, so that a resumed run sees what the
+    interrupted one would have seen.
+
+    Args:
+        source: Ids of each source sentence, the end included.
+        target: Ids of each target sentence, without start and end.
+        batch_tokens: See `batch_plan`.
+        steps: Batches in a round; `None` for one pass over the data in each round, always the same.
+        seed: Seed of the order.
+        first_round: Number of the first round.
+        static_shapes: Pad to few different shapes, for backends that compile each of them.
+    """
+
+    def __init__(self, source, target, batch_tokens, steps=None, seed=0, first_round=0, static_shapes=False):
+        super().__init__()
+        self.source, self.target = source, target
+        self.batch_tokens, self.steps, self.seed = batch_tokens, steps, seed
+        self.round = first_round
+        self.round_to = 8 if static_shapes else 1
+        self.static_shapes = static_shapes
+        self.lengths = np.array([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)])
+        self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
+
+    def _make_plan(self, epoch):
+        return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
+
+    def _seek(self, step):
+        """Moves the plan to the epoch that holds a step."""
+        if step < self._first_step:
+            self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
+        while step >= self._first_step + len(self._plan):
+            self._first_step += len(self._plan)
+            self._epoch += 1
+            self._plan = self._make_plan(self._epoch)
+
+    def __len__(self):
+        return self.steps or len(self._plan)
+
+    def on_epoch_end(self):
+        if self.steps:
+            self.round += 1
+
+    def __getitem__(self, index):
+        step = self.round * len(self) + index
+        self._seek(step)
+        return self._batch(self._plan[step - self._first_step])
+
+    def _batch(self, examples):
+        widths = -(-self.lengths[examples].max(axis=0) // self.round_to) * self.round_to
+        num_rows = len(examples)
+        if self.static_shapes:
+            num_rows = max(num_rows, self.batch_tokens // int(widths.max()))
+        target = [self.target[index] for index in examples]
+        source = pad([self.source[index] for index in examples], widths[0], num_rows)
+        inputs = pad([[START, *row] for row in target], widths[1], num_rows)
+        outputs = pad([[*row, END] for row in target], widths[1], num_rows)
+        return {"source": source, "target": inputs}, outputs, (outputs != PAD).astype(np.float32)
+
+    def target_symbols(self, step):
+        """Returns the number of target symbols in the batch of a step, the ends included."""
+        self._seek(step)
+        return int(self.lengths[self._plan[step - self._first_step], 1].sum())

@@ -1,0 +1,127 @@
+"""What happens beside the optimizer's steps: checkpoints, early stop, logs, progress."""
+
+import json
+import math
+import sys
+import time
+
+import keras
+from tensorboardX import SummaryWriter
+from tqdm import tqdm
+
+from training.checkpoints import list_checkpoints, save_checkpoint
+from zoo.workdir import WorkDir
+
+
+class RunState:
+    """What a run has to remember besides its variables.
+
+    Args:
+        rounds: Rounds done.
+        best: Lowest validation cross-entropy so far.
+        waited: Rounds since then.
+        seconds: Training time so far.
+    """
+
+    def __init__(self, rounds=0, best=math.inf, waited=0, seconds=0.0):
+        self.rounds, self.best, self.waited, self.seconds = rounds, best, waited, seconds
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Ends each round: validation result, early stop, log line, checkpoint — in this order, so that a resumed run
+    repeats nothing and misses nothing.
+
+    Args:
+        workdir: The work directory.
+        state: The run's state, updated in place.
+        eval_every: Steps in a round.
+        keep: How many checkpoints to keep.
+        patience: Rounds without improvement before training stops; 0 for never.
+    """
+
+    def __init__(self, workdir: WorkDir, state: RunState, eval_every: int, keep: int, patience: int):
+        super().__init__()
+        self.workdir, self.state, self.eval_every, self.keep, self.patience = workdir, state, eval_every, keep, patience
+
+    def on_train_begin(self, logs=None):
+        self.tensorboard = SummaryWriter(str(self.workdir.tensorboard), purge_step=self.state.rounds * self.eval_every)
+        self.begun = time.monotonic() - self.state.seconds
+
+    def on_epoch_end(self, epoch, logs=None):
+        state = self.state
+        state.rounds, state.seconds = epoch + 1, time.monotonic() - self.begun
+        loss = float(logs["val_cross_entropy"])
+        improved = loss < state.best
+        state.best, state.waited = (loss, 0) if improved else (state.best, state.waited + 1)
+        step = state.rounds * self.eval_every
+        self._log(step, {name: float(value) for name, value in logs.items()})
+        save_checkpoint(self.workdir.checkpoints, step, self.model, vars(state))
+        for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep]:
+            old.unlink()
+        if not math.isfinite(float(logs["loss"])):
+            raise FloatingPointError(f"the loss became {logs['loss']} before step {step}")
+        if self.patience and state.waited >= self.patience:
+            self.model.stop_training = True
+
+    def _log(self, step, logs):
+        record = {"step": step, **logs, "seconds": round(self.state.seconds, 1)}
+        with self.workdir.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        for name, value in logs.items():
+            self.tensorboard.add_scalar(name, value, step)
+        self.tensorboard.flush()
+
+    def on_train_end(self, logs=None):
+        self.tensorboard.close()
+
+
+class Progress(keras.callbacks.Callback):
+    """A progress bar over all steps with loss, learning rate and target symbols per second; a line a round.
+
+    Args:
+        total_steps: Steps in the whole run.
+        done_steps: Steps done before.
+        eval_every: Steps in a round.
+        count_symbols: Function from a step's number to its target symbols.
+    """
+
+    def __init__(self, total_steps: int, done_steps: int, eval_every: int, count_symbols):
+        super().__init__()
+        self.total, self.step, self.eval_every, self.count_symbols = total_steps, done_steps, eval_every, count_symbols
+
+    def on_train_begin(self, logs=None):
+        # A terminal sees the bar move; a log file gets a line every ten seconds.
+        interval = 0.5 if sys.stderr.isatty() else 10.0
+        self.bar = tqdm(
+            total=self.total, initial=self.step, unit="step", mininterval=interval, maxinterval=interval, dynamic_ncols=True
+        )
+        self.symbols, self.seconds, self.round_loss = 0, 0.0, 0.0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.symbols, self.seconds = 0, 0.0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.batch_begun = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seconds += time.monotonic() - self.batch_begun
+        self.symbols += self.count_symbols(self.step)
+        self.step += 1
+        self.bar.update(1)
+        rate = self.symbols / max(self.seconds, 1e-9)
+        self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}, {rate:,.0f} target symbols/s", refresh=False)
+
+    def on_epoch_end(self, epoch, logs=None):
+        rate = self.symbols / max(self.seconds, 1e-9)
+        logs["target_symbols_per_second"] = rate
+        learning_rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        logs["learning_rate"] = learning_rate
+        perplexity = math.exp(min(float(logs["val_cross_entropy"]), 30.0))
+        self.bar.write(
+            f"step {self.step}: loss {logs['loss']:.4f}, validation cross-entropy {logs['val_cross_entropy']:.4f} "
+            f"(perplexity {perplexity:.2f}), learning rate {learning_rate:.2e}, {rate:,.0f} target symbols/s",
+            file=sys.stderr,
+        )
+
+    def on_train_end(self, logs=None):
+        self.bar.close()

@@ -1,0 +1,82 @@
+"""Checkpoints: all that is needed to go on with a run as if it had not stopped. One `.npz` each, never pickled."""
+
+import json
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from zoo.errors import InputError
+from zoo.workdir import replacing
+
+_NAME = re.compile(r"step_(\d+)\.npz")
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Returns the checkpoints in a folder, oldest first."""
+    return sorted(path for path in folder.glob("step_*.npz") if _NAME.fullmatch(path.name))
+
+
+def _variables(model: keras.Model) -> dict[str, keras.Variable]:
+    """Returns what a checkpoint holds: weights and states of random generators, then the optimizer's variables."""
+    of_metrics = {id(variable) for variable in model.metrics_variables}
+    kept = [variable for variable in model.variables if id(variable) not in of_metrics]
+    named = {f"model/{index:04d}": variable for index, variable in enumerate(kept)}
+    return named | {f"optimizer/{index:04d}": variable for index, variable in enumerate(model.optimizer.variables)}
+
+
+def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict) -> Path:
+    """Writes a checkpoint and returns its path.
+
+    Args:
+        folder: Where to write it.
+        step: Number of optimizer steps done.
+        model: The compiled model.
+        state: The rest of the run's state, for JSON.
+    """
+    path = folder / f"step_{step:08d}.npz"
+    arrays = {name: keras.ops.convert_to_numpy(variable) for name, variable in _variables(model).items()}
+    with replacing(path) as temporary:
+        np.savez(temporary, state=np.array(json.dumps(state)), **arrays)
+    return path
+
+
+def restore_checkpoint(path: Path, model: keras.Model) -> dict:
+    """Sets the variables of a compiled model from a checkpoint and returns the rest of the run's state.
+
+    Args:
+        path: The checkpoint.
+        model: The model, of the same configuration.
+
+    Raises:
+        InputError: If the checkpoint belongs to another model.
+    """
+    model.optimizer.build(model.trainable_variables)
+    with np.load(path, allow_pickle=False) as arrays:
+        variables = _variables(model)
+        shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+        found = {name: arrays[name].shape for name in arrays.files if name != "state"}
+        if shapes != found:
+            raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
+        for name, variable in variables.items():
+            variable.assign(arrays[name])
+        return json.loads(str(arrays["state"]))
+
+
+def load_average(paths: list[Path], model: keras.Model) -> None:
+    """Sets the variables of a model to the mean over checkpoints; states of random generators come from the last.
+
+    Args:
+        paths: The checkpoints, oldest first.
+        model: The compiled model that wrote them.
+    """
+    trainable = {id(variable) for variable in model.trainable_variables}
+    variables = {name: variable for name, variable in _variables(model).items() if name.startswith("model/")}
+    totals = {name: np.zeros(variable.shape) for name, variable in variables.items() if id(variable) in trainable}
+    for path in paths:
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in totals:
+                totals[name] += arrays[name] / len(paths)
+    for name, total in totals.items():
+        variables[name].assign(total)

@@ -1,0 +1,343 @@
+"""The `dates` dataset: dates as people write them in 32 locales, to be rewritten as ISO 8601.
+
+    Σάββατο 4 Οκτωβρίου 1986   →  1986-10-04
+    ۴ اکتبر ۱۹۸۶               →  1986-10-04
+
+Formats, month names and weekday names are the Unicode CLDR's, as shipped with Babel; nothing is
+downloaded. Babel formats in the Gregorian calendar and with ASCII digits only, so native digits (Arabic,
+Persian, Devanagari) are put in here where CLDR names such a system for the locale.
+
+A rendering is used only if it can be read in one way. "1/2/1999" is out, for it depends on the country,
+and so is "4 listopada 1987", which is October in Croatian and November in Polish: a (locale, form, month)
+is dropped when its skeleton — digits masked, punctuation, case and weekday ignored — has another reading
+anywhere in the collection. Months in digits are used where the year comes first or the fields are marked
+(年月日).
+
+Every day from 1900 to 2099 belongs to one split for ever, whatever the seed: no date of a test is ever
+seen in training, in any language.
+"""
+
+import functools
+import random
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from babel import Locale
+from babel.dates import tokenize_pattern
+
+from training.data.parallel import SPLITS, Pairs, ParallelData
+from zoo.errors import InputError, unknown_name
+
+SCRIPTS = {
+    "Latin": tuple("en de fr es it pt nl sv da fi pl cs hu ro hr tr id vi".split()),
+    "Cyrillic": ("ru", "uk", "bg", "sr"),
+    "Greek": ("el",),
+    "Hebrew": ("he",),
+    "Arabic": ("ar", "fa"),
+    "Armenian": ("hy",),
+    "Georgian": ("ka",),
+    "Devanagari": ("hi",),
+    "Han": ("zh",),
+    "Japanese": ("ja",),
+    "Hangul": ("ko",),
+}
+"""The locales by the script that they are written in."""
+
+FIRST_YEAR, LAST_YEAR = 1900, 2099
+SIZES = {"train": 40_000, "val": 1_000, "test": 2_000}
+"""Pairs in each split."""
+
+# CLDR names a locale's numbering systems, and Babel passes the names on; the digits themselves are Unicode's.
+_ZEROS = {"latn": "0", "arab": "\u0660", "arabext": "\u06f0", "deva": "\u0966"}
+_DIGITS = {
+    system: str.maketrans({str(digit): chr(ord(zero) + digit) for digit in range(10)})
+    for system, zero in _ZEROS.items()
+}
+# Non-breaking spaces become plain ones, and the invisible bidi marks go.
+_PLAIN = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u200e": None, "\u200f": None})
+_LOWER_SHARE = 0.125
+
+
+@dataclass(frozen=True)
+class Example:
+    """One pair of the dataset.
+
+    Attributes:
+        locale: CLDR locale of the text, such as `"el"`.
+        text: The date written out.
+        iso: The same date as YYYY-MM-DD.
+    """
+
+    locale: str
+    text: str
+    iso: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to write dates in one locale.
+
+    Attributes:
+        locale: CLDR locale.
+        name: `"full"`, `"long"`, `"medium"`, `"short"`, a CLDR skeleton such as `"yMMMd"`, or `"d MMMM y"`.
+        pattern: The CLDR pattern.
+        digits: Numbering systems that the locale uses; `"latn"` comes first.
+        parts: The pattern taken apart: text, or a field letter of `ydME` with its table of renderings by
+            number (no table for the year).
+    """
+
+    locale: str
+    name: str
+    pattern: str
+    digits: tuple[str, ...]
+    parts: tuple[str | tuple[str, tuple[str, ...]], ...]
+
+    def render(self, day: date, digits: str = "latn") -> str:
+        """Returns `day` written in this form with the digits of a numbering system."""
+        values = {"M": day.month, "d": day.day, "E": day.weekday()}
+        text = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                text += part
+            elif part[0] == "y":
+                text += str(day.year)
+            else:
+                text += part[1][values[part[0]]]
+        return text.translate(_PLAIN).translate(_DIGITS[digits])
+
+    def reading(self, month: int) -> tuple[str, tuple]:
+        """Returns the skeleton that a reader sees for a month, and what it says."""
+        shown, roles, named = [], [], None
+        for part in self.parts:
+            if isinstance(part, str):
+                shown.append(part)
+            elif part[0] == "M":
+                name = part[1][month]
+                shown.append(re.sub(r"\d+", "#", name))
+                if any(character.isdigit() for character in name):
+                    roles.append("M")
+                else:
+                    named = month
+            elif part[0] != "E":
+                shown.append("####" if part[0] == "y" else "#")
+                roles.append(part[0])
+        return _skeleton("".join(shown)), (tuple(roles), named)
+
+
+def locales() -> tuple[str, ...]:
+    """Returns the locales of the dataset."""
+    return tuple(locale for group in SCRIPTS.values() for locale in group)
+
+
+def forms(locale: str, month: int | None = None) -> tuple[Form, ...]:
+    """Returns the forms of a locale that can be read in one way only.
+
+    Args:
+        locale: One of `locales()`.
+        month: Number from 1 to 12 to ask for the forms of one month; `None` for those of any.
+
+    Raises:
+        InputError: The locale is not in the dataset.
+    """
+    if locale not in locales():
+        raise unknown_name("dates locale", locale, locales())
+    months = range(1, 13) if month is None else (month,)
+    kept = (form for number in months for form in _unambiguous()[number].get(locale, ()))
+    return tuple(dict.fromkeys(kept))
+
+
+def render(day: date, locale: str, form: str | None = None, digits: str | None = None) -> str:
+    """Writes a date out.
+
+    Args:
+        day: The date, 1000 or later.
+        locale: One of `locales()`.
+        form: Name of a form; `None` takes `"long"`, or the first other that is unambiguous.
+        digits: A numbering system; `None` takes the native one where there is one.
+
+    Returns:
+        The date as a line of the dataset would have it, in its usual case.
+
+    Raises:
+        InputError: Such a rendering is not in the dataset.
+    """
+    known = {candidate.name: candidate for candidate in forms(locale, day.month)}
+    if not known:
+        raise InputError(f"Every form for month {day.month} in {locale!r} is ambiguous; take another month or locale.")
+    if form is None:
+        form = "long" if "long" in known else next(iter(known))
+    if form not in known:
+        raise unknown_name(f"unambiguous form of month {day.month} in {locale!r}", form, known)
+    systems = known[form].digits
+    if digits is not None and digits not in systems:
+        raise unknown_name(f"numbering system of {locale!r}", digits, systems)
+    return known[form].render(day, digits or systems[-1])
+
+
+def in_every_script(day: date, scripts: Sequence[str] | None = None) -> dict[str, str]:
+    """Writes one date once in each script.
+
+    Args:
+        day: The date; take it from `days("test")` to show a model what it has not seen.
+        scripts: Which of `SCRIPTS`; `None` for all.
+
+    Returns:
+        Script to text, in the first locale of each script that has an unambiguous form for the month.
+
+    Raises:
+        InputError: A script is unknown.
+    """
+    texts = {}
+    for script in SCRIPTS if scripts is None else scripts:
+        if script not in SCRIPTS:
+            raise unknown_name("script", script, SCRIPTS)
+        texts[script] = next(render(day, locale) for locale in SCRIPTS[script] if forms(locale, day.month))
+    return texts
+
+
+@functools.cache
+def days(split: str) -> tuple[date, ...]:
+    """Returns the days that belong to a split: 85 % train, 5 % val, 10 % test, whatever the seed.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
+    first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
+    ordinals = list(range(first, last + 1))
+    random.Random("the days of each split").shuffle(ordinals)
+    test, val = len(ordinals) // 10, len(ordinals) // 20
+    parts = {"test": ordinals[:test], "val": ordinals[test : test + val], "train": ordinals[test + val :]}
+    return tuple(date.fromordinal(ordinal) for ordinal in parts[split])
+
+
+def examples(split: str, seed: int = 0) -> list[Example]:
+    """Generates a split: distinct days, each in a random locale and form.
+
+    Native digits are used half the time where the locale has them, and an eighth of the texts is in lower
+    case.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`.
+        seed: Draws which days of the split are used and how each is written.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    chance = random.Random(f"dates {split} {seed}")
+    chosen = chance.sample(days(split), SIZES[split])
+    by_month = {month: list(groups.values()) for month, groups in _unambiguous().items()}
+    return [_example(day, by_month[day.month], chance) for day in chosen]
+
+
+def load_dates(seed: int = 0) -> ParallelData:
+    """Opens the generated dataset.
+
+    Args:
+        seed: See `examples`.
+
+    Returns:
+        The dataset; by default characters, with a vocabulary for each side.
+    """
+
+    def load_split(name: str) -> Pairs:
+        made = examples(name, seed)
+        return Pairs([example.text for example in made], [example.iso for example in made])
+
+    return ParallelData("dates", tokenizer="chars", shared_vocabulary=False, load_split=load_split)
+
+
+def _example(day: date, groups: Sequence[Sequence[Form]], chance: random.Random) -> Example:
+    """Draws a locale, then a form, so that a locale with few forms is not rare."""
+    form = chance.choice(chance.choice(groups))
+    text = form.render(day, chance.choice(form.digits))
+    if chance.random() < _LOWER_SHARE:
+        text = text.lower()
+    return Example(form.locale, text, day.isoformat())
+
+
+@functools.cache
+def _unambiguous() -> dict[int, dict[str, list[Form]]]:
+    """Returns month → locale → forms whose skeleton has one reading in the whole collection."""
+    collection = [form for locale in locales() for form in _all_forms(locale)]
+    readings = defaultdict(set)
+    for form in collection:
+        for month in range(1, 13):
+            skeleton, reading = form.reading(month)
+            readings[skeleton].add(reading)
+    kept: dict[int, dict[str, list[Form]]] = {month: {} for month in range(1, 13)}
+    for form in collection:
+        for month, groups in kept.items():
+            if len(readings[form.reading(month)[0]]) == 1:
+                groups.setdefault(form.locale, []).append(form)
+    return kept
+
+
+def _all_forms(locale: str) -> list[Form]:
+    """Returns the forms of a locale by CLDR, without the patterns that only a native can place."""
+    data = Locale.parse(locale)
+    patterns = {name: data.date_formats[name].pattern for name in ("long", "full", "medium", "short")}
+    skeletons = data.datetime_skeletons
+    patterns |= {name: skeletons[name].pattern for name in ("yMMMMd", "yMMMd", "yMd") if name in skeletons}
+    if not patterns["long"].startswith("y"):
+        patterns["d MMMM y"] = "d MMMM y"
+    systems = (data.default_numbering_system, data.other_numbering_systems.get("native"))
+    digits = tuple(dict.fromkeys(["latn", *(system for system in systems if system in _ZEROS)]))
+    first_names = {pattern: name for name, pattern in reversed(patterns.items())}
+    return [
+        Form(locale, name, pattern, digits, _parts(pattern, data))
+        for name, pattern in patterns.items()
+        if first_names[pattern] == name and _can_be_placed(pattern)
+    ]
+
+
+def _can_be_placed(pattern: str) -> bool:
+    """Tells whether a stranger knows which number is what: a full year, and no bare month between others."""
+    fields = [value for value in _tokens(pattern) if not isinstance(value, str)]
+    widths = dict(fields)
+    month = widths.get("M", widths.get("L"))
+    if month is None or "d" not in widths or widths.get("y") not in (1, 4):
+        return False
+    return month > 2 or fields[0][0] == "y" or "月" in pattern
+
+
+def _tokens(pattern: str) -> list[str | tuple[str, int]]:
+    """Takes a CLDR pattern apart into text and (field letter, width)."""
+    return [value for _, value in tokenize_pattern(pattern)]
+
+
+def _parts(pattern: str, data: Locale) -> tuple[str | tuple[str, tuple[str, ...]], ...]:
+    """Returns `Form.parts` of a pattern."""
+    return tuple(token if isinstance(token, str) else _field(*token, data) for token in _tokens(pattern))
+
+
+def _field(letter: str, width: int, data: Locale) -> tuple[str, tuple[str, ...]]:
+    """Returns a pattern's field with its table: what stands there for each day, month or weekday."""
+    context = "stand-alone" if letter in "Lc" else "format"
+    name_width = "wide" if width == 4 else "abbreviated"
+    if letter == "y":
+        return "y", ()
+    if letter == "d":
+        return "d", tuple(f"{number:0{width}d}" for number in range(32))
+    if letter in "Ec":
+        return "E", tuple(data.days[context][name_width][weekday] for weekday in range(7))
+    if width <= 2:
+        return "M", tuple(f"{number:0{width}d}" for number in range(13))
+    names = data.months[context][name_width]
+    return "M", ("", *(names[month] for month in range(1, 13)))
+
+
+def _skeleton(text: str) -> str:
+    """Folds away what a reader does not go by: case, composition, spacing and punctuation."""
+    folded = unicodedata.normalize("NFC", text.translate(_PLAIN).casefold())
+    # "#" is punctuation to Unicode, but here it stands for digits.
+    kept = (c if c == "#" or not unicodedata.category(c).startswith("P") else " " for c in folded)
+    return " ".join("".join(kept).split())

@@ -1,0 +1,47 @@
+"""Which precision and compiler a machine is fast with."""
+
+import keras
+
+_ACCELERATORS = ("gpu", "tpu", "cuda")
+
+
+def _has_accelerator() -> bool:
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
+    return any(device.partition(":")[0] in _ACCELERATORS for device in keras.distribution.list_devices())
+
+
+def _cpu_flags() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next((line for line in file if line.startswith("flags")), "")
+    except OSError:  # not Linux
+        return ""
+
+
+def dtype_policy(precision: str) -> str:
+    """Returns the Keras dtype policy for a `training.precision` setting.
+
+    Args:
+        precision: `"auto"` or a policy. `"auto"` is bfloat16 on accelerators, and on CPUs with AMX under TensorFlow,
+            which runs bfloat16 matrix products on it; XLA's CPU code and other CPUs gain nothing.
+    """
+    if precision != "auto":
+        return precision
+    amx = keras.backend.backend() == "tensorflow" and "amx_bf16" in _cpu_flags()
+    return "mixed_bfloat16" if amx or _has_accelerator() else "float32"
+
+
+def use_xla(jit: str) -> bool:
+    """Returns whether XLA compiles the training step, for a `training.jit` setting.
+
+    Args:
+        jit: `"on"`, `"off"` or `"auto"`. XLA compiles each new shape of a batch for a second or more and its CPU
+            matrix products are slower than TensorFlow's, so `"auto"` leaves it off for TensorFlow on CPUs. JAX always
+            compiles.
+    """
+    if jit != "auto":
+        return jit == "on"
+    return keras.backend.backend() == "jax" or (keras.backend.backend() == "tensorflow" and _has_accelerator())

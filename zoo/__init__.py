@@ -1,0 +1,30 @@
+"""Attention models that can be understood, trained and served.
+
+Listing models is instant; Keras is imported when a model or a layer is first asked for.
+"""
+
+import importlib
+
+import zoo.models as models
+from zoo.registry import ModelSpec, create_model, get_spec, list_models, register_model
+
+__all__ = ["ModelSpec", "create_model", "get_spec", "layers", "list_models", "load", "models", "register_model"]
+__version__ = "0.1.0"
+
+
+def load(path):
+    """Returns the trained model of a work directory, a `zoo.run.Run`.
+
+    Args:
+        path: A work directory that `training.train` wrote.
+
+    Raises:
+        InputError: (a `ValueError`) If it is none, or training has not finished a first checkpoint.
+    """
+    return importlib.import_module("zoo.run").Run(path)
+
+
+def __getattr__(name):
+    if name == "layers":
+        return importlib.import_module("zoo.layers")
+    raise AttributeError(f"module 'zoo' has no attribute {name!r}")

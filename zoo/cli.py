@@ -1,0 +1,43 @@
+"""What every command shares: one-line errors, exit statuses and a quiet start.
+
+Exit status 0 is success, 2 is bad usage or bad input (one line on standard error, no traceback),
+1 is an internal failure (Python's own traceback).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from zoo.errors import InputError
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """`argparse.ArgumentParser` that reports bad usage as one line."""
+
+    def error(self, message: str):
+        print(f"{self.prog}: error: {message} (see --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
+    """Runs `main(argv)` and turns its outcome into an exit status.
+
+    Args:
+        main: The command. It raises `InputError` for anything the user can mend.
+        argv: Arguments without the program's name; `None` means those of the process.
+
+    Returns:
+        0 on success, 2 after an `InputError`, 130 after Ctrl-C. Other exceptions pass through.
+    """
+    # TensorFlow's C++ side greets on standard error; that is noise beside a one-line error.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        main(argv)
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0

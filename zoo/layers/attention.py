@@ -1,0 +1,57 @@
+"""Single-head attention with a score function given as an object."""
+
+import keras
+
+from zoo.layers.base_attention import BaseAttention
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Attention(BaseAttention):
+    """Single-head attention: `softmax(score(query, key)) · value`, without projections but the score's own.
+
+    Args:
+        score: A `Score` layer.
+        dropout: Rate of dropout on the attention weights.
+        seed: Seed of the dropout.
+
+    Call arguments, masking and results: see `BaseAttention`; the output has the last axis of `value`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import Attention, ScaledDotScore
+        >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
+        >>> Attention(ScaledDotScore())(query, value).shape
+        TensorShape([2, 3, 5])
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1,
+        https://arxiv.org/abs/1508.04025
+    """
+
+    def __init__(self, score, dropout=0.0, seed=None, **kwargs):
+        super().__init__(dropout=dropout, seed=seed, **kwargs)
+        self.score = score
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self.score.build(query_shape, key_shape or value_shape)
+
+    def project_query(self, query):
+        return self.score.project_query(query)
+
+    def project_memory(self, value, key=None):
+        return {"key": self.score.project_key(value if key is None else key), "value": value}
+
+    def compare(self, query, key):
+        return self.score.compare(query, key)
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return (*query_shape[:-1], value_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "score": keras.saving.serialize_keras_object(self.score)}
+
+    @classmethod
+    def from_config(cls, config):
+        config = {**config, "score": keras.saving.deserialize_keras_object(config["score"])}
+        return cls(**config)
+

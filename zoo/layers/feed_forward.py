@@ -1,0 +1,67 @@
+"""Position-wise feed-forward network."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class FeedForward(keras.layers.Layer):
+    """Two linear maps with a nonlinearity between them: `activation(x W₁ + b₁) W₂ + b₂`, each position by itself.
+
+    Args:
+        intermediate_dim: Size between the two maps, a positive integer.
+        activation: Nonlinearity, by name or as a callable.
+        dropout: Rate of dropout after the nonlinearity.
+        seed: Seed of the dropout.
+
+    Call arguments:
+        inputs: [B, T, D].
+        training: Whether dropout is active.
+
+    Returns:
+        [B, T, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import FeedForward
+        >>> FeedForward(intermediate_dim=7)(np.ones((2, 3, 5), "float32")).shape
+        TensorShape([2, 3, 5])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.3, https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(self, intermediate_dim, activation="relu", dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
+            raise ValueError(
+                f"`intermediate_dim` must be a positive integer. Received: intermediate_dim={intermediate_dim}."
+            )
+        self.supports_masking = True
+        self.intermediate_dim = intermediate_dim
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.seed = seed
+        self.intermediate_dense = keras.layers.Dense(
+            intermediate_dim, activation=activation, dtype=self.dtype_policy, name="intermediate"
+        )
+        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        self.intermediate_dense.build(input_shape)
+        self.output_dense = keras.layers.Dense(input_shape[-1], dtype=self.dtype_policy, name="output")
+        self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
+
+    def call(self, inputs, training=None):
+        return self.output_dense(self.dropout_layer(self.intermediate_dense(inputs), training=training))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

@@ -1,0 +1,75 @@
+"""What Transformer encoder and decoder blocks share: residual connections around their parts."""
+
+import keras
+
+
+class TransformerBlock(keras.layers.Layer):
+    """Base of the Transformer blocks: each part is wrapped in normalisation, dropout and a residual connection.
+
+    Post-norm (Vaswani et al. 2017): `norm(x + dropout(f(x)))`. Pre-norm (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
+    A stack of pre-norm blocks ends with one more normalisation, which belongs to the model.
+
+    Args:
+        parts: The layers of the block by name, in order.
+        normalize_first: Whether the normalisation comes first (pre-norm).
+        dropout: Rate of dropout on the result of each part.
+        epsilon: Constant of the layer normalisation.
+        seed: Seed of the dropout.
+
+    Reference:
+        Vaswani et al. 2017, section 3.1, https://arxiv.org/abs/1706.03762;
+        Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", https://arxiv.org/abs/2002.04745
+    """
+
+    parts_in_config: tuple[str, ...] = ()
+
+    def __init__(self, parts, normalize_first=False, dropout=0.0, epsilon=1e-5, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.normalize_first = normalize_first
+        self.dropout = dropout
+        self.epsilon = epsilon
+        self.seed = seed
+        self.norms = [
+            keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
+            for name in parts
+        ]
+        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build_norms(self, input_shape):
+        """Builds the normalisations.
+
+        Args:
+            input_shape: Shape of the activations, [B, T, D].
+        """
+        for norm in self.norms:
+            norm.build(input_shape)
+
+    def enter(self, part, inputs):
+        """Returns the input of the part with number `part`."""
+        return self.norms[part](inputs) if self.normalize_first else inputs
+
+    def leave(self, part, inputs, outputs, training=None):
+        """Returns the activations behind the part with number `part`, from those before it and what it returned."""
+        summed = inputs + self.dropout_layer(outputs, training=training)
+        return summed if self.normalize_first else self.norms[part](summed)
+
+    def compute_output_shape(self, input_shape, *args, **kwargs):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **{name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.parts_in_config},
+            "normalize_first": self.normalize_first,
+            "dropout": self.dropout,
+            "epsilon": self.epsilon,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {key: keras.saving.deserialize_keras_object(config[key]) for key in cls.parts_in_config}
+        return cls(**{**config, **parts})

@@ -1,0 +1,103 @@
+"""Transformer decoder block."""
+
+import keras
+
+from zoo.layers.transformer_block import TransformerBlock
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TransformerDecoderBlock(TransformerBlock):
+    """Causal self-attention, cross-attention to a memory, then a feed-forward network, each in a residual connection.
+
+    Args:
+        self_attention: An attention layer that follows the contract of `BaseAttention`.
+        cross_attention: Likewise; its values are the memory.
+        feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
+        normalize_first: Pre-norm instead of post-norm.
+        dropout: Rate of dropout on the result of each part.
+        epsilon: Constant of the layer normalisation.
+        seed: Seed of the dropout.
+
+    Call arguments:
+        inputs: [B, T, D].
+        memory: [B, S, M], the encoder's output; or what `project_memory` made of it.
+        mask: Boolean [B, T], True at real positions.
+        memory_mask: Boolean [B, S].
+        return_attention_scores: Whether to return the weights of the cross-attention as well.
+        training: Whether dropout is active.
+        cache: Self-attention's cache, for decoding step by step.
+
+    Returns:
+        [B, T, D], with `return_attention_scores` the cross-attention weights [B, N, T, S], and the new cache last.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import FeedForward, MultiHeadAttention, TransformerDecoderBlock
+        >>> block = TransformerDecoderBlock(MultiHeadAttention(2, 4), MultiHeadAttention(2, 4), FeedForward(16))
+        >>> block(np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
+    """
+
+    parts_in_config = ("self_attention", "cross_attention", "feed_forward")
+
+    def __init__(
+        self,
+        self_attention,
+        cross_attention,
+        feed_forward,
+        normalize_first=False,
+        dropout=0.0,
+        epsilon=1e-5,
+        seed=None,
+        **kwargs,
+    ):
+        parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
+        super().__init__(parts, normalize_first, dropout, epsilon, seed, **kwargs)
+
+    def build(self, input_shape, memory_shape):
+        self.self_attention.build(input_shape, input_shape)
+        self.cross_attention.build(input_shape, memory_shape)
+        self.feed_forward.build(input_shape)
+        self.build_norms(input_shape)
+
+    def project_memory(self, memory):
+        """Returns the cross-attention's keys and values, to be given as `memory` at every step."""
+        return self.cross_attention.project_memory(memory)
+
+    def call(
+        self,
+        inputs,
+        memory,
+        mask=None,
+        memory_mask=None,
+        return_attention_scores=False,
+        training=None,
+        cache=None,
+    ):
+        hidden, cache = self._attend_to_self(inputs, mask, training, cache)
+        if not isinstance(memory, dict):
+            memory = self.project_memory(memory)
+        attended, scores = self.cross_attention(
+            self.enter(1, hidden),
+            memory=memory,
+            query_mask=mask,
+            value_mask=memory_mask,
+            return_attention_scores=True,
+            training=training,
+        )
+        hidden = self.leave(1, hidden, attended, training)
+        output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
+        results = (output,) + ((scores,) if return_attention_scores else ()) + ((cache,) if cache is not None else ())
+        return results if len(results) > 1 else output
+
+    def _attend_to_self(self, inputs, mask, training, cache):
+        entered = self.enter(0, inputs)
+        arguments = {"query_mask": mask, "training": training, "use_causal_mask": True}
+        if cache is None:
+            attended = self.self_attention(entered, entered, value_mask=mask, **arguments)
+        else:
+            attended, cache = self.self_attention(entered, entered, cache=cache, **arguments)
+        return self.leave(0, inputs, attended, training), cache

@@ -1,0 +1,75 @@
+"""Transformer encoder block."""
+
+import keras
+
+from zoo.layers.transformer_block import TransformerBlock
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TransformerEncoderBlock(TransformerBlock):
+    """Self-attention, then a feed-forward network, each inside a residual connection.
+
+    Args:
+        attention: An attention layer that follows the contract of `BaseAttention`.
+        feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
+        normalize_first: Pre-norm instead of post-norm.
+        dropout: Rate of dropout on the result of each part.
+        epsilon: Constant of the layer normalisation.
+        seed: Seed of the dropout.
+
+    Call arguments:
+        inputs: [B, T, D].
+        mask: Boolean [B, T], True at real positions.
+        attention_mask: Boolean [B, T, T] or [B, N, T, T].
+        return_attention_scores: Whether to return the attention weights as well.
+        training: Whether dropout is active.
+        use_causal_mask: Whether a position sees only itself and those before it.
+
+    Returns:
+        [B, T, D], and with `return_attention_scores` the weights.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import FeedForward, MultiHeadAttention, TransformerEncoderBlock
+        >>> block = TransformerEncoderBlock(MultiHeadAttention(num_heads=2, key_dim=4), FeedForward(16))
+        >>> block(np.ones((2, 3, 8), "float32")).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
+    """
+
+    parts_in_config = ("attention", "feed_forward")
+
+    def __init__(self, attention, feed_forward, normalize_first=False, dropout=0.0, epsilon=1e-5, seed=None, **kwargs):
+        parts = {"attention": attention, "feed_forward": feed_forward}
+        super().__init__(parts, normalize_first, dropout, epsilon, seed, **kwargs)
+
+    def build(self, input_shape):
+        self.attention.build(input_shape, input_shape)
+        self.feed_forward.build(input_shape)
+        self.build_norms(input_shape)
+
+    def call(
+        self,
+        inputs,
+        mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+    ):
+        entered = self.enter(0, inputs)
+        attended, scores = self.attention(
+            entered,
+            entered,
+            query_mask=mask,
+            value_mask=mask,
+            attention_mask=attention_mask,
+            return_attention_scores=True,
+            training=training,
+            use_causal_mask=use_causal_mask,
+        )
+        hidden = self.leave(0, inputs, attended, training)
+        output = self.leave(1, hidden, self.feed_forward(self.enter(1, hidden), training=training), training)
+        return (output, scores) if return_attention_scores else output

@@ -1,0 +1,92 @@
+"""What every sequence-to-sequence model offers to training, decoding and export."""
+
+import keras
+from keras import ops
+
+from zoo.text import PAD
+
+
+class Seq2SeqModel(keras.Model):
+    """Base of the sequence-to-sequence models.
+
+    A model reads source ids, makes a memory of them once, and from there predicts target ids, either all at once
+    (teacher forcing) or one step after another. Ids are int32, padded with 0 at the end.
+
+    Call arguments:
+        inputs: Dict with `source` [B, S] and `target` [B, T]; the target starts with the start symbol.
+        training: Whether dropout is active.
+
+    Returns:
+        Logits [B, T, V]: position t predicts the target symbol after the first t + 1.
+    """
+
+    def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (("source_vocab_size", source_vocab_size), ("target_vocab_size", target_vocab_size)):
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}.")
+        self.source_vocab_size = source_vocab_size
+        self.target_vocab_size = target_vocab_size
+
+    def encode(self, source, training=None):
+        """Returns the memory, a dict of tensors with the batch first.
+
+        Args:
+            source: [B, S].
+            training: Whether dropout is active.
+        """
+        raise NotImplementedError
+
+    def decode(self, target, memory, training=None):
+        """Returns logits [B, T, V] and attention weights [B, layers, heads, T, S] under teacher forcing.
+
+        Args:
+            target: [B, T], starting with the start symbol.
+            memory: From `encode`.
+            training: Whether dropout is active.
+        """
+        raise NotImplementedError
+
+    def initial_state(self, memory, max_length):
+        """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
+
+        Args:
+            memory: From `encode`.
+            max_length: Largest number of steps.
+        """
+        raise NotImplementedError
+
+    def decode_step(self, last, state, memory):
+        """Returns logits [B, V] for the next symbol, and the new state.
+
+        Args:
+            last: The last symbol of each row, [B].
+            state: From `initial_state` or the step before.
+            memory: From `encode`.
+        """
+        raise NotImplementedError
+
+    def call(self, inputs, training=None):
+        memory = self.encode(inputs["source"], training=training)
+        return self.decode(inputs["target"], memory, training=training)[0]
+
+    def attention(self, source, target):
+        """Returns the cross-attention weights [B, layers, heads, T, S]; padding has weight 0.
+
+        Args:
+            source: [B, S].
+            target: [B, T], starting with the start symbol: row t is the attention that predicts its successor.
+        """
+        return self.decode(target, self.encode(source))[1]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "source_vocab_size": self.source_vocab_size,
+            "target_vocab_size": self.target_vocab_size,
+        }
+
+
+def real(ids):
+    """Returns the boolean mask of the positions that are not padding."""
+    return ops.not_equal(ids, PAD)

@@ -1,0 +1,120 @@
+"""Named models: what there is, and how a name becomes a model.
+
+No Keras here: listing and reading specs is fast; a model's module is imported when it is created.
+"""
+
+import fnmatch
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from zoo.errors import InputError, unknown_name
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where an architecture was published."""
+
+    title: str
+    year: int
+    url: str
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What is known of a named model without building it.
+
+    Args:
+        name: The model's name.
+        task: `"seq2seq"`.
+        paper: Where the architecture was published.
+        summary: One sentence.
+        config: Default options; all of them can be overridden in `create_model`.
+        model_class: `"module:Class"` of the Keras model.
+        required: Options without a default, such as the sizes of the vocabularies.
+    """
+
+    name: str
+    task: str
+    paper: Paper
+    summary: str
+    config: Mapping[str, Any]
+    model_class: str
+    required: tuple[str, ...]
+
+
+_SPECS: dict[str, ModelSpec] = {}
+
+
+def register_model(spec: ModelSpec) -> ModelSpec:
+    """Adds a spec to the registry and returns it.
+
+    Args:
+        spec: The spec.
+
+    Raises:
+        ValueError: If the name is taken.
+    """
+    if spec.name in _SPECS:
+        raise ValueError(f"A model named {spec.name!r} is registered already.")
+    frozen = ModelSpec(**{**spec.__dict__, "config": MappingProxyType(dict(spec.config))})
+    _SPECS[spec.name] = frozen
+    return frozen
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Returns the sorted names that match `pattern` (as in `fnmatch`: `*`, `?`, `[...]`)."""
+    return sorted(fnmatch.filter(_SPECS, pattern))
+
+
+def get_spec(name: str) -> ModelSpec:
+    """Returns the spec of a named model.
+
+    Raises:
+        InputError: (a `ValueError`) If there is no such name; the close ones are named.
+    """
+    if name not in _SPECS:
+        raise unknown_name("model", name, _SPECS)
+    return _SPECS[name]
+
+
+def resolve_config(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the complete options of a named model.
+
+    Args:
+        name: The model's name.
+        overrides: Options that differ from the spec's, and the required ones.
+
+    Raises:
+        InputError: If an option is unknown (the close ones are named) or a required one is missing.
+    """
+    spec = get_spec(name)
+    for key in overrides:
+        if key not in spec.config and key not in spec.required:
+            raise unknown_name(f"option of model {name}", key, [*spec.config, *spec.required])
+    missing = [key for key in spec.required if key not in overrides]
+    if missing:
+        raise InputError(f"Model {name!r} needs {', '.join(missing)}.")
+    return {**spec.config, **overrides}
+
+
+def create_model(name: str, dtype=None, **config):
+    """Returns a built `keras.Model` with fresh weights.
+
+    Args:
+        name: A name from `list_models()`.
+        dtype: Keras dtype policy, such as `"mixed_bfloat16"`. Default: the global policy.
+        **config: The required options (for seq2seq `source_vocab_size` and `target_vocab_size`) and those that
+            differ from `get_spec(name).config`.
+
+    Raises:
+        InputError: (a `ValueError`) For an unknown name or option; the close ones are named.
+    """
+    resolved = resolve_config(name, config)
+    module, _, class_name = get_spec(name).model_class.partition(":")
+    model_class = getattr(importlib.import_module(module), class_name)
+    model = model_class(**resolved, name=name, dtype=dtype)
+    model.build()
+    return model

@@ -1,0 +1,381 @@
+"""Tokenizers: the contract between text and a model's integer ids.
+
+Each tokenizer has two halves that agree line for line: this one, plain Python for training and
+evaluation on any Keras backend, and `Tokenizer.graph()`, TensorFlow ops that go into a SavedModel
+(`zoo/text_graph.py`). Ids 0 to 3 mean the same in every vocabulary: padding, start, end, unknown.
+"""
+
+import abc
+import io
+import itertools
+import json
+import os
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sentencepiece
+
+from zoo.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from zoo.text_graph import TokenizerGraph
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL_PIECES = ("<pad>", "<s>", "</s>", "<unk>")
+UNKNOWN_SURFACE = "\u2047"
+"""What an unknown id decodes to: ⁇, as SentencePiece writes it."""
+
+# Typeset text has these where a keyboard has a space.
+_SPACES = ("\u00a0", "\u2009", "\u202f")
+_SPACE_MARK = "\u2581"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+# Scores are multiples of 1/64, whose float32 sums are exact up to 2**24 / 64; see `_round_scores`.
+_SCORE_STEPS = 64
+# SentencePiece samples the lines of a larger corpus, to bound its memory.
+_MAX_TRAINING_LINES = 2_000_000
+# Its largest bound on a line; by default it would drop lines above 4 kB without a word.
+_MAX_TRAINING_BYTES = 1 << 30
+
+
+class Tokenizer(abc.ABC):
+    """Turns strings into rows of ids and back. `kind` names the class in files and configurations."""
+
+    kind: str
+
+    @property
+    @abc.abstractmethod
+    def vocab_size(self) -> int:
+        """Number of ids, the four special ones included."""
+
+    @abc.abstractmethod
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each text, without special ids around them."""
+
+    def decode(self, rows: Iterable[Iterable[int]]) -> list[str]:
+        """Returns the text of each row.
+
+        Args:
+            rows: Ids. A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are
+                passed over.
+        """
+        return self._decode([self._text_ids(row) for row in rows])
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns one printable string per id, such as `"▁the"` or `"</s>"`.
+
+        Args:
+            ids: Ids; `PAD` and ids outside the vocabulary give `""`.
+        """
+        table = self.piece_table()
+        return [table[i] if PAD < i < len(table) else "" for i in ids]
+
+    @abc.abstractmethod
+    def piece_table(self) -> tuple[str, ...]:
+        """Returns the printable piece of every id in order."""
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the tokenizer beside a model, to temporary names that are then renamed.
+
+        Args:
+            path: Path without suffix; `PATH.json` (and `PATH.model` for subwords) are written.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The JSON file comes last: when it is there, the tokenizer is whole.
+        for suffix, data in self._files().items():
+            _write(path.with_name(f"{path.name}{suffix}"), data)
+
+    @abc.abstractmethod
+    def graph(self) -> "TokenizerGraph":
+        """Returns the TensorFlow half, a `tf.Module`. This imports TensorFlow."""
+
+    @abc.abstractmethod
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        """Returns the text of rows that hold ordinary and unknown ids only."""
+
+    @abc.abstractmethod
+    def _files(self) -> dict[str, bytes]:
+        """Returns what to save by suffix, the JSON file last."""
+
+    def _text_ids(self, row: Iterable[int]) -> list[int]:
+        until_end = itertools.takewhile(lambda i: i != END, map(int, row))
+        return [i for i in until_end if UNKNOWN <= i < self.vocab_size]
+
+
+class SubwordTokenizer(Tokenizer):
+    """SentencePiece unigram subwords; text is NFKC-normalised and spaces are squeezed.
+
+    Args:
+        model: A serialized SentencePiece model whose first four pieces are the special ones.
+
+    Raises:
+        InputError: The bytes are no such model.
+    """
+
+    kind = "subword"
+
+    def __init__(self, model: bytes):
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise InputError(f"Not a SentencePiece model ({len(model)} bytes).") from error
+        size = self._processor.get_piece_size()
+        self._pieces = tuple(self._processor.id_to_piece(i) for i in range(size))
+        if self._pieces[:4] != SPECIAL_PIECES:
+            raise InputError(f"A model's ids 0-3 must be {SPECIAL_PIECES}. Received: {self._pieces[:4]}.")
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int = 8000, seed: int = 0) -> "SubwordTokenizer":
+        """Learns a vocabulary; the same lines, size and seed give the same model.
+
+        Args:
+            lines: Training text.
+            vocab_size: Ids wanted. A corpus too small for them gives fewer; see `vocab_size` of the result.
+            seed: Draws the sample when there are more than two million lines.
+
+        Raises:
+            InputError: There is no text, or `vocab_size` is too small for the characters in it.
+        """
+        lines = [line for line in map(_clean, lines) if line.strip()]
+        if vocab_size <= len(SPECIAL_PIECES):
+            raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
+        if not lines:
+            raise InputError("A subword vocabulary needs at least one line of text. Received: none.")
+        model = io.BytesIO()
+        sentencepiece.set_random_generator_seed(seed)
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type="unigram",
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                character_coverage=1.0,
+                pad_id=PAD,
+                bos_id=START,
+                eos_id=END,
+                unk_id=UNKNOWN,
+                pad_piece=SPECIAL_PIECES[PAD],
+                input_sentence_size=_MAX_TRAINING_LINES,
+                max_sentence_length=_MAX_TRAINING_BYTES,
+                # A constant: the number of threads changes the sums, and so the model.
+                num_threads=2,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            needed = re.search(r"required_chars. \d+ vs (\d+)", str(error))
+            fix = f"needs a vocab_size of at least {needed[1]}" if needed else f"gives no subword vocabulary ({error})"
+            raise InputError(f"This text {fix}. Received: vocab_size={vocab_size}.") from error
+        return cls(_round_scores(model.getvalue()))
+
+    @property
+    def vocab_size(self) -> int:
+        """See `Tokenizer`."""
+        return len(self._pieces)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer`."""
+        return self._processor.encode([_clean(text) for text in texts])
+
+    def piece_table(self) -> tuple[str, ...]:
+        """See `Tokenizer`."""
+        return self._pieces
+
+    def graph(self) -> "TokenizerGraph":
+        """See `Tokenizer`."""
+        from zoo.text_graph import SubwordGraph
+
+        return SubwordGraph(self)
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        return self._processor.decode(rows) if rows else []
+
+    def _files(self) -> dict[str, bytes]:
+        return {".model": self.model, ".json": json.dumps({"kind": self.kind}).encode()}
+
+
+class CharTokenizer(Tokenizer):
+    """One id per Unicode code point; the non-breaking, narrow and thin spaces are read as a space.
+
+    Args:
+        characters: The vocabulary without the special ids: id 4 is the first.
+
+    Raises:
+        InputError: An entry is not one character, or is there twice.
+    """
+
+    kind = "chars"
+
+    def __init__(self, characters: Sequence[str]):
+        wrong = [c for c in characters if not isinstance(c, str) or len(c) != 1]
+        if wrong or len(set(characters)) != len(characters):
+            raise InputError(f"A vocabulary holds distinct single characters. Received: {wrong or 'a repeated one'}.")
+        self.characters = tuple(characters)
+        self.ids = {c: i for i, c in enumerate(self.characters, start=len(SPECIAL_PIECES))}
+        if " " in self.ids:
+            self.ids.update(dict.fromkeys(_SPACES, self.ids[" "]))
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int | None = None) -> "CharTokenizer":
+        """Collects the characters of `lines`, the most frequent first, ties by code point.
+
+        Args:
+            lines: Training text.
+            vocab_size: Ids at most, the four special ones included; the rarest characters then become
+                unknown. `None` keeps all.
+
+        Raises:
+            InputError: There is no text, or `vocab_size` leaves no room for a character.
+        """
+        if vocab_size is not None and vocab_size <= len(SPECIAL_PIECES):
+            raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
+        spaces = str.maketrans(dict.fromkeys(_SPACES, " "))
+        counts = Counter(itertools.chain.from_iterable(_clean(line).translate(spaces) for line in lines))
+        if not counts:
+            raise InputError("A character vocabulary needs at least one character of text. Received: none.")
+        ranked = sorted(counts, key=lambda c: (-counts[c], c))
+        return cls(ranked if vocab_size is None else ranked[: vocab_size - len(SPECIAL_PIECES)])
+
+    @property
+    def vocab_size(self) -> int:
+        """See `Tokenizer`."""
+        return len(SPECIAL_PIECES) + len(self.characters)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer`."""
+        return [[self.ids.get(c, UNKNOWN) for c in _clean(text)] for text in texts]
+
+    def piece_table(self) -> tuple[str, ...]:
+        """See `Tokenizer`; a space shows as ▁ and other invisible characters by code point, `"U+200C"`."""
+        return SPECIAL_PIECES + tuple(map(_printable, self.characters))
+
+    def surfaces(self) -> tuple[str, ...]:
+        """Returns what every id decodes to, in order; nothing for padding, start and end."""
+        return ("", "", "", UNKNOWN_SURFACE, *self.characters)
+
+    def graph(self) -> "TokenizerGraph":
+        """See `Tokenizer`."""
+        from zoo.text_graph import CharGraph
+
+        return CharGraph(self)
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        surfaces = self.surfaces()
+        return ["".join(surfaces[i] for i in row) for row in rows]
+
+    def _files(self) -> dict[str, bytes]:
+        return {".json": json.dumps({"kind": self.kind, "characters": self.characters}).encode()}
+
+
+_KINDS = {cls.kind: cls for cls in (SubwordTokenizer, CharTokenizer)}
+
+
+def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int | None = None) -> Tokenizer:
+    """Learns a tokenizer of a kind.
+
+    Args:
+        kind: `"subword"` or `"chars"`.
+        lines: Training text.
+        vocab_size: Ids wanted; `None` takes the default of the kind.
+
+    Raises:
+        InputError: The kind is unknown, or the text does not suffice.
+    """
+    if kind not in _KINDS:
+        raise unknown_name("tokenizer", kind, _KINDS)
+    sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
+    return _KINDS[kind].train(lines, **sizes)
+
+
+def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
+    """Reads a tokenizer that `Tokenizer.save` wrote.
+
+    Args:
+        path: Path without suffix.
+
+    Raises:
+        InputError: A file is missing or is not a tokenizer's.
+    """
+    path = Path(path)
+    described = path.with_name(f"{path.name}.json")
+    content = _read(described)
+    try:
+        state = json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{described}: not a tokenizer (invalid JSON).") from error
+    kind = state.get("kind") if isinstance(state, dict) else None
+    if kind not in _KINDS:
+        raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
+    if kind == SubwordTokenizer.kind:
+        return SubwordTokenizer(_read(path.with_name(f"{path.name}.model")))
+    characters = state.get("characters")
+    if not isinstance(characters, list):
+        raise InputError(f"{described}: a character tokenizer needs a list 'characters'. Received: {characters!r}.")
+    return CharTokenizer(characters)
+
+
+def _clean(text: str) -> str:
+    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def _round_scores(model: bytes) -> bytes:
+    """Rounds the scores of a serialized SentencePiece model, so that all its readers segment alike.
+
+    "..." is "." + ".." or ".." + ".", which score the same but for rounding; the SentencePiece inside
+    TensorFlow Text adds in double precision where the newer one of the Python package adds in single, and
+    then they choose differently. Sums that are exact leave nothing to rounding, and both take the first.
+
+    The fields are walked by hand since the generated protobuf code of the `sentencepiece` package refuses
+    the older protobuf that TensorFlow needs. A model is a sequence of length-delimited fields; number 1 is
+    a piece, which begins with its text (tag 0x0a) and its score (tag 0x15, a float).
+    """
+    rounded, at = bytearray(model), 0
+    while at < len(model):
+        is_piece = model[at] == 0x0A
+        size, start = _varint(model, at + 1)
+        at = start + size
+        if is_piece:
+            text_size, text_start = _varint(model, start + 1)
+            tag = text_start + text_size
+            if tag < at and model[tag] == 0x15:
+                (score,) = struct.unpack_from("<f", model, tag + 1)
+                struct.pack_into("<f", rounded, tag + 1, round(score * _SCORE_STEPS) / _SCORE_STEPS)
+    return bytes(rounded)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Reads protobuf's variable-length integer; returns it and the offset behind it."""
+    value, shift = 0, 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | data[at] << shift, at + 1
+
+
+def _printable(character: str) -> str:
+    if character == " ":
+        return _SPACE_MARK
+    return character if character.isprintable() else f"U+{ord(character):04X}"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); expected a saved tokenizer.") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

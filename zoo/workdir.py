@@ -1,0 +1,65 @@
+"""The layout of a work directory: what training writes and everything else reads."""
+
+import json
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import InputError
+
+
+@contextmanager
+def replacing(path: Path):
+    """Yields a temporary path beside `path` that takes its place if the block succeeds, and is removed if not.
+
+    Args:
+        path: The file to write; the temporary name keeps its suffix.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class WorkDir:
+    """Paths in a work directory.
+
+    Args:
+        path: The directory; it need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.model = self.path / "model.keras"
+        self.model_card = self.path / "MODEL_CARD.md"
+        self.metrics = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.tensorboard = self.path / "tb"
+        self.source_tokenizer = self.path / "tokenizers" / "source"
+        self.target_tokenizer = self.path / "tokenizers" / "target"
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Writes a text file so that it is never seen half written."""
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def read_config(self) -> dict[str, Any]:
+        """Returns the resolved configuration of the run.
+
+        Raises:
+            InputError: If there is none, or it cannot be read.
+        """
+        if not self.config.is_file():
+            raise InputError(f"{self.path} is not a work directory: it has no {self.config.name}.")
+        try:
+            return json.loads(self.config.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.config} is not a configuration: {error}.") from None
