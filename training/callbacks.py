@@ -93,7 +93,12 @@ class Progress(keras.callbacks.Callback):
         # A terminal sees the bar move; a log file gets a line every ten seconds.
         interval = 0.5 if sys.stderr.isatty() else 10.0
         self.bar = tqdm(
-            total=self.total, initial=self.step, unit="step", mininterval=interval, maxinterval=interval, dynamic_ncols=True
+            total=self.total,
+            initial=self.step,
+            unit="step",
+            mininterval=interval,
+            maxinterval=interval,
+            dynamic_ncols=True,
         )
         self.symbols, self.seconds, self.round_loss = 0, 0.0, 0.0
 

@@ -177,4 +177,6 @@ def _check_ranges(config: Config) -> None:
                 if value < 0 or (value == 0 and not zero_allowed):
                     raise InputError(f"Setting {section}.{key} must be positive. Received: {value}.")
     if config.training.label_smoothing >= 1:
-        raise InputError(f"Setting training.label_smoothing must be below 1. Received: {config.training.label_smoothing}.")
+        raise InputError(
+            f"Setting training.label_smoothing must be below 1. Received: {config.training.label_smoothing}."
+        )

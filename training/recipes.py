@@ -14,10 +14,10 @@ _TRANSFORMER = {
     "average_checkpoints": 10,
 }
 _RECURRENT = {
-    "max_steps": 4000,
-    "learning_rate": 1e-3,
+    "max_steps": 2250,
+    "learning_rate": 2e-3,
     "schedule": "inverse_sqrt",
-    "warmup_steps": 1000,
+    "warmup_steps": 500,
     "average_checkpoints": 5,
 }
 
@@ -27,14 +27,22 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
     ("transformer_tiny", "dates"): {
         "model": {"dropout": 0.1},
         "training": {
-            **_TRANSFORMER, "max_steps": 3000, "eval_every": 250, "learning_rate": 2e-3, "warmup_steps": 500,
+            **_TRANSFORMER,
+            "max_steps": 3000,
+            "eval_every": 250,
+            "learning_rate": 2e-3,
+            "warmup_steps": 500,
             "label_smoothing": 0.0,
         },
     },
     ("rnnsearch", "dates"): {
         "model": {"embedding_dim": 64, "units": 128, "attention_units": 128, "readout_units": 64, "dropout": 0.1},
         "training": {
-            **_RECURRENT, "max_steps": 1200, "eval_every": 200, "learning_rate": 3e-3, "warmup_steps": 100,
+            **_RECURRENT,
+            "max_steps": 1200,
+            "eval_every": 200,
+            "learning_rate": 3e-3,
+            "warmup_steps": 100,
             "label_smoothing": 0.0,
         },
     },

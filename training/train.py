@@ -1,233 +1,25 @@
 """Trains a named model: `python -m training.train --model NAME --data SPEC --workdir DIR [--set key=value ...]`."""
 
 import json
-import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-import keras
-
-from training.batching import PairBatches
-from training.callbacks import Checkpoints, Progress, RunState
-from training.checkpoints import list_checkpoints, load_average, restore_checkpoint
-from training.config import Config, resolve
-from training.data import ParallelData, load_data
-from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
-from training.model_card import model_card
-from training.precision import dtype_policy, use_xla
-from training.schedules import WarmupSchedule
+from training.config import resolve
+from training.data import load_data
 from zoo.cli import ArgumentParser, run_command
-from zoo.errors import InputError
-from zoo.registry import create_model
-from zoo.text import END, Tokenizer, load_tokenizer, train_tokenizer
-from zoo.workdir import WorkDir, replacing
-
-
-def make_tokenizers(config: Config, data: ParallelData) -> tuple[Tokenizer, Tokenizer]:
-    """Returns the source and target tokenizers, trained on the training split.
-
-    Args:
-        config: The configuration; `tokenizer` and `shared_vocabulary` are resolved in place.
-        data: The data.
-    """
-    settings = config.data
-    if settings.tokenizer == "auto":
-        settings.tokenizer = data.tokenizer
-    if settings.shared_vocabulary is None:
-        settings.shared_vocabulary = data.shared_vocabulary
-    pairs = data.split("train")
-    size = settings.vocab_size if settings.tokenizer == "subword" else None
-    if settings.shared_vocabulary:
-        shared = train_tokenizer(settings.tokenizer, [*pairs.source, *pairs.target], size)
-        return shared, shared
-    return train_tokenizer(settings.tokenizer, pairs.source, size), train_tokenizer(settings.tokenizer, pairs.target, size)
-
-
-def encode_split(data: ParallelData, split: str, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int | None = None):
-    """Returns the ids of a split: source rows with the end symbol, target rows without.
-
-    Args:
-        data: The data.
-        split: `train`, `val` or `test`.
-        tokenizers: Source and target tokenizer.
-        max_length: Rows are cut to this many symbols, the end included.
-    """
-    pairs = data.split(split)
-    limit = (max_length or sys.maxsize) - 1
-    source, target = tokenizers[0].encode(pairs.source), tokenizers[1].encode(pairs.target)
-    cut = sum(max(len(s), len(t)) > limit for s, t in zip(source, target, strict=True))
-    if cut:
-        print(f"{cut} of {len(source)} pairs of the {split} split are cut at {limit + 1} symbols", file=sys.stderr)
-    return [[*row[:limit], END] for row in source], [row[:limit] for row in target]
-
-
-def prepare(workdir: WorkDir, config: Config, data: ParallelData) -> tuple[Tokenizer, Tokenizer]:
-    """Starts a work directory: trains the tokenizers, completes the configuration, writes both.
-
-    Args:
-        workdir: The work directory.
-        config: The configuration, completed in place.
-        data: The data.
-    """
-    tokenizers = make_tokenizers(config, data)
-    config.model |= {"source_vocab_size": tokenizers[0].vocab_size, "target_vocab_size": tokenizers[1].vocab_size}
-    if not config.data.shared_vocabulary and config.model.get("tied_embeddings") == "auto":
-        config.model["tied_embeddings"] = "target"
-    workdir.path.mkdir(parents=True, exist_ok=True)
-    tokenizers[0].save(workdir.source_tokenizer)
-    tokenizers[1].save(workdir.target_tokenizer)
-    # Last, because a directory with a configuration counts as a run.
-    workdir.write_text(workdir.config, config.to_json())
-    return tokenizers
-
-
-def compile_model(config: Config) -> keras.Model:
-    """Returns the model of a configuration with its optimizer and loss.
-
-    Args:
-        config: The complete configuration.
-    """
-    settings = config.training
-    options = {key: value for key, value in config.model.items() if key != "name"}
-    model = create_model(config.model["name"], dtype=dtype_policy(settings.precision), **options)
-    optimizer = keras.optimizers.Adam(
-        WarmupSchedule(settings.learning_rate, settings.warmup_steps, settings.schedule == "inverse_sqrt"),
-        beta_2=0.98,
-        epsilon=1e-9,
-        global_clipnorm=settings.clip_norm or None,
-    )
-    model.compile(
-        optimizer=optimizer,
-        loss=SmoothedCrossEntropy(settings.label_smoothing),
-        weighted_metrics=[TokenCrossEntropy()],
-        jit_compile=use_xla(settings.jit),
-    )
-    return model
-
-
-def fit(workdir: WorkDir, config: Config, model: keras.Model, batches: PairBatches, validation: PairBatches, state: RunState):
-    """Trains until the last step or the early stop, from where `state` says.
-
-    Args:
-        workdir: The work directory.
-        config: The complete configuration.
-        model: The compiled model.
-        batches: Training batches.
-        validation: Validation batches.
-        state: The run's state, updated in place.
-    """
-    settings = config.training
-    rounds = math.ceil(settings.max_steps / settings.eval_every)
-    done = state.rounds * settings.eval_every
-    keep = max(settings.average_checkpoints, 1)
-    callbacks = [
-        Progress(rounds * settings.eval_every, done, settings.eval_every, batches.target_symbols),
-        Checkpoints(workdir, state, settings.eval_every, keep, settings.patience),
-    ]
-    model.fit(
-        batches,
-        validation_data=validation,
-        epochs=rounds,
-        initial_epoch=state.rounds,
-        callbacks=callbacks,
-        verbose=0,
-        shuffle=False,
-    )
-
-
-def finish(workdir: WorkDir, config: Config, model: keras.Model, validation: PairBatches) -> dict[str, float]:
-    """Averages the last checkpoints, writes `model.keras` in float32 and returns its validation metrics.
-
-    Args:
-        workdir: The work directory.
-        config: The complete configuration.
-        model: The trained model.
-        validation: Validation batches.
-    """
-    load_average(list_checkpoints(workdir.checkpoints)[-config.training.average_checkpoints :], model)
-    metrics = model.evaluate(validation, verbose=0, return_dict=True)
-    options = {key: value for key, value in config.model.items() if key != "name"}
-    # Precision is a matter of training; what is kept, evaluated and exported is float32.
-    final = create_model(config.model["name"], dtype="float32", **options)
-    final.set_weights(model.get_weights())
-    with replacing(workdir.model) as temporary:
-        final.save(temporary)
-    return {name: float(value) for name, value in metrics.items()}
-
-
-def _start(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, ParallelData, tuple[Tokenizer, Tokenizer]]:
-    """Returns configuration, data and tokenizers of a new or resumed run."""
-    if workdir.config.exists():
-        if not resume:
-            raise InputError(f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir.")
-        kept = Config.from_dict(workdir.read_config())
-        if (kept.model["name"], kept.data.spec) != (config.model["name"], config.data.spec):
-            raise InputError(
-                f"{workdir.path} holds a run of {kept.model['name']} on {kept.data.spec}. "
-                f"Received: {config.model['name']} on {config.data.spec}."
-            )
-        data = load_data(kept.data.spec)
-        return kept, data, (load_tokenizer(workdir.source_tokenizer), load_tokenizer(workdir.target_tokenizer))
-    data = load_data(config.data.spec)
-    return config, data, prepare(workdir, config, data)
-
-
-def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
-    """Returns the state of the last checkpoint, with the model's variables set from it; a new state without one."""
-    found = list_checkpoints(workdir.checkpoints)
-    state = RunState(**restore_checkpoint(found[-1], model)) if found else RunState()
-    if workdir.metrics.exists():
-        # A run that was killed may have logged a round whose checkpoint it did not write.
-        lines = workdir.metrics.read_text(encoding="utf-8").splitlines()[: state.rounds]
-        workdir.write_text(workdir.metrics, "".join(f"{line}\n" for line in lines))
-    if found:
-        print(f"resuming from {found[-1].name}", file=sys.stderr)
-    return state
-
-
-def train(model_name: str, spec: str, workdir_path: str | Path, settings: Sequence[str] = (), resume: bool = False) -> dict:
-    """Trains a named model into a work directory and returns its validation metrics.
-
-    Args:
-        model_name: Name of the model.
-        spec: Data SPEC.
-        workdir_path: The work directory.
-        settings: `section.key=value` settings.
-        resume: Whether to go on with the run that the directory holds.
-
-    Raises:
-        InputError: For bad names, settings or data, or a directory that holds a run and `resume` is not set.
-    """
-    workdir = WorkDir(workdir_path)
-    config = resolve(model_name, spec, settings)
-    config, data, tokenizers = _start(workdir, config, resume)
-    if workdir.model.exists():
-        print(f"{workdir.path} is trained already", file=sys.stderr)
-        return json.loads(workdir.metrics.read_text(encoding="utf-8").splitlines()[-1])
-    keras.utils.set_random_seed(config.training.seed)
-    model = compile_model(config)
-    print(
-        f"{config.model['name']} on {spec}: {model.count_params():,} parameters, vocabularies of "
-        f"{tokenizers[0].vocab_size:,} and {tokenizers[1].vocab_size:,} symbols, {keras.backend.backend()}, "
-        f"{model.dtype_policy.name}",
-        file=sys.stderr,
-    )
-    state = _restore(workdir, model)
-    batch = {"batch_tokens": config.training.batch_tokens, "static_shapes": model.jit_compile}
-    train_ids = encode_split(data, "train", tokenizers, config.data.max_length)
-    batches = PairBatches(
-        *train_ids, **batch, steps=config.training.eval_every, seed=config.training.seed, first_round=state.rounds
-    )
-    validation = PairBatches(*encode_split(data, "val", tokenizers), **batch)
-    fit(workdir, config, model, batches, validation, state)
-    metrics = finish(workdir, config, model, validation)
-    workdir.write_text(workdir.model_card, model_card(config, data, model, state, metrics))
-    return metrics
+from zoo.quiet import without_greeting
+from zoo.workdir import WorkDir
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command."""
+    """Runs the command.
+
+    Args:
+        argv: Arguments without the program's name; `None` means those of the process.
+
+    Raises:
+        InputError: For bad names, settings or data, or a work directory that holds another run.
+    """
     parser = ArgumentParser(prog="training.train", description="Trains a named model into a work directory.")
     parser.add_argument("--model", required=True, metavar="NAME", help="a name from zoo.list_models()")
     parser.add_argument("--data", required=True, metavar="SPEC", help="dates or text:DIR:SRC-TGT")
@@ -242,9 +34,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="go on with the run that the work directory holds")
     arguments = parser.parse_args(argv)
-    metrics = train(arguments.model, arguments.data, arguments.workdir, arguments.set, arguments.resume)
+    config = resolve(arguments.model, arguments.data, arguments.set)
+    load_data(config.data.spec)  # A wrong SPEC is reported before the seconds that the backend takes to start.
+    with without_greeting():
+        from training.trainer import train
+    metrics = train(WorkDir(arguments.workdir), config, arguments.resume)
     print(json.dumps({"workdir": arguments.workdir, **metrics}))
 
 
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_command(main)
+
+
 if __name__ == "__main__":
-    sys.exit(run_command(main))
+    sys.exit(command())

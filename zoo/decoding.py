@@ -148,7 +148,9 @@ class _Beam:
         scores, flat = ops.top_k(scores, 2 * self.size)
         flat = ops.cast(flat, "int32")
         parents, chosen = flat // vocabulary, flat % vocabulary
-        ids = ops.where(ops.equal(self.columns, loop["index"]), chosen[:, :, None], _take_beams(loop["live_ids"], parents))
+        ids = ops.where(
+            ops.equal(self.columns, loop["index"]), chosen[:, :, None], _take_beams(loop["live_ids"], parents)
+        )
         return scores, ids, parents, chosen, state
 
     def advance(self, loop):

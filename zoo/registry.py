@@ -44,6 +44,11 @@ class ModelSpec:
     model_class: str
     required: tuple[str, ...]
 
+    def load_class(self):
+        """Imports and returns the model's class."""
+        module, _, name = self.model_class.partition(":")
+        return getattr(importlib.import_module(module), name)
+
 
 _SPECS: dict[str, ModelSpec] = {}
 
@@ -113,8 +118,6 @@ def create_model(name: str, dtype=None, **config):
         InputError: (a `ValueError`) For an unknown name or option; the close ones are named.
     """
     resolved = resolve_config(name, config)
-    module, _, class_name = get_spec(name).model_class.partition(":")
-    model_class = getattr(importlib.import_module(module), class_name)
-    model = model_class(**resolved, name=name, dtype=dtype)
+    model = get_spec(name).load_class()(**resolved, name=name, dtype=dtype)
     model.build()
     return model

@@ -61,7 +61,5 @@ class Translator(keras.Model):
         if self.beam_size == 1:
             ids, log_prob = decoding.greedy_search(step, state, limits, room, SYMBOLS)
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}
-        ids, log_prob = decoding.beam_search(
-            step, state, limits, room, SYMBOLS, self.beam_size, self.length_penalty
-        )
+        ids, log_prob = decoding.beam_search(step, state, limits, room, SYMBOLS, self.beam_size, self.length_penalty)
         return {"ids": ids, "log_prob": log_prob}

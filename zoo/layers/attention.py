@@ -54,4 +54,3 @@ class Attention(BaseAttention):
     def from_config(cls, config):
         config = {**config, "score": keras.saving.deserialize_keras_object(config["score"])}
         return cls(**config)
-

@@ -31,11 +31,11 @@ class BaseAttention(keras.layers.Layer):
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
             `value` and `key` are then ignored and may be `None`.
-        cache: Dict from `create_cache` (layers that have it); the new positions are appended and the queries attend to all that is in it.
-            Masks of values then cover the room of the cache, [B, L].
+        cache: Dict from `create_cache` (layers that have it); the new positions are appended and the queries attend
+            to all that is in it. Masks of values then cover the room of the cache, [B, L].
 
     Returns:
-        `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache comes last if there was one.
+        `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache, if any, comes last.
         Weights are after the softmax and before dropout: [B, N, T, S], or [B, T, S] for single-head layers.
 
     Masking:

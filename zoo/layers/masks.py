@@ -26,7 +26,9 @@ def check_mask(mask, name: str, ranks: tuple[int, ...]):
             f"Received: dtype={backend.standardize_dtype(mask.dtype)}."
         )
     if len(mask.shape) not in ranks:
-        raise ValueError(f"`{name}` must have rank {' or '.join(map(str, ranks))}. Received: shape={tuple(mask.shape)}.")
+        raise ValueError(
+            f"`{name}` must have rank {' or '.join(map(str, ranks))}. Received: shape={tuple(mask.shape)}."
+        )
     return ops.cast(mask, "bool")
 
 
@@ -43,7 +45,9 @@ def causal_mask(query_length, key_length, offset=None):
     return ops.expand_dims(ops.arange(key_length), 0) <= query_positions
 
 
-def combine_masks(lengths, query_mask=None, value_mask=None, key_mask=None, attention_mask=None, causal_offset=None, heads=False):
+def combine_masks(
+    lengths, query_mask=None, value_mask=None, key_mask=None, attention_mask=None, causal_offset=None, heads=False
+):
     """Returns the conjunction of all masks, or `None` where nothing is masked.
 
     Args:

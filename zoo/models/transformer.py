@@ -167,7 +167,12 @@ class Transformer(Seq2SeqModel):
         weights = []
         for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
             hidden, scores = block(
-                hidden, projected, mask=mask, memory_mask=memory["mask"], return_attention_scores=True, training=training
+                hidden,
+                projected,
+                mask=mask,
+                memory_mask=memory["mask"],
+                return_attention_scores=True,
+                training=training,
             )
             weights.append(scores)
         return self._logits(hidden), ops.stack(weights, axis=1)

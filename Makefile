@@ -1,0 +1,25 @@
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: demo test test-all check format bench
+
+demo: $(READY) ; $(BIN)/python examples/demo.py
+
+test: $(READY) ; $(BIN)/python -m pytest
+
+test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax]' && $(BIN)/python -m pytest -m ''
+
+check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(READY) ; $(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+bench: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[bench]' && $(BIN)/python -m benchmarks
+
+$(READY): requirements.txt pyproject.toml
+	@echo "Setting up .venv (about a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@

@@ -1,0 +1,83 @@
+"""The whole path on embedded data: train, evaluate, export, serve, ask, draw.
+
+Runs the five commands of the README one after another and shows them. Everything lands in `runs/demo`; a second run
+goes on from there.
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from training.data.dates import SCRIPTS, days, in_every_script  # noqa: E402
+
+WORKDIR = Path("runs/demo")
+EXPORTED = WORKDIR / "exported"
+HEATMAP = WORKDIR / "attention.png"
+
+
+def run(*arguments: str) -> str:
+    """Shows and runs a command of this project; returns what it printed.
+
+    Args:
+        *arguments: Module and arguments.
+    """
+    print(f"\n$ python -m {' '.join(arguments)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def serving():
+    """Serves the exported model on free ports; yields the gRPC address."""
+    flags = ["--port", "0", "--rest_api_port", "0", "--model_name", "dates", "--model_base_path", str(EXPORTED)]
+    print(f"\n$ python -m export.serve {' '.join(flags)} &", flush=True)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "export.serve", *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        for line in server.stdout:
+            print(line, end="", flush=True)
+            if ready := re.search(r"gRPC on (\S+:\d+)", line):
+                yield ready.group(1)
+                break
+        else:
+            sys.exit("the server did not start")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def examples() -> list[tuple[str, str, str]]:
+    """Returns script, text and ISO date of one unseen date for each script."""
+    chosen = zip(SCRIPTS, days("test")[:: len(days("test")) // len(SCRIPTS)], strict=False)
+    return [(script, in_every_script(day, [script])[script], day.isoformat()) for script, day in chosen]
+
+
+def main() -> None:
+    """Runs the demo."""
+    train = ["--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), "--resume"]
+    run("training.train", *train)
+    metrics = json.loads(run("training.evaluate", str(WORKDIR), "--data", "dates", "--split", "test"))
+    print(f"exact match on {metrics['sentences']:,} dates it has not seen: {metrics['exact_match']:.2%}")
+    print(run("export.saved_model", str(WORKDIR), "--output", str(EXPORTED)))
+    with serving() as address:
+        asked = examples()
+        ask = ["export.client", "--server", address, "--model", "dates"]
+        answers = run(*ask, *(text for _, text, _ in asked)).splitlines()
+        for (script, text, expected), answer in zip(asked, answers, strict=True):
+            print(f"  {'right' if answer == expected else 'WRONG'}  {answer}  <-  {text}  ({script})")
+        run(*ask, "--signature", "attention", "--heatmap", str(HEATMAP), asked[0][1])
+    print(f"\nThe attention behind the first answer: {os.path.relpath(HEATMAP)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""SavedModel export, the embedded model server and its client."""

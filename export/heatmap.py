@@ -1,0 +1,192 @@
+"""Attention weights as a picture: source tokens × target tokens, readable in the scripts that the models read.
+
+Fonts come with packages, so the picture is the same on every machine: DejaVu Sans (part of matplotlib: Latin, Cyrillic,
+Greek, Hebrew, Arabic, Armenian, Georgian, …), Noto Sans CJK (Han, Kana, Hangul) and Shobhika (Devanagari). Matplotlib
+shapes and orders the text of one label itself (Arabic joining, right to left). A character that no font has is
+shown as its code point.
+"""
+
+import functools
+import os
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+import devanagari_fonts
+import noto_cjk_sans_jp_regular
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.ft2font import FT2Font
+from matplotlib.text import Text
+
+from zoo.errors import InputError
+
+_CELL = 0.3  # inches for a row or column
+_LARGEST = 40.0  # inches; longer sequences get smaller cells
+_DPI = 150
+_LONGEST_LINE = 100  # characters of a title
+_DOTTED_CIRCLE = "\N{DOTTED CIRCLE}"
+
+
+def attention_heatmap(
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    attention: np.ndarray,
+    path: str | os.PathLike,
+    title: str | None = None,
+    layer: int = -1,
+    head: int | None = None,
+) -> None:
+    """Draws attention weights and writes the picture under a temporary name first.
+
+    Args:
+        source_tokens: The S tokens attended to, one column each, from left to right in every script; empty tokens
+            are padding and left out.
+        target_tokens: The T tokens that attend, one row each; empty tokens are left out.
+        attention: float [T, S], or [layers, heads, T, S].
+        path: The file to write; its suffix chooses the format (`.png`, `.svg`, `.pdf`, …).
+        title: What to write above. Each of its lines is laid out on its own, so texts of different direction
+            belong on different lines.
+        layer: The layer to draw (default the last).
+        head: The head to draw; `None` means the mean over the heads.
+
+    Raises:
+        InputError: The shapes do not fit together, there is nothing to draw, or the file cannot be written.
+
+    Example:
+        attention_heatmap(["▁ein", "▁Mann"], ["▁a", "▁man"], weights, "alignment.png")
+    """
+    weights = _pick(np.asarray(attention, np.float32), layer, head)
+    if weights.shape != (len(target_tokens), len(source_tokens)):
+        raise InputError(
+            f"attention must be target × source tokens, {len(target_tokens)} × {len(source_tokens)}. "
+            f"Received: {' × '.join(map(str, weights.shape))}"
+        )
+    rows = [position for position, token in enumerate(target_tokens) if token]
+    columns = [position for position, token in enumerate(source_tokens) if token]
+    if not rows or not columns:
+        raise InputError("There are no tokens to draw: the source or the target is empty.")
+    sources = [_label(source_tokens[column]) for column in columns]
+    targets = [_label(target_tokens[row]) for row in rows]
+    _write(_draw(sources, targets, weights[np.ix_(rows, columns)], title), Path(path))
+
+
+def _pick(attention: np.ndarray, layer: int, head: int | None) -> np.ndarray:
+    if attention.ndim == 2:
+        return attention
+    if attention.ndim != 4:
+        raise InputError(f"attention must be [T, S] or [layers, heads, T, S]. Received: shape {attention.shape}")
+    layers, heads = attention.shape[:2]
+    if not -layers <= layer < layers or head is not None and not -heads <= head < heads:
+        raise InputError(f"There are {layers} layers and {heads} heads. Received: layer={layer}, head={head}")
+    return attention[layer].mean(axis=0) if head is None else attention[layer, head]
+
+
+def _draw(sources: Sequence[str], targets: Sequence[str], weights: np.ndarray, title: str | None) -> Figure:
+    cell = min(_CELL, _LARGEST / max(len(sources), len(targets)))
+    figure = Figure(figsize=(cell * len(sources) + 2.0, cell * len(targets) + 1.0), layout="constrained")
+    axes = figure.add_subplot(xlabel="source", ylabel="target")
+    image = axes.imshow(weights, cmap="viridis", vmin=0.0, vmax=max(float(weights.max()), 1e-6))
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0, pad=5, labelsize=72 * cell * 0.55)
+    ticks = axes.set_xticks(range(len(sources)), sources)
+    for tick, label, rotation in zip(ticks, sources, _rotations(sources), strict=True):
+        # Upright labels share a baseline: fonts differ in how far they reach below it.
+        tick.label2.set(rotation=rotation, va="bottom" if rotation else "baseline")
+        _set_font(tick.label2, label)
+    ticks = axes.set_yticks(range(len(targets)), targets)
+    for tick, label in zip(ticks, targets, strict=True):
+        _set_font(tick.label1, label)
+    figure.colorbar(image, ax=axes, shrink=0.8, aspect=15, label="attention weight")
+    if title:
+        lines = [_shorten(_running_text(line)) for line in title.split("\n")]
+        text = axes.set_title("\n".join(lines), fontsize=11, linespacing=1.3)
+        _set_font(text, "".join(lines))
+    return figure
+
+
+def _set_font(text: Text, label: str) -> None:
+    text.set(fontfamily=_families(label), parse_math=False)
+
+
+def _rotations(labels: Sequence[str]) -> list[int]:
+    """Turns labels that are wider than a column, and all of them where most are."""
+    wide = [sum(not _is_mark(character) for character in label.lstrip(_DOTTED_CIRCLE)) > 1 for label in labels]
+    return [90 if turn or 2 * sum(wide) > len(wide) else 0 for turn in wide]
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+def _write(figure: Figure, path: Path) -> None:
+    suffix = path.suffix.lower().lstrip(".")
+    formats = figure.canvas.get_supported_filetypes()
+    if suffix not in formats:
+        raise InputError(f"A picture needs a suffix among {', '.join(sorted(formats))}. Received: {path}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        figure.savefig(temporary, format=suffix, dpi=_DPI, bbox_inches="tight")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}).") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _label(token: str) -> str:
+    """Returns what to write for a token: spaces visible, a combining mark on a dotted circle."""
+    if token.strip(" ") and all(map(_is_invisible, token)):
+        return "".join(map(_glyph, token))
+    shown = _running_text(token, space="␣")
+    return _DOTTED_CIRCLE + shown if _is_mark(shown[0]) else shown
+
+
+def _running_text(text: str, space: str = " ") -> str:
+    """Returns text to be read: joiners and direction marks do their work unseen, every kind of space is `space`."""
+    kinds = ((character, unicodedata.category(character)) for character in text)
+    return "".join(space if kind == "Zs" else _unseen(char) if kind == "Cf" else _glyph(char) for char, kind in kinds)
+
+
+def _unseen(character: str) -> str:
+    return character if _is_known(character) else ""
+
+
+def _glyph(character: str) -> str:
+    """Returns the character itself, or its code point if it has no shape of its own or no font has it."""
+    return character if _is_known(character) and not _is_invisible(character) else f"[{ord(character):04X}]"
+
+
+def _is_known(character: str) -> bool:
+    return any(ord(character) in characters for characters in _fonts().values())
+
+
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character)[0] in "CZ"
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
+
+
+def _families(label: str) -> list[str]:
+    """Returns the font families for a label, the one that has most of it first.
+
+    Marks combine with their letter only within one font, so the order matters.
+    """
+    fonts = _fonts()
+    return sorted(fonts, key=lambda family: -sum(ord(character) in fonts[family] for character in label))
+
+
+@functools.cache
+def _fonts() -> dict[str, frozenset[int]]:
+    """Registers the fonts with matplotlib and returns the characters of each family."""
+    shobhika = devanagari_fonts.font_path("Shobhika-1.05", name="Shobhika-Regular")
+    for added in (noto_cjk_sans_jp_regular.FONT_PATH, shobhika):
+        font_manager.fontManager.addfont(str(added))
+    families = ("DejaVu Sans", "Noto Sans CJK JP", "Shobhika")
+    files = (font_manager.findfont(FontProperties(family=[family]), fallback_to_default=False) for family in families)
+    return {family: frozenset(FT2Font(file).get_charmap()) for family, file in zip(families, files, strict=True)}

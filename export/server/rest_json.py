@@ -1,0 +1,179 @@
+"""JSON to and from arrays, in the stock server's row and column formats."""
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from export.server.protos import meta_graph_pb2
+from export.server.signatures import input_type
+from export.server.status import invalid_argument
+from export.server.tensors import to_list, type_name
+
+_BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
+_JSON_FLOATS = (np.float32, np.float64)
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_DEEPEST = 32  # dimensions
+
+
+def read_inputs(document: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef) -> dict[str, np.ndarray]:
+    """Reads the inputs of a predict request.
+
+    Args:
+        document: The request's JSON object: `instances` is a list with one item per row, `inputs` has all rows
+            of an input together. Where the signature has one input its name may be left out.
+        signature: Names and types of the inputs.
+
+    Returns:
+        Arrays by input name.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, saying what does not fit.
+    """
+    if ("instances" in document) == ("inputs" in document):
+        many = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
+        raise invalid_argument(many if "inputs" in document else "Missing 'inputs' or 'instances' key")
+    if "inputs" in document:
+        columns = _columns(document["inputs"], signature)
+    else:
+        columns = _columns_from_rows(document["instances"], signature)
+    return {name: _read_tensor(name, value, signature) for name, value in columns.items()}
+
+
+def write_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> dict[str, Any]:
+    """Writes the answer to a predict request.
+
+    Args:
+        outputs: Arrays by output name.
+        rows: Whether to answer in the row format (`predictions`) or the column format (`outputs`).
+
+    Returns:
+        A document for `json.dumps`. A single output stands without its name.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for a type that JSON cannot carry, or rows of different number.
+    """
+    columns = {name: _write_tensor(name, array) for name, array in outputs.items()}
+    if not rows:
+        return {"outputs": columns if len(columns) > 1 else next(iter(columns.values()))}
+    sizes = {name: array.shape[0] if array.ndim else None for name, array in outputs.items()}
+    if None in sizes.values() or len(set(sizes.values())) > 1:
+        raise invalid_argument(f"outputs have no common batch size, ask in the column format: {sizes}")
+    if len(columns) == 1:
+        return {"predictions": next(iter(columns.values()))}
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
+
+
+def _columns(value: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:
+    if isinstance(value, dict) and not _is_base64(value):
+        for name in signature.inputs:
+            if name not in value and name not in signature.defaults:
+                raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
+        return value
+    return {_only_input(signature, "inputs is a plain value/list, but expecting an object"): value}
+
+
+def _columns_from_rows(rows: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:
+    if not isinstance(rows, list) or not rows:
+        raise invalid_argument("Expecting 'instances' to be a list/array with at least one value")
+    named = [isinstance(row, dict) and not _is_base64(row) for row in rows]
+    if not any(named):
+        return {_only_input(signature, "instances is a plain list, but expecting list of objects"): rows}
+    expected = set(rows[0]) if named[0] else set(signature.inputs)
+    for position, row in enumerate(rows):
+        if not named[position] or set(row) != expected or not expected <= set(signature.inputs):
+            keys = ",".join(sorted(signature.inputs))
+            raise invalid_argument(
+                f"Failed to process element: {position} of 'instances' list. JSON object keys must be equal to: {keys}"
+            )
+    return {name: [row[name] for row in rows] for name in expected}
+
+
+def _only_input(signature: meta_graph_pb2.SignatureDef, complaint: str) -> str:
+    if len(signature.inputs) != 1:
+        raise invalid_argument(f"{complaint} as the signature has {len(signature.inputs)} inputs")
+    return next(iter(signature.inputs))
+
+
+def _read_tensor(name: str, value: Any, signature: meta_graph_pb2.SignatureDef) -> np.ndarray:
+    if name not in signature.inputs:
+        raise invalid_argument(f"JSON object: does not have named input: {name}")
+    info = signature.inputs[name]
+    dtype = input_type(name, info)
+    shape = _shape(value)
+    leaves: list = []
+    _collect(value, shape, leaves)
+    try:
+        values = [_read_leaf(leaf, dtype) for leaf in leaves]
+        array = np.empty(len(values), dtype)
+        array[:] = values
+    except (ValueError, OverflowError, binascii.Error) as error:
+        wanted = type_name(info.dtype)
+        raise invalid_argument(f'input "{name}": JSON value is not of expected type: {wanted}') from error
+    return array.reshape(shape)
+
+
+def _shape(value: Any) -> list[int]:
+    shape = []
+    while isinstance(value, list):
+        shape.append(len(value))
+        value = value[0] if value else None
+    if len(shape) > _DEEPEST:
+        raise invalid_argument(f"JSON lists are nested {len(shape)} deep; at most {_DEEPEST} are allowed")
+    return shape
+
+
+def _collect(value: Any, shape: list[int], leaves: list) -> None:
+    """Appends the innermost values in order; every list of one level must be of the same length."""
+    if isinstance(value, list) != bool(shape) or shape and len(value) != shape[0]:
+        raise invalid_argument("JSON lists are not of one shape: every list of one level needs the same length")
+    if not shape:
+        leaves.append(value)
+        return
+    for item in value:
+        _collect(item, shape[1:], leaves)
+
+
+def _read_leaf(value: Any, dtype: np.dtype) -> Any:
+    if dtype.hasobject:
+        return _read_string(value)
+    if isinstance(value, bool) != (dtype.kind == "b") or not isinstance(value, int | float):
+        raise ValueError
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not isinstance(value, int) or not limits.min <= value <= limits.max:
+            raise ValueError
+    elif dtype == np.float32 and math.isfinite(value) and abs(value) > _LARGEST_FLOAT:
+        raise ValueError
+    return value
+
+
+def _read_string(value: Any) -> bytes:
+    if _is_base64(value):
+        return base64.b64decode(value["b64"], validate=True)
+    if not isinstance(value, str):
+        raise ValueError
+    return value.encode()
+
+
+def _is_base64(value: Any) -> bool:
+    return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
+
+
+def _write_tensor(name: str, array: np.ndarray) -> Any:
+    if array.dtype.hasobject:
+        return np.frompyfunc(_write_bytes if name.endswith(_BYTES_SUFFIX) else _write_text, 1, 1)(array).tolist()
+    if array.dtype not in _JSON_FLOATS and array.dtype.kind not in "iub":
+        raise invalid_argument(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+    return to_list(array)
+
+
+def _write_text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _write_bytes(value: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(value).decode()}

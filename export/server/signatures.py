@@ -1,0 +1,106 @@
+"""Requests checked against a signature before they run; rules and most of the wording are the stock server's."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+from grpc import StatusCode
+
+from export.server.protos import meta_graph_pb2, types_pb2
+from export.server.status import RequestError, invalid_argument
+from export.server.tensors import numpy_type, to_array, type_name
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+def can_be_asked(signature: meta_graph_pb2.SignatureDef) -> bool:
+    """Tells whether a signature answers requests; the loader's own, such as `__saved_model_init_op`, do not."""
+    tensors = [*signature.inputs.values(), *signature.outputs.values()]
+    named = all(info.WhichOneof("encoding") == "name" for info in tensors)
+    return named and all(info.dtype != types_pb2.DT_INVALID for info in tensors) and bool(signature.outputs)
+
+
+def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Checks names, types and shapes of a request's inputs.
+
+    Args:
+        signature: The signature asked for.
+        inputs: The arrays received, by input name.
+
+    Returns:
+        The arrays by tensor name in the graph, defaults filled in.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, naming what was sent and what is expected.
+    """
+    expected = set(signature.inputs)
+    required = expected - set(signature.defaults)
+    if not required <= set(inputs) <= expected:
+        raise _wrong_names(set(inputs), expected, required)
+    feeds = {}
+    for name, info in signature.inputs.items():
+        array = inputs[name] if name in inputs else to_array(signature.defaults[name])
+        _check_tensor(name, info, array)
+        feeds[info.name] = array
+    return feeds
+
+
+def input_type(name: str, info: meta_graph_pb2.TensorInfo) -> np.dtype:
+    """Returns the NumPy type of an input.
+
+    Raises:
+        RequestError: UNIMPLEMENTED for a type that requests cannot carry.
+    """
+    try:
+        return numpy_type(info.dtype)
+    except ValueError as error:
+        raise RequestError(StatusCode.UNIMPLEMENTED, f'input tensor "{name}": {error}') from error
+
+
+def choose_outputs(signature: meta_graph_pb2.SignatureDef, output_filter: Sequence[str]) -> dict[str, str]:
+    """Returns the tensor name of every output asked for; all outputs when `output_filter` is empty.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for an output the signature does not have, or one asked for twice.
+    """
+    for position, name in enumerate(output_filter):
+        if name not in signature.outputs:
+            raise invalid_argument(
+                f"output tensor alias not found in signature: {name} "
+                f"Outputs expected to be in the set {_join(signature.outputs)}."
+            )
+        if name in output_filter[:position]:
+            raise invalid_argument(f"duplicate output tensor alias: {name}")
+    return {name: signature.outputs[name].name for name in output_filter or sorted(signature.outputs)}
+
+
+def _wrong_names(sent: Collection[str], expected: Collection[str], required: Collection[str]) -> RequestError:
+    extra, missing = set(sent) - set(expected), set(required) - set(sent)
+    if len(sent) == len(expected):
+        return invalid_argument(
+            f"input tensor alias not found in signature: {min(extra)}. "
+            f"Inputs expected to be in the set {_join(expected)}."
+        )
+    return invalid_argument(
+        f"input size does not match signature: {len(sent)}!={len(expected)} len({_join(sent)}) != "
+        f"len({_join(expected)}). Sent extra: {_join(extra)}. Missing but required: {_join(missing)}."
+    )
+
+
+def _check_tensor(name: str, info: meta_graph_pb2.TensorInfo, array: np.ndarray) -> None:
+    dtype = input_type(name, info)
+    if array.dtype != dtype:
+        sent = "string" if array.dtype.hasobject else array.dtype.name
+        wanted = type_name(info.dtype)
+        raise invalid_argument(f'input tensor "{name}" is expected to be {wanted} but {sent} is provided')
+    if info.tensor_shape.unknown_rank:
+        return
+    shape = [dim.size for dim in info.tensor_shape.dim]
+    fits = len(shape) == array.ndim and all(want in (-1, got) for want, got in zip(shape, array.shape, strict=True))
+    if not fits:
+        wanted = ",".join("?" if size < 0 else str(size) for size in shape)
+        sent = ",".join(map(str, array.shape))
+        raise invalid_argument(f'input tensor "{name}" is expected to have shape [{wanted}] but [{sent}] is provided')
+
+
+def _join(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"

@@ -1,0 +1,180 @@
+"""Attention heatmaps: what is drawn, and that every script of the dates has its glyphs."""
+
+import logging
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from export import heatmap
+from export.heatmap import attention_heatmap
+from zoo.errors import InputError
+
+SCRIPTS = {
+    "Latin": "mercoledì 14 juillet ñßčőđşżı",
+    "Cyrillic": "среда, 3 серпня љ 2024 р.",
+    "Greek": "Πέμπτη 5 Ιουλίου 1821",
+    "Hebrew": "יום שני, 14 במאי 1948",
+    "Arabic": "الجمعة، ٢٦ يناير ٢٠٢٤",
+    "Persian": "پنج\u200cشنبه ۱۴ ژوئیهٔ ۱۷۸۹",
+    "Armenian": "2024 թ. հուլիսի 14, կիրակի",
+    "Georgian": "14 ივლისი, 2024",
+    "Devanagari": "शुक्रवार, १५ अगस्त 1947 फ़रवरी",
+    "Han": "二〇二四年十一月三十日 星期六 臺灣",
+    "Kana": "2024年1月1日 げつようび カレンダー",
+    "Hangul": "2024년 8월 15일 목요일 오후",
+}
+PIECES = [
+    "▁Mann",
+    "▁мужчина",
+    "▁ישראל",
+    "▁الجمعة",
+    "عة",
+    "▁फ़रवरी",
+    "ी",
+    "्र",
+    "▁東京",
+    "▁サッカー",
+    "▁대한민국",
+    "▁հուլիսի",
+    "▁ივლისი",
+]
+ODD = [
+    "\u200f",
+    "\u202f",
+    "\u0e01",
+    "\u0301",
+    "a\u0301",
+    "$x^2$",
+    "$",
+    "\\frac",
+    "😀",
+    "\U0001d518",
+    " ",
+    "\t",
+    "\n",
+    "</s>",
+]
+
+
+def weights(rows, columns):
+    """Returns random attention [2 layers, 3 heads, T, S]."""
+    values = np.random.default_rng(0).random((2, 3, rows, columns))
+    return values / values.sum(-1, keepdims=True)
+
+
+@pytest.fixture
+def no_warnings(caplog):
+    """Fails on a warning, which matplotlib gives for a missing glyph, and on a log line, for a missing font."""
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+        warnings.simplefilter("error")
+        yield
+    assert not caplog.records
+
+
+@pytest.mark.usefixtures("no_warnings")
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+def test_every_script_of_the_dates_has_its_glyphs(text, tmp_path):
+    target = [*"2024-08-15", "</s>", ""]
+    path = tmp_path / "map.png"
+    attention_heatmap([*text, "</s>"], target, weights(12, len(text) + 1), path, title=f"{text}\n2024-08-15")
+    with Image.open(path) as image:
+        assert min(image.size) > 300
+    assert heatmap._running_text(text) == text, "no code point stands for a missing glyph"
+
+
+@pytest.mark.usefixtures("no_warnings")
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_subword_pieces_and_odd_tokens(suffix, tmp_path):
+    tokens = PIECES + ODD
+    attention_heatmap(tokens, tokens, weights(len(tokens), len(tokens)), tmp_path / f"map.{suffix}", title="$a_b$ \t ☃")
+    assert [path.name for path in tmp_path.iterdir()] == [f"map.{suffix}"]
+
+
+@pytest.mark.parametrize(
+    ("token", "label"),
+    [
+        ("a", "a"),
+        (" ", "␣"),
+        ("▁New York", "▁New␣York"),
+        ("\u0301", "◌\u0301"),
+        ("ी", "◌ी"),
+        ("a\u0301", "a\u0301"),
+        ("\u200f", "[200F]"),
+        ("\u00a0", "[00A0]"),
+        ("▁پنج\u200cشنبه", "▁پنج\u200cشنبه"),
+        ("a\u202fb", "a␣b"),
+        ("\t", "[0009]"),
+        ("ก", "[0E01]"),
+    ],
+)
+def test_labels(token, label):
+    assert heatmap._label(token) == label
+
+
+def test_a_label_is_set_in_the_font_that_has_it():
+    assert heatmap._families("फ़रवरी")[0] == "Shobhika"
+    assert heatmap._families("東京")[0] == "Noto Sans CJK JP"
+    assert heatmap._families("Mann")[0] == "DejaVu Sans"
+
+
+def test_only_wide_labels_are_turned():
+    assert heatmap._rotations(["a", "◌ी", "a\u0301", "</s>"]) == [0, 0, 0, 90]
+    assert heatmap._rotations(["▁ein", "▁Mann", "."]) == [90, 90, 90]
+
+
+def drawn(monkeypatch, *args, **kwargs):
+    """Returns source labels, target labels and the weights that a call draws."""
+    calls = []
+    monkeypatch.setattr(heatmap, "_draw", lambda *drawing: calls.append(drawing))
+    monkeypatch.setattr(heatmap, "_write", lambda figure, path: None)
+    attention_heatmap(*args, "map.png", **kwargs)
+    return calls[0][:3]
+
+
+def test_padding_is_left_out_and_heads_are_averaged(monkeypatch):
+    attention = weights(3, 4)
+    sources, targets, values = drawn(monkeypatch, ["a", "b", "</s>", ""], ["x", "</s>", ""], attention)
+    assert (sources, targets) == (["a", "b", "</s>"], ["x", "</s>"])
+    np.testing.assert_allclose(values, attention[1].mean(0)[:2, :3], rtol=1e-6)
+
+
+def test_layer_and_head_can_be_chosen(monkeypatch):
+    attention = weights(1, 2)
+    _, _, values = drawn(monkeypatch, ["a", "b"], ["x"], attention, layer=0, head=2)
+    np.testing.assert_allclose(values, attention[0, 2], rtol=1e-6)
+    _, _, values = drawn(monkeypatch, ["a", "b"], ["x"], attention[0, 1])
+    np.testing.assert_allclose(values, attention[0, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shape", "options", "message"),
+    [
+        (["a"], ["x"], (2, 1), {}, "target × source tokens, 1 × 1. Received: 2 × 1"),
+        (["a"], ["x"], (1, 1, 1), {}, r"\[T, S\] or \[layers, heads, T, S\]. Received: shape \(1, 1, 1\)"),
+        (["a"], ["x"], (2, 3, 1, 1), {"layer": 2}, "2 layers and 3 heads. Received: layer=2, head=None"),
+        (["a"], ["x"], (2, 3, 1, 1), {"head": 3}, "Received: layer=-1, head=3"),
+        ([""], ["x"], (1, 1), {}, "no tokens to draw"),
+        ([], ["x"], (1, 0), {}, "no tokens to draw"),
+    ],
+)
+def test_errors(source, target, shape, options, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        attention_heatmap(source, target, np.zeros(shape), tmp_path / "map.png", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_cannot_be_written(tmp_path):
+    with pytest.raises(InputError, match="cannot be written"):
+        attention_heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "nowhere" / "map.png")
+    with pytest.raises(InputError, match="A picture needs a suffix among .*png.* Received: .*map"):
+        attention_heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "map")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_long_sequence_stays_within_bounds(tmp_path):
+    path = tmp_path / "map.png"
+    attention_heatmap(["x"] * 257, ["y"] * 5, np.full((5, 257), 1 / 257), path)
+    with Image.open(path) as image:
+        assert image.width <= 45 * 150

@@ -1,0 +1,124 @@
+"""The embedded server over real HTTP connections, in the row and column formats of TensorFlow Serving."""
+
+import base64
+import http.client
+import json
+
+import pytest
+
+SECONDS = 20
+
+
+def rest(server, method, path, body=None):
+    connection = http.client.HTTPConnection("localhost", server.rest_port, timeout=SECONDS)
+    body = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, path, body)
+    response = connection.getresponse()
+    content = json.loads(response.read())
+    connection.close()
+    assert response.getheader("Content-Type") == "application/json"
+    return response.status, content
+
+
+def test_rest_rows(toy_server):
+    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", {"instances": ["ein", "Maß"]})
+    assert status == 200
+    assert content == {"predictions": [{"text": "EIN", "log_prob": -0.3}, {"text": "MAß", "log_prob": -0.4}]}
+    body = {"instances": [{"text": "ein"}, {"text": {"b64": base64.b64encode(b"zwei").decode()}}]}
+    status, content = rest(toy_server, "POST", "/v1/models/toy/versions/3:predict", body)
+    assert [row["text"] for row in content["predictions"]] == ["EIN", "ZWEI"]
+    body = {"signature_name": "add", "instances": [{"a": 1, "b": 2.5}, {"a": 3, "b": 4}]}
+    assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"predictions": [3.5, 7.0]})
+
+
+def test_rest_columns(toy_server):
+    body = {"signature_name": "multiply", "inputs": [[1, 0, 0], [0.1, 0, 0]]}
+    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", body)
+    assert (status, content) == (
+        200,
+        {"outputs": {"y": [[1.0, 2.0], [0.1, 0.2]], "twice": [[2.0, 0.0, 0.0], [0.2, 0.0, 0.0]]}},
+    )
+    body = {"signature_name": "add", "inputs": {"a": [1, 2], "b": [3, 4]}}
+    assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"outputs": [4.0, 6.0]})
+
+
+def test_rest_bytes_come_back_as_base64(toy_server):
+    encoded = {"b64": base64.b64encode(b"\xff\x00").decode()}
+    body = {"signature_name": "raw", "instances": [encoded]}
+    assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"predictions": [encoded]})
+
+
+def test_rest_status_and_metadata(toy_server):
+    entry = {"version": "3", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    assert rest(toy_server, "GET", "/v1/models/toy") == (200, {"model_version_status": [entry]})
+    assert rest(toy_server, "GET", "/v1/models/toy/versions/3") == (200, {"model_version_status": [entry]})
+    status, content = rest(toy_server, "GET", "/v1/models/toy/metadata")
+    assert status == 200
+    assert content["model_spec"] == {"name": "toy", "signature_name": "", "version": "3"}
+    signature = content["metadata"]["signature_def"]["signature_def"]["multiply"]
+    assert [dim["size"] for dim in signature["inputs"]["x"]["tensor_shape"]["dim"]] == ["-1", "3"]
+
+
+PREDICT = "/v1/models/toy:predict"
+DEEP = b'{"instances": ' + b"[" * 500 + b"]" * 500 + b"}"
+BAD_REST = {
+    "path": ("GET", "/v1/nowhere", None, 400, "Malformed request: GET /v1/nowhere"),
+    "method": ("GET", PREDICT, None, 400, "Malformed request: GET /v1/models/toy:predict"),
+    "verb": ("POST", "/v1/models/toy:explain", {}, 400, "Malformed request"),
+    "model": (
+        "POST",
+        "/v1/models/other:predict",
+        {"instances": ["a"]},
+        404,
+        "Servable not found for request: Latest(other)",
+    ),
+    "version": ("POST", "/v1/models/toy/versions/9:predict", {"instances": ["a"]}, 404, "Specific(toy, 9)"),
+    "status": ("GET", "/v1/models/other", None, 404, "Could not find any versions of model other"),
+    "huge version": ("GET", f"/v1/models/toy/versions/{1 << 70}", None, 400, "Malformed request"),
+    "json": ("POST", PREDICT, b"{", 400, "JSON Parse error"),
+    "empty": ("POST", PREDICT, b"", 400, "JSON Parse error"),
+    "encoding": ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "JSON Parse error"),
+    "deep": ("POST", PREDICT, DEEP, 400, "nested 500 deep"),
+    "very deep": ("POST", PREDICT, DEEP.replace(b"[", b"[" * 400).replace(b"]", b"]" * 400), 400, "JSON Parse error"),
+    "no object": ("POST", PREDICT, ["a"], 400, "not an object"),
+    "no key": ("POST", PREDICT, {"text": ["a"]}, 400, "Missing 'inputs' or 'instances' key"),
+    "both keys": ("POST", PREDICT, {"inputs": ["a"], "instances": ["a"]}, 400, "expecting only one of"),
+    "no instances": ("POST", PREDICT, {"instances": []}, 400, "at least one value"),
+    "signature": ("POST", PREDICT, {"signature_name": "nope", "inputs": []}, 400, '"nope" not found in signature def'),
+    "signature's type": ("POST", PREDICT, {"signature_name": 1, "inputs": []}, 400, "must be a string value"),
+    "type": ("POST", PREDICT, {"instances": [1]}, 400, 'input "text": JSON value is not of expected type: string'),
+    "base64": ("POST", PREDICT, {"instances": [{"b64": "#"}]}, 400, "not of expected type: string"),
+    "surrogate": ("POST", PREDICT, b'{"instances": ["\\ud800"]}', 400, "not of expected type: string"),
+    "mixture": ("POST", PREDICT, {"instances": [{"text": "a"}, "b"]}, 400, "Failed to process element: 1"),
+    "wrong name": ("POST", PREDICT, {"instances": [{"txt": "a"}]}, 400, "keys must be equal to: text"),
+    "missing input": ("POST", PREDICT, {"signature_name": "add", "inputs": {"a": [1]}}, 400, "Missing named input: b"),
+    "unknown input": ("POST", PREDICT, {"inputs": {"text": ["a"], "x": ["b"]}}, 400, "does not have named input: x"),
+    "plain rows": ("POST", PREDICT, {"signature_name": "add", "instances": [1]}, 400, "expecting list of objects"),
+    "ragged": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1, 2, 3], [1]]}, 400, "not of one shape"),
+    "shape": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1, 2]]}, 400, "shape [?,3] but [1,2]"),
+    "bool": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[True, 1, 1]]}, 400, "expected type: float"),
+    "too large": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1e39, 1, 1]]}, 400, "type: float"),
+    "graph": ("POST", PREDICT, {"signature_name": "number", "instances": ["x"]}, 400, "could not correctly convert"),
+    "half": (
+        "POST",
+        PREDICT,
+        {"signature_name": "types", "instances": [{"integer": 1, "flag": True, "half": 1, "brain": 1}]},
+        400,
+        "Failed to write JSON value for tensor type",
+    ),
+    "batch": (
+        "POST",
+        PREDICT,
+        {"signature_name": "normalize", "instances": ["a"]},
+        400,
+        "outputs have no common batch size",
+    ),
+    "scalar rows": ("POST", PREDICT, {"signature_name": "slow", "instances": [1]}, 400, "shape [] but [1] is provided"),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD_REST.values(), ids=BAD_REST)
+def test_bad_rest_request(toy_server, method, path, body, status, message):
+    received, content = rest(toy_server, method, path, body)
+    assert (received, set(content)) == (status, {"error"})
+    assert message in content["error"]

@@ -1,0 +1,121 @@
+"""Parallel text from a folder: every kind of bad data is an error with file and line."""
+
+import re
+
+import pytest
+
+from training.data import Pairs, load_data
+from zoo.errors import InputError
+
+
+def _folder(path, **files: bytes):
+    """Writes a folder of parallel text; `train_en=b"..."` overrides a file."""
+    for split in ("train", "val", "test"):
+        for language in ("en", "de"):
+            content = files.get(f"{split}_{language}", f"{split} one {language}\n{split} two {language}\n".encode())
+            (path / f"{split}.{language}").write_bytes(content)
+    return path
+
+
+def _error(path, split="train") -> str:
+    with pytest.raises(InputError) as caught:
+        load_data(f"text:{path}:en-de").split(split)
+    return str(caught.value)
+
+
+def test_reads_pairs(tmp_path):
+    data = load_data(f"text:{_folder(tmp_path)}:en-de")
+    assert (data.task, data.tokenizer, data.shared_vocabulary) == ("seq2seq", "subword", True)
+    assert data.split("val") == Pairs(["val one en", "val two en"], ["val one de", "val two de"])
+    assert data.split("val") is data.split("val")
+    assert len(data.split("test")) == 2
+
+
+def test_the_direction_is_the_specs(tmp_path):
+    pairs = load_data(f"text:{_folder(tmp_path)}:de-en").split("train")
+    assert (pairs.source[0], pairs.target[0]) == ("train one de", "train one en")
+
+
+def test_a_folder_with_colons(tmp_path):
+    (tmp_path / "a:b").mkdir()
+    assert len(load_data(f"text:{_folder(tmp_path / 'a:b')}:en-de").split("train")) == 2
+
+
+def test_only_a_newline_ends_a_line(tmp_path):
+    odd = "a\u2028b\x0b\x0c\x1c\x85c\rd\n\u2029w\r\nlast".encode()
+    _folder(tmp_path, train_en=odd, train_de=b"x\ny\r\nz\n")
+    pairs = load_data(f"text:{tmp_path}:en-de").split("train")
+    assert pairs.source == ["a\u2028b\x0b\x0c\x1c\x85c\rd", "\u2029w", "last"]
+    assert pairs.target == ["x", "y", "z"]
+
+
+def test_a_byte_order_mark_is_not_text(tmp_path):
+    _folder(tmp_path, val_en=b"\xef\xbb\xbfone", val_de=b"eins")
+    assert load_data(f"text:{tmp_path}:en-de").split("val").source == ["one"]
+
+
+def test_a_pair_blank_on_both_sides_is_kept(tmp_path):
+    _folder(tmp_path, val_en=b"a\n\nb\n", val_de=b"c\n \nd\n")
+    assert load_data(f"text:{tmp_path}:en-de").split("val") == Pairs(["a", "", "b"], ["c", " ", "d"])
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"train_en": b"1\n2\n3\n4\n5\n", "train_de": b"1\n2\n3\n"}, r"train\.en:4: .*unequal line counts, 5 .* 3 "),
+        ({"train_en": b"1\n2\n", "train_de": b"1\n2\n3\n"}, r"train\.de:3: .*unequal line counts, 2 .* and 3 "),
+        ({"train_en": b"1\n\n3\n", "train_de": b"1\n2\n3\n"}, r"train\.en:2: blank line"),
+        ({"train_en": b"1\n2\n3\n", "train_de": b"1\n2\n \t\n"}, r"train\.de:3: blank line"),
+        ({"train_en": b"1\n2\n3 \xff\n"}, r"train\.en:3: invalid UTF-8 \(byte 0xff\)"),
+        ({"train_de": b"\xef\xbb\xbf1\n\xed\xa0\x80\n"}, r"train\.de:2: invalid UTF-8 \(byte 0xed\)"),
+        ({"train_de": b""}, r"train\.de:1: empty file"),
+        ({"train_en": b"", "train_de": b""}, r"train\.en:1: empty file"),
+        ({"train_en": b"1\n2\n3", "train_de": b"1\n2\n3\n\n"}, r"train\.de:4: .*unequal"),
+        ({"train_en": b"\xef\xbb\xbf"}, r"train\.en:1: empty file"),
+    ],
+)
+def test_bad_lines(tmp_path, files, expected):
+    message = _error(_folder(tmp_path, **files))
+    assert re.search(re.escape(str(tmp_path)) + "/" + expected, message)
+
+
+def test_other_splits_are_checked_when_used(tmp_path):
+    _folder(tmp_path, test_de=b"only one\n")
+    data = load_data(f"text:{tmp_path}:en-de")
+    assert len(data.split("train")) == 2
+    assert re.search(r"test\.en:2: .*unequal", _error(tmp_path, "test"))
+
+
+def test_a_missing_file_is_noticed_at_once(tmp_path):
+    (_folder(tmp_path) / "test.de").unlink()
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/test.de: no such file")):
+        load_data(f"text:{tmp_path}:en-de")
+
+
+def test_a_missing_folder(tmp_path):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none: no such folder")):
+        load_data(f"text:{tmp_path}/none:en-de")
+
+
+@pytest.mark.parametrize("spec", ["text", "text:", "text:a", "text::en-de", "text:a:en", "text:a:-", "text:a:b-c-d"])
+def test_malformed_specs(spec):
+    with pytest.raises(InputError, match=f"Malformed data SPEC '{spec}'; expected text:DIR:SRC-TGT"):
+        load_data(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("date", "Unknown data SPEC 'date'. Did you mean dates"),
+        ("txt:here:en-de", "Unknown data SPEC 'txt'. Did you mean text?"),
+        ("", "Expected dates or text:DIR:SRC-TGT"),
+    ],
+)
+def test_unknown_specs(spec, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_data(spec)
+
+
+def test_unknown_split(tmp_path):
+    with pytest.raises(InputError, match="Unknown split 'valid'. Did you mean val?"):
+        load_data(f"text:{_folder(tmp_path)}:en-de").split("valid")

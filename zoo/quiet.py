@@ -1,0 +1,37 @@
+"""A quiet start: TensorFlow's C++ side greets on standard error before any setting can stop it."""
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+
+# Notices and the complaint of every machine without a GPU; anything else is passed on.
+_GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")
+
+
+@contextlib.contextmanager
+def without_greeting() -> Iterator[None]:
+    """Holds standard error back while the block imports TensorFlow, and then passes on all of it but the greeting.
+
+    File descriptor 2 itself is diverted, because the lines come from C++. Once TensorFlow is there, nothing is held
+    back.
+    """
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as held:
+        original = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(original, 2)
+            os.close(original)
+            held.seek(0)
+            for line in held:
+                if not _GREETING.match(line):
+                    os.write(2, line)
