@@ -78,6 +78,7 @@ class PairBatches(keras.utils.PyDataset):
         self.static_shapes = static_shapes
         self.lengths = np.array([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)])
         self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
+        self._symbols = {}
 
     def _make_plan(self, epoch):
         return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
@@ -101,7 +102,9 @@ class PairBatches(keras.utils.PyDataset):
     def __getitem__(self, index):
         step = self.round * len(self) + index
         self._seek(step)
-        return self._batch(self._plan[step - self._first_step])
+        examples = self._plan[step - self._first_step]
+        self._symbols[step] = int(self.lengths[examples, 1].sum())
+        return self._batch(examples)
 
     def _batch(self, examples):
         widths = -(-self.lengths[examples].max(axis=0) // self.round_to) * self.round_to
@@ -115,6 +118,9 @@ class PairBatches(keras.utils.PyDataset):
         return {"source": source, "target": inputs}, outputs, (outputs != PAD).astype(np.float32)
 
     def target_symbols(self, step):
-        """Returns the number of target symbols in the batch of a step, the ends included."""
-        self._seek(step)
-        return int(self.lengths[self._plan[step - self._first_step], 1].sum())
+        """Returns the number of target symbols in the batch of a step, the ends included; once for each step made.
+
+        It is kept from when the batch was made: a backend makes batches ahead in a thread of its own, and the plan
+        must not be moved under its hands.
+        """
+        return self._symbols.pop(step)

@@ -1,5 +1,6 @@
 """What happens beside the optimizer's steps: checkpoints, early stop, logs, progress."""
 
+import dataclasses
 import json
 import math
 import sys
@@ -9,22 +10,25 @@ import keras
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
-from training.checkpoints import list_checkpoints, save_checkpoint
+from training.checkpoints import checkpoint_path, list_checkpoints, save_checkpoint
 from zoo.workdir import WorkDir
 
 
+@dataclasses.dataclass
 class RunState:
     """What a run has to remember besides its variables.
 
     Args:
         rounds: Rounds done.
         best: Lowest validation cross-entropy so far.
-        waited: Rounds since then.
+        best_round: The round that had it, from 1.
         seconds: Training time so far.
     """
 
-    def __init__(self, rounds=0, best=math.inf, waited=0, seconds=0.0):
-        self.rounds, self.best, self.waited, self.seconds = rounds, best, waited, seconds
+    rounds: int = 0
+    best: float = math.inf
+    best_round: int = 0
+    seconds: float = 0.0
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -35,7 +39,7 @@ class Checkpoints(keras.callbacks.Callback):
         workdir: The work directory.
         state: The run's state, updated in place.
         eval_every: Steps in a round.
-        keep: How many checkpoints to keep.
+        keep: How many of the last checkpoints to keep, besides the best one.
         patience: Rounds without improvement before training stops; 0 for never.
     """
 
@@ -51,16 +55,18 @@ class Checkpoints(keras.callbacks.Callback):
         state = self.state
         state.rounds, state.seconds = epoch + 1, time.monotonic() - self.begun
         loss = float(logs["val_cross_entropy"])
-        improved = loss < state.best
-        state.best, state.waited = (loss, 0) if improved else (state.best, state.waited + 1)
+        if loss < state.best:
+            state.best, state.best_round = loss, state.rounds
         step = state.rounds * self.eval_every
         self._log(step, {name: float(value) for name, value in logs.items()})
-        save_checkpoint(self.workdir.checkpoints, step, self.model, vars(state))
+        save_checkpoint(self.workdir.checkpoints, step, self.model, dataclasses.asdict(state))
+        best = checkpoint_path(self.workdir.checkpoints, state.best_round * self.eval_every)
         for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep]:
-            old.unlink()
+            if old != best:
+                old.unlink()
         if not math.isfinite(float(logs["loss"])):
             raise FloatingPointError(f"the loss became {logs['loss']} before step {step}")
-        if self.patience and state.waited >= self.patience:
+        if self.patience and state.rounds - state.best_round >= self.patience:
             self.model.stop_training = True
 
     def _log(self, step, logs):

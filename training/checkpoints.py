@@ -18,6 +18,11 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step_*.npz") if _NAME.fullmatch(path.name))
 
 
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Returns where the checkpoint behind a step is written."""
+    return folder / f"step_{step:08d}.npz"
+
+
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns what a checkpoint holds: weights and states of random generators, then the optimizer's variables."""
     of_metrics = {id(variable) for variable in model.metrics_variables}
@@ -35,7 +40,7 @@ def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict) ->
         model: The compiled model.
         state: The rest of the run's state, for JSON.
     """
-    path = folder / f"step_{step:08d}.npz"
+    path = checkpoint_path(folder, step)
     arrays = {name: keras.ops.convert_to_numpy(variable) for name, variable in _variables(model).items()}
     with replacing(path) as temporary:
         np.savez(temporary, state=np.array(json.dumps(state)), **arrays)

@@ -49,7 +49,7 @@ class TrainingConfig:
         average_checkpoints: How many of the last checkpoints the final weights are the mean of.
         patience: Rounds without a better validation loss before training stops; 0 for never.
         precision: `"auto"` computes in bfloat16 where the machine is fast at it, else in float32.
-        jit: Whether XLA compiles the step; `"auto"` for all but TensorFlow on a CPU.
+        jit: Whether XLA compiles the step; `"auto"` for JAX only.
         seed: Seed of initial weights, dropout and the order of the data.
     """
 

@@ -26,9 +26,8 @@ def perplexity(run: Run, data, split: str) -> float:
         split: `train`, `val` or `test`.
     """
     run.model.compile(loss=SmoothedCrossEntropy(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
-    batches = PairBatches(
-        *encode_split(data, split, run.tokenizers), batch_tokens=4096, static_shapes=run.model.jit_compile
-    )
+    source, target = encode_split(data, split, run.tokenizers)
+    batches = PairBatches(source, target, batch_tokens=4096, static_shapes=run.model.jit_compile)
     return math.exp(run.model.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"])
 
 

@@ -33,7 +33,7 @@ def model_card(config: Config, data: ParallelData, model: keras.Model, state: Ru
 {config.model["source_vocab_size"]:,} and {config.model["target_vocab_size"]:,} symbols
 - Training: {state.rounds * settings.eval_every:,} steps of at most {settings.batch_tokens:,} symbols, \
 {state.seconds / 60:.1f} minutes, {keras.backend.backend()}, {model.dtype_policy.name}; mean of the last \
-{settings.average_checkpoints} checkpoints
+{settings.average_checkpoints} checkpoints, or the best one where it validates better
 - Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per symbol (perplexity \
 {math.exp(min(metrics["cross_entropy"], 30)):.2f})
 - Made with: `python -m training.train --model {spec.name} --data {config.data.spec}` and the settings in `config.json`

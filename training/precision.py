@@ -38,10 +38,7 @@ def use_xla(jit: str) -> bool:
     """Returns whether XLA compiles the training step, for a `training.jit` setting.
 
     Args:
-        jit: `"on"`, `"off"` or `"auto"`. XLA compiles each new shape of a batch for a second or more and its CPU
-            matrix products are slower than TensorFlow's, so `"auto"` leaves it off for TensorFlow on CPUs. JAX always
-            compiles.
+        jit: `"on"`, `"off"` or `"auto"`. JAX always compiles. TensorFlow does not by default: XLA would compile each
+            new shape of a batch for a second or more, and refuses recurrent layers over lengths it does not know.
     """
-    if jit != "auto":
-        return jit == "on"
-    return keras.backend.backend() == "jax" or (keras.backend.backend() == "tensorflow" and _has_accelerator())
+    return keras.backend.backend() == "jax" if jit == "auto" else jit == "on"

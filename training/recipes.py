@@ -7,8 +7,10 @@ from typing import Any
 
 # Peak and warm-up follow the rate of Vaswani et al. 2017, section 5.3, for d = 128 and 1000 steps of warm-up.
 _TRANSFORMER = {
-    "max_steps": 6000,
-    "learning_rate": 3e-3,
+    "max_steps": 10000,
+    "eval_every": 500,
+    "batch_tokens": 2048,
+    "learning_rate": 2.5e-3,
     "schedule": "inverse_sqrt",
     "warmup_steps": 1000,
     "average_checkpoints": 10,
@@ -22,7 +24,7 @@ _RECURRENT = {
 }
 
 _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
-    ("transformer_tiny", "text"): {"training": _TRANSFORMER},
+    ("transformer_tiny", "text"): {"model": {"dropout": 0.2}, "training": _TRANSFORMER},
     ("rnnsearch", "text"): {"training": _RECURRENT},
     ("transformer_tiny", "dates"): {
         "model": {"dropout": 0.1},
@@ -30,9 +32,10 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
             **_TRANSFORMER,
             "max_steps": 3000,
             "eval_every": 250,
-            "learning_rate": 2e-3,
+            "batch_tokens": 4096,
             "warmup_steps": 500,
             "label_smoothing": 0.0,
+            "average_checkpoints": 2,
         },
     },
     ("rnnsearch", "dates"): {
@@ -44,6 +47,7 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
             "learning_rate": 3e-3,
             "warmup_steps": 100,
             "label_smoothing": 0.0,
+            "average_checkpoints": 2,
         },
     },
 }

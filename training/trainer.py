@@ -8,7 +8,7 @@ import keras
 
 from training.batching import PairBatches
 from training.callbacks import Checkpoints, Progress, RunState
-from training.checkpoints import list_checkpoints, load_average, restore_checkpoint
+from training.checkpoints import checkpoint_path, list_checkpoints, load_average, restore_checkpoint
 from training.config import Config
 from training.data import ParallelData, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
@@ -30,7 +30,7 @@ def make_tokenizers(config: Config, data: ParallelData) -> tuple[Tokenizer, Toke
     """
     settings = config.data
     if settings.tokenizer == "auto":
-        settings.tokenizer = data.tokenizer
+        settings.tokenizer = "chars" if data.tokenizer == "chars" else "subword"
     if settings.shared_vocabulary is None:
         settings.shared_vocabulary = data.shared_vocabulary
     pairs = data.split("train")
@@ -38,14 +38,13 @@ def make_tokenizers(config: Config, data: ParallelData) -> tuple[Tokenizer, Toke
     if settings.shared_vocabulary:
         shared = train_tokenizer(settings.tokenizer, [*pairs.source, *pairs.target], size)
         return shared, shared
-    return train_tokenizer(settings.tokenizer, pairs.source, size), train_tokenizer(
-        settings.tokenizer, pairs.target, size
-    )
+    source, target = (train_tokenizer(settings.tokenizer, side, size) for side in (pairs.source, pairs.target))
+    return source, target
 
 
 def encode_split(
     data: ParallelData, split: str, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int | None = None
-):
+) -> tuple[list[list[int]], list[list[int]]]:
     """Returns the ids of a split: source rows with the end symbol, target rows without.
 
     Args:
@@ -139,17 +138,25 @@ def fit(
     )
 
 
-def finish(workdir: WorkDir, config: Config, model: keras.Model, validation: PairBatches) -> dict[str, float]:
-    """Averages the last checkpoints, writes `model.keras` in float32 and returns its validation metrics.
+def finish(
+    workdir: WorkDir, config: Config, model: keras.Model, validation: PairBatches, state: RunState
+) -> dict[str, float]:
+    """Writes `model.keras` in float32 and returns its validation metrics.
+
+    The weights are the mean over the last checkpoints, or those of the best checkpoint where it validates better.
 
     Args:
         workdir: The work directory.
         config: The complete configuration.
         model: The trained model.
         validation: Validation batches.
+        state: The run's state.
     """
     load_average(list_checkpoints(workdir.checkpoints)[-config.training.average_checkpoints :], model)
     metrics = model.evaluate(validation, verbose=0, return_dict=True)
+    if metrics["cross_entropy"] > state.best:
+        restore_checkpoint(checkpoint_path(workdir.checkpoints, state.best_round * config.training.eval_every), model)
+        metrics = model.evaluate(validation, verbose=0, return_dict=True)
     options = {key: value for key, value in config.model.items() if key != "name"}
     # Precision is a matter of training; what is kept, evaluated and exported is float32.
     final = create_model(config.model["name"], dtype="float32", **options)
@@ -216,12 +223,12 @@ def train(workdir: WorkDir, config: Config, resume: bool = False) -> dict[str, f
     )
     state = _restore(workdir, model)
     batch = {"batch_tokens": config.training.batch_tokens, "static_shapes": model.jit_compile}
-    train_ids = encode_split(data, "train", tokenizers, config.data.max_length)
-    batches = PairBatches(
-        *train_ids, **batch, steps=config.training.eval_every, seed=config.training.seed, first_round=state.rounds
-    )
-    validation = PairBatches(*encode_split(data, "val", tokenizers), **batch)
+    source, target = encode_split(data, "train", tokenizers, config.data.max_length)
+    rounds = {"steps": config.training.eval_every, "seed": config.training.seed, "first_round": state.rounds}
+    batches = PairBatches(source, target, **batch, **rounds)
+    source, target = encode_split(data, "val", tokenizers)
+    validation = PairBatches(source, target, **batch)
     fit(workdir, config, model, batches, validation, state)
-    metrics = finish(workdir, config, model, validation)
+    metrics = finish(workdir, config, model, validation, state)
     workdir.write_text(workdir.model_card, model_card(config, data, model, state, metrics))
     return metrics

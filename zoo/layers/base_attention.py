@@ -136,8 +136,9 @@ class BaseAttention(keras.layers.Layer):
             allowed = ops.any(allowed, axis=1)  # [B, T, 1]
         return ops.where(allowed, output, ops.zeros_like(output))
 
-    def compute_mask(self, query, value=None, *args, query_mask=None, **kwargs):
-        return query_mask
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}

@@ -30,6 +30,8 @@ class Maxout(keras.layers.Layer):
 
     def __init__(self, group_size=2, **kwargs):
         super().__init__(**kwargs)
+        if not isinstance(group_size, int) or group_size < 1:
+            raise ValueError(f"`group_size` must be a positive integer. Received: group_size={group_size}.")
         self.supports_masking = True
         self.group_size = group_size
 

@@ -4,21 +4,15 @@ import keras
 from keras import ops
 
 from zoo.layers.base_attention import BaseAttention
+from zoo.layers.initializers import fresh
 from zoo.layers.scores import ScaledDotScore
-
-
-def _einsum_dense(equation, **arguments):
-    dense = keras.layers.EinsumDense(equation, **arguments)
-    # Position-wise, so that the mask of its input is still right behind it; Keras warns otherwise.
-    dense.supports_masking = True
-    return dense
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
-    Each projection is one matrix for all heads.
+    Each projection is one matrix for all heads, and initialised as one.
 
     Args:
         num_heads: N, a positive integer.
@@ -61,33 +55,37 @@ class MultiHeadAttention(BaseAttention):
         **kwargs,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
-        for name, size in (("num_heads", num_heads), ("key_dim", key_dim), ("value_dim", value_dim or key_dim)):
+        value_dim = key_dim if value_dim is None else value_dim
+        sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
+        sizes |= {} if output_dim is None else {"output_dim": output_dim}
+        for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
                 raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}.")
         self.num_heads = num_heads
         self.key_dim = key_dim
-        self.value_dim = value_dim or key_dim
+        self.value_dim = value_dim
         self.output_dim = output_dim
         self.score = ScaledDotScore(dtype=self.dtype_policy, name="score") if score is None else score
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query_dense = self._head_projection("query", self.key_dim)
-        self.key_dense = self._head_projection("key", self.key_dim)
-        self.value_dense = self._head_projection("value", self.value_dim)
+        self.query_dense = self._projection("query", num_heads * self.key_dim)
+        self.key_dense = self._projection("key", num_heads * self.key_dim)
+        self.value_dense = self._projection("value", num_heads * self.value_dim)
 
-    def _head_projection(self, name, size):
-        return _einsum_dense(
-            "btd,dnh->bnth",
-            output_shape=(self.num_heads, None, size),
-            bias_axes="nh" if self.use_bias else None,
-            kernel_initializer=self._fresh_initializer(),
+    def _projection(self, name, size):
+        return keras.layers.Dense(
+            size,
+            use_bias=self.use_bias,
+            kernel_initializer=fresh(self.kernel_initializer),
             dtype=self.dtype_policy,
             name=name,
         )
 
-    def _fresh_initializer(self):
-        # One initializer object gives each of its users the same values when it has a seed; a clone does not.
-        return self.kernel_initializer.clone()
+    def _split_heads(self, projected):
+        """Returns [B, N, T, H] from [B, T, N·H]."""
+        batch, length = ops.shape(projected)[:2]
+        heads = ops.reshape(projected, (batch, length, self.num_heads, projected.shape[-1] // self.num_heads))
+        return ops.transpose(heads, (0, 2, 1, 3))
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         key_shape = key_shape or value_shape
@@ -98,28 +96,24 @@ class MultiHeadAttention(BaseAttention):
         self.score.build(
             (batch, self.num_heads, length, self.key_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
         )
-        self.output_dense = _einsum_dense(
-            "bnth,nhd->btd",
-            output_shape=(None, self.output_dim or query_shape[-1]),
-            bias_axes="d" if self.use_bias else None,
-            kernel_initializer=self._fresh_initializer(),
-            dtype=self.dtype_policy,
-            name="output",
-        )
-        self.output_dense.build((batch, self.num_heads, length, self.value_dim))
+        self.output_dense = self._projection("output", self.output_dim or query_shape[-1])
+        self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
     def project_query(self, query):
-        return self.score.project_query(self.query_dense(query))
+        return self.score.project_query(self._split_heads(self.query_dense(query)))
 
     def project_memory(self, value, key=None):
         key = value if key is None else key
-        return {"key": self.score.project_key(self.key_dense(key)), "value": self.value_dense(value)}
+        key = self.score.project_key(self._split_heads(self.key_dense(key)))
+        return {"key": key, "value": self._split_heads(self.value_dense(value))}
 
     def compare(self, query, key):
         return self.score.compare(query, key)
 
     def project_output(self, output):
-        return self.output_dense(output)
+        batch, _, length, _ = ops.shape(output)
+        merged = ops.reshape(ops.transpose(output, (0, 2, 1, 3)), (batch, length, self.num_heads * self.value_dim))
+        return self.output_dense(merged)
 
     def create_cache(self, batch_size, length):
         """Returns an empty cache for self-attention, step by step.

@@ -21,6 +21,9 @@ class RecurrentAttentionCell(keras.layers.Layer):
         states: From `initial_states` or from the step before.
         training: Whether dropout is active.
 
+    Raises:
+        ValueError: If the inner cell has dropout, or `RNN` is called without `initial_state`.
+
     Returns:
         `([s_{t−1}; c_t], states)`: the query and the context that it found, [B, units + memory_dim], and the new
         states. The readout of Bahdanau et al. takes s_{t−1}; s_t is the query of the next step.
@@ -41,6 +44,14 @@ class RecurrentAttentionCell(keras.layers.Layer):
 
     def __init__(self, cell, attention, memory_dim, **kwargs):
         super().__init__(**kwargs)
+        if getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0):
+            # Keras draws the mask of a cell once for each sequence, but only where `RNN` holds the cell itself.
+            raise ValueError(
+                "`cell` must have no dropout; drop its inputs out instead. "
+                f"Received: dropout={cell.dropout}, recurrent_dropout={cell.recurrent_dropout}."
+            )
+        if not isinstance(memory_dim, int) or memory_dim < 1:
+            raise ValueError(f"`memory_dim` must be a positive integer. Received: memory_dim={memory_dim}.")
         self.cell = cell
         self.attention = attention
         self.memory_dim = memory_dim
@@ -65,6 +76,13 @@ class RecurrentAttentionCell(keras.layers.Layer):
         batch = input_shape[0]
         self.cell.build((batch, input_shape[-1] + self.memory_dim))
         self.attention.build((batch, 1, self.inner_state_sizes[0]), (batch, None, self.memory_dim))
+
+    def get_initial_state(self, batch_size=None):
+        """Refuses: `RNN` asks for it where it was given no states, and there is no default memory."""
+        raise ValueError(
+            "A memory is needed: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, inner_states)`. "
+            "Received: initial_state=None."
+        )
 
     def initial_states(self, memory, memory_mask, inner_states):
         """Returns the states before the first step.

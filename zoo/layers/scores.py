@@ -7,6 +7,8 @@ only are separate methods, so that a decoder projects its keys once and not at e
 import keras
 from keras import ops
 
+from zoo.layers.initializers import fresh
+
 
 class Score(keras.layers.Layer):
     """Base of the score functions: `compare(project_query(query), project_key(key))`.
@@ -92,10 +94,15 @@ class AdditiveScore(Score):
         self.units = units
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        dense = {"kernel_initializer": self.kernel_initializer, "dtype": self.dtype_policy}
-        self.query_dense = keras.layers.Dense(units, use_bias=use_bias, name="query", **dense)
-        self.key_dense = keras.layers.Dense(units, use_bias=False, name="key", **dense)
-        self.score_dense = keras.layers.Dense(1, use_bias=False, name="score", **dense)
+        self.query_dense = self._dense(units, "query", use_bias)
+        self.key_dense = self._dense(units, "key")
+        self.score_dense = self._dense(1, "score")
+
+    def _dense(self, units, name, use_bias=False):
+        initializer = fresh(self.kernel_initializer)
+        return keras.layers.Dense(
+            units, use_bias=use_bias, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+        )
 
     def build(self, query_shape, key_shape):
         self.query_dense.build(query_shape)

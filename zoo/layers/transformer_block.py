@@ -59,6 +59,10 @@ class TransformerBlock(keras.layers.Layer):
     def compute_output_shape(self, input_shape, *args, **kwargs):
         return input_shape
 
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
     def get_config(self):
         return {
             **super().get_config(),

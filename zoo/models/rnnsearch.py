@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo import layers
-from zoo.models.seq2seq import Seq2SeqModel, real
+from zoo.models.seq2seq import Seq2SeqModel, check_dropout, check_sizes, real
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -43,6 +43,10 @@ class RNNSearch(Seq2SeqModel):
         **kwargs,
     ):
         super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        check_dropout(dropout)
+        check_sizes(
+            embedding_dim=embedding_dim, units=units, attention_units=attention_units, readout_units=readout_units
+        )
         self.embedding_dim = embedding_dim
         self.units = units
         self.attention_units = attention_units

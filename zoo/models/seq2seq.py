@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.errors import InputError
 from zoo.text import PAD
 
 
@@ -22,9 +23,7 @@ class Seq2SeqModel(keras.Model):
 
     def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
         super().__init__(**kwargs)
-        for name, size in (("source_vocab_size", source_vocab_size), ("target_vocab_size", target_vocab_size)):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}.")
+        check_sizes(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
 
@@ -85,6 +84,33 @@ class Seq2SeqModel(keras.Model):
             "source_vocab_size": self.source_vocab_size,
             "target_vocab_size": self.target_vocab_size,
         }
+
+
+def check_sizes(**sizes):
+    """Checks options that are sizes.
+
+    Args:
+        **sizes: The options by name.
+
+    Raises:
+        InputError: If one is not a positive integer.
+    """
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise InputError(f"`{name}` must be a positive integer. Received: {name}={size}.")
+
+
+def check_dropout(rate):
+    """Checks a rate of dropout.
+
+    Args:
+        rate: The rate.
+
+    Raises:
+        InputError: If it is not in [0, 1).
+    """
+    if not 0 <= rate < 1:
+        raise InputError(f"`dropout` must be in [0, 1). Received: dropout={rate}.")
 
 
 def real(ids):

@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.models.seq2seq import Seq2SeqModel, real
+from zoo.models.seq2seq import Seq2SeqModel, check_dropout, check_sizes, real
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -45,6 +45,8 @@ class Transformer(Seq2SeqModel):
         **kwargs,
     ):
         super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        check_dropout(dropout)
+        check_sizes(num_layers=num_layers, model_dim=model_dim, intermediate_dim=intermediate_dim, num_heads=num_heads)
         if model_dim % num_heads or model_dim % 2:
             raise InputError(
                 f"`model_dim` must be even and a multiple of `num_heads`. "
