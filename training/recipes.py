@@ -16,8 +16,10 @@ _TRANSFORMER = {
     "average_checkpoints": 10,
 }
 _RECURRENT = {
-    "max_steps": 2250,
-    "learning_rate": 2e-3,
+    "max_steps": 4500,
+    "eval_every": 500,
+    "batch_tokens": 2048,
+    "learning_rate": 1e-3,
     "schedule": "inverse_sqrt",
     "warmup_steps": 500,
     "average_checkpoints": 5,
@@ -42,8 +44,9 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
         "model": {"embedding_dim": 64, "units": 128, "attention_units": 128, "readout_units": 64, "dropout": 0.1},
         "training": {
             **_RECURRENT,
-            "max_steps": 1200,
+            "max_steps": 1000,
             "eval_every": 200,
+            "batch_tokens": 4096,
             "learning_rate": 3e-3,
             "warmup_steps": 100,
             "label_smoothing": 0.0,
