@@ -56,7 +56,7 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         **decoding: Options of `ServedModel`.
 
     Raises:
-        InputError: For a bad work directory or a version that exists.
+        InputError: For a bad work directory or base path, or a version that exists.
     """
     with without_greeting():
         import keras
@@ -79,7 +79,10 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
             f"{target} exists already; versions are never overwritten. Leave out --version for the next one."
         )
     served = ServedModel(zoo.load(workdir), **decoding)
-    base.mkdir(parents=True, exist_ok=True)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{base} cannot hold versions ({error.strerror}).") from error
     # Servers look at numbers only, so they never see this name.
     temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=base))
     try:

@@ -56,6 +56,7 @@ class ServedModel(tf.Module):
         def attention(text):
             source, ids, _ = best(text)
             inputs = tf.concat([tf.fill([tf.shape(ids)[0], 1], START), ids[:, :-1]], axis=1)
+            inputs = tf.where(ids == PAD, PAD, inputs)  # nothing is predicted behind the end
             return {
                 "text": self.target_tokenizer.decode(ids),
                 "source_tokens": self.source_tokenizer.pieces(source),

@@ -65,15 +65,20 @@ class PairBatches(keras.utils.PyDataset):
         batch_tokens: See `batch_plan`.
         steps: Batches in a round; `None` for one pass over the data in each round, always the same.
         seed: Seed of the order.
-        first_round: Number of the first round.
         static_shapes: Pad to few different shapes, for backends that compile each of them.
+
+    Attributes:
+        round: Number of the current round, to be set before each.
+        target_symbols: Target symbols, the ends included, in the batch of each step that was asked for. (Batches are
+            made ahead by another thread, which alone may move the plan.)
     """
 
-    def __init__(self, source, target, batch_tokens, steps=None, seed=0, first_round=0, static_shapes=False):
+    def __init__(self, source, target, batch_tokens, steps=None, seed=0, static_shapes=False):
         super().__init__()
         self.source, self.target = source, target
         self.batch_tokens, self.steps, self.seed = batch_tokens, steps, seed
-        self.round = first_round
+        self.round = 0
+        self.target_symbols: dict[int, int] = {}
         self.round_to = 8 if static_shapes else 1
         self.static_shapes = static_shapes
         self.lengths = np.array([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)])
@@ -95,10 +100,6 @@ class PairBatches(keras.utils.PyDataset):
     def __len__(self):
         return self.steps or len(self._plan)
 
-    def on_epoch_end(self):
-        if self.steps:
-            self.round += 1
-
     def __getitem__(self, index):
         step = self.round * len(self) + index
         self._seek(step)
@@ -117,10 +118,23 @@ class PairBatches(keras.utils.PyDataset):
         outputs = pad([[*row, END] for row in target], widths[1], num_rows)
         return {"source": source, "target": inputs}, outputs, (outputs != PAD).astype(np.float32)
 
-    def target_symbols(self, step):
-        """Returns the number of target symbols in the batch of a step, the ends included; once for each step made.
 
-        It is kept from when the batch was made: a backend makes batches ahead in a thread of its own, and the plan
-        must not be moved under its hands.
-        """
-        return self._symbols.pop(step)
+def for_fit(batches: PairBatches):
+    """Returns the batches as Keras' `fit` and `evaluate` take them.
+
+    On TensorFlow Keras would read the shapes off the first two batches, and fix the sizes that happen to agree; a
+    `tf.data.Dataset` says itself that all sizes vary.
+
+    Args:
+        batches: The batches; their `round` may be changed between the epochs.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return batches
+    import tensorflow as tf
+
+    def one_round():
+        return (batches[index] for index in range(len(batches)))
+
+    ids, weights = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None], tf.float32)
+    dataset = tf.data.Dataset.from_generator(one_round, output_signature=({"source": ids, "target": ids}, ids, weights))
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(batches))).prefetch(tf.data.AUTOTUNE)

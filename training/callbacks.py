@@ -10,6 +10,7 @@ import keras
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from training.batching import PairBatches
 from training.checkpoints import checkpoint_path, list_checkpoints, save_checkpoint
 from zoo.workdir import WorkDir
 
@@ -29,6 +30,16 @@ class RunState:
     best: float = math.inf
     best_round: int = 0
     seconds: float = 0.0
+
+
+def stopped_early(state: RunState, patience: int) -> bool:
+    """Returns whether a run has waited long enough for a better validation.
+
+    Args:
+        state: The run's state.
+        patience: Rounds without improvement before training stops; 0 for never.
+    """
+    return bool(patience) and state.rounds - state.best_round >= patience
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -58,15 +69,16 @@ class Checkpoints(keras.callbacks.Callback):
         if loss < state.best:
             state.best, state.best_round = loss, state.rounds
         step = state.rounds * self.eval_every
+        if not math.isfinite(float(logs["loss"])):
+            # Before the checkpoint, which would be of no use to a resumed run.
+            raise FloatingPointError(f"the loss became {logs['loss']} before step {step}")
         self._log(step, {name: float(value) for name, value in logs.items()})
         save_checkpoint(self.workdir.checkpoints, step, self.model, dataclasses.asdict(state))
         best = checkpoint_path(self.workdir.checkpoints, state.best_round * self.eval_every)
         for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep]:
             if old != best:
                 old.unlink()
-        if not math.isfinite(float(logs["loss"])):
-            raise FloatingPointError(f"the loss became {logs['loss']} before step {step}")
-        if self.patience and state.rounds - state.best_round >= self.patience:
+        if stopped_early(state, self.patience):
             self.model.stop_training = True
 
     def _log(self, step, logs):
@@ -81,6 +93,21 @@ class Checkpoints(keras.callbacks.Callback):
         self.tensorboard.close()
 
 
+class Rounds(keras.callbacks.Callback):
+    """Tells the batches which round begins.
+
+    Args:
+        batches: The training batches.
+    """
+
+    def __init__(self, batches: PairBatches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.batches.round = epoch
+
+
 class Progress(keras.callbacks.Callback):
     """A progress bar over all steps with loss, learning rate and target symbols per second; a line a round.
 
@@ -88,12 +115,17 @@ class Progress(keras.callbacks.Callback):
         total_steps: Steps in the whole run.
         done_steps: Steps done before.
         eval_every: Steps in a round.
-        count_symbols: Function from a step's number to its target symbols.
+        symbols_of_step: Target symbols of each step; taken out as the steps pass.
     """
 
-    def __init__(self, total_steps: int, done_steps: int, eval_every: int, count_symbols):
+    def __init__(self, total_steps: int, done_steps: int, eval_every: int, symbols_of_step: dict[int, int]):
         super().__init__()
-        self.total, self.step, self.eval_every, self.count_symbols = total_steps, done_steps, eval_every, count_symbols
+        self.total, self.step, self.eval_every, self.symbols_of_step = (
+            total_steps,
+            done_steps,
+            eval_every,
+            symbols_of_step,
+        )
 
     def on_train_begin(self, logs=None):
         # A terminal sees the bar move; a log file gets a line every ten seconds.
@@ -116,7 +148,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.seconds += time.monotonic() - self.batch_begun
-        self.symbols += self.count_symbols(self.step)
+        self.symbols += self.symbols_of_step.pop(self.step)
         self.step += 1
         self.bar.update(1)
         rate = self.symbols / max(self.seconds, 1e-9)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import keras
@@ -55,18 +56,24 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict:
         model: The model, of the same configuration.
 
     Raises:
-        InputError: If the checkpoint belongs to another model.
+        InputError: If it is no checkpoint, or that of another model.
     """
     model.optimizer.build(model.trainable_variables)
-    with np.load(path, allow_pickle=False) as arrays:
-        variables = _variables(model)
-        shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-        found = {name: arrays[name].shape for name in arrays.files if name != "state"}
-        if shapes != found:
-            raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
-        for name, variable in variables.items():
-            variable.assign(arrays[name])
-        return json.loads(str(arrays["state"]))
+    variables, arrays = _variables(model), _read(path)
+    state = json.loads(str(arrays.pop("state")))
+    if {name: array.shape for name, array in arrays.items()} != {name: v.shape for name, v in variables.items()}:
+        raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+    return state
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {"state": arrays["state"], **arrays}
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a checkpoint ({error}).") from error
 
 
 def load_average(paths: list[Path], model: keras.Model) -> None:

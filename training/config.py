@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -169,14 +170,23 @@ def resolve(model: str, spec: str, settings: Sequence[str] = ()) -> Config:
     return config
 
 
+_ZERO_ALLOWED = {"clip_norm", "patience", "warmup_steps", "seed"}
+_SHARES = {"label_smoothing", "dropout"}
+
+
 def _check_ranges(config: Config) -> None:
-    for section in ("data", "training"):
-        for key, value in vars(getattr(config, section)).items():
-            zero_allowed = key in {"clip_norm", "patience", "warmup_steps", "label_smoothing", "seed"}
+    for section, values in dataclasses.asdict(config).items():
+        for key, value in values.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                if value < 0 or (value == 0 and not zero_allowed):
-                    raise InputError(f"Setting {section}.{key} must be positive. Received: {value}.")
-    if config.training.label_smoothing >= 1:
-        raise InputError(
-            f"Setting training.label_smoothing must be below 1. Received: {config.training.label_smoothing}."
-        )
+                _check_range(f"{section}.{key}", key, value)
+
+
+def _check_range(setting: str, key: str, value: float) -> None:
+    if key in _SHARES:
+        expected, good = "in [0, 1)", 0 <= value < 1
+    elif key in _ZERO_ALLOWED:
+        expected, good = "0 or more", 0 <= value < math.inf
+    else:
+        expected, good = "positive", 0 < value < math.inf
+    if not good:
+        raise InputError(f"Setting {setting} must be {expected}. Received: {value}.")

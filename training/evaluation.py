@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import zoo
-from training.batching import PairBatches
+from training.batching import PairBatches, for_fit
 from training.data import SPLITS, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.metrics import translation_metrics
@@ -28,7 +28,7 @@ def perplexity(run: Run, data, split: str) -> float:
     run.model.compile(loss=SmoothedCrossEntropy(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
     source, target = encode_split(data, split, run.tokenizers)
     batches = PairBatches(source, target, batch_tokens=4096, static_shapes=run.model.jit_compile)
-    return math.exp(run.model.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"])
+    return math.exp(run.model.evaluate(for_fit(batches), verbose=0, return_dict=True)["cross_entropy"])
 
 
 def evaluate(path: str | Path, spec: str | None = None, split: str = "test", **decoding) -> dict[str, float | str]:

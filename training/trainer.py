@@ -6,11 +6,11 @@ import sys
 
 import keras
 
-from training.batching import PairBatches
-from training.callbacks import Checkpoints, Progress, RunState
+from training.batching import PairBatches, for_fit
+from training.callbacks import Checkpoints, Progress, Rounds, RunState, stopped_early
 from training.checkpoints import checkpoint_path, list_checkpoints, load_average, restore_checkpoint
 from training.config import Config
-from training.data import ParallelData, load_data
+from training.data import SPLITS, ParallelData, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.model_card import model_card
 from training.precision import dtype_policy, use_xla
@@ -63,22 +63,26 @@ def encode_split(
 
 
 def prepare(workdir: WorkDir, config: Config, data: ParallelData) -> tuple[Tokenizer, Tokenizer]:
-    """Starts a work directory: trains the tokenizers, completes the configuration, writes both.
+    """Starts a work directory: trains and saves the tokenizers, completes the configuration.
 
     Args:
         workdir: The work directory.
         config: The configuration, completed in place.
         data: The data.
+
+    Raises:
+        InputError: If the directory cannot be made, or the data do not suffice for a vocabulary.
     """
+    try:
+        workdir.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
     tokenizers = make_tokenizers(config, data)
     config.model |= {"source_vocab_size": tokenizers[0].vocab_size, "target_vocab_size": tokenizers[1].vocab_size}
     if not config.data.shared_vocabulary and config.model.get("tied_embeddings") == "auto":
         config.model["tied_embeddings"] = "target"
-    workdir.path.mkdir(parents=True, exist_ok=True)
     tokenizers[0].save(workdir.source_tokenizer)
     tokenizers[1].save(workdir.target_tokenizer)
-    # Last, because a directory with a configuration counts as a run.
-    workdir.write_text(workdir.config, config.to_json())
     return tokenizers
 
 
@@ -120,16 +124,19 @@ def fit(
         state: The run's state, updated in place.
     """
     settings = config.training
+    if stopped_early(state, settings.patience):
+        return  # A run that was killed behind its last round.
     rounds = math.ceil(settings.max_steps / settings.eval_every)
     done = state.rounds * settings.eval_every
     keep = max(settings.average_checkpoints, 1)
     callbacks = [
+        Rounds(batches),
         Progress(rounds * settings.eval_every, done, settings.eval_every, batches.target_symbols),
         Checkpoints(workdir, state, settings.eval_every, keep, settings.patience),
     ]
     model.fit(
-        batches,
-        validation_data=validation,
+        for_fit(batches),
+        validation_data=for_fit(validation),
         epochs=rounds,
         initial_epoch=state.rounds,
         callbacks=callbacks,
@@ -141,9 +148,9 @@ def fit(
 def finish(
     workdir: WorkDir, config: Config, model: keras.Model, validation: PairBatches, state: RunState
 ) -> dict[str, float]:
-    """Writes `model.keras` in float32 and returns its validation metrics.
+    """Sets the final weights and returns their validation metrics.
 
-    The weights are the mean over the last checkpoints, or those of the best checkpoint where it validates better.
+    They are the mean over the last checkpoints, or those of the best checkpoint where it validates better.
 
     Args:
         workdir: The work directory.
@@ -153,17 +160,27 @@ def finish(
         state: The run's state.
     """
     load_average(list_checkpoints(workdir.checkpoints)[-config.training.average_checkpoints :], model)
-    metrics = model.evaluate(validation, verbose=0, return_dict=True)
+    metrics = model.evaluate(for_fit(validation), verbose=0, return_dict=True)
     if metrics["cross_entropy"] > state.best:
         restore_checkpoint(checkpoint_path(workdir.checkpoints, state.best_round * config.training.eval_every), model)
-        metrics = model.evaluate(validation, verbose=0, return_dict=True)
+        metrics = model.evaluate(for_fit(validation), verbose=0, return_dict=True)
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def save_model(workdir: WorkDir, config: Config, model: keras.Model) -> None:
+    """Writes `model.keras`.
+
+    Args:
+        workdir: The work directory.
+        config: The complete configuration.
+        model: The model with its final weights.
+    """
     options = {key: value for key, value in config.model.items() if key != "name"}
     # Precision is a matter of training; what is kept, evaluated and exported is float32.
     final = create_model(config.model["name"], dtype="float32", **options)
     final.set_weights(model.get_weights())
     with replacing(workdir.model) as temporary:
         final.save(temporary)
-    return {name: float(value) for name, value in metrics.items()}
 
 
 def _start(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, ParallelData, tuple[Tokenizer, Tokenizer]]:
@@ -182,6 +199,8 @@ def _start(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, Para
         data = load_data(kept.data.spec)
         return kept, data, (load_tokenizer(workdir.source_tokenizer), load_tokenizer(workdir.target_tokenizer))
     data = load_data(config.data.spec)
+    for split in SPLITS:
+        data.split(split)  # A bad line is reported now, not behind the hours that training takes.
     return config, data, prepare(workdir, config, data)
 
 
@@ -215,6 +234,9 @@ def train(workdir: WorkDir, config: Config, resume: bool = False) -> dict[str, f
         return json.loads(workdir.metrics.read_text(encoding="utf-8").splitlines()[-1])
     keras.utils.set_random_seed(config.training.seed)
     model = compile_model(config)
+    if not workdir.config.exists():
+        # Behind all that can be wrong with data and options, because a directory with a configuration counts as a run.
+        workdir.write_text(workdir.config, config.to_json())
     print(
         f"{config.model['name']} on {config.data.spec}: {model.count_params():,} parameters, vocabularies of "
         f"{tokenizers[0].vocab_size:,} and {tokenizers[1].vocab_size:,} symbols, {keras.backend.backend()}, "
@@ -224,11 +246,12 @@ def train(workdir: WorkDir, config: Config, resume: bool = False) -> dict[str, f
     state = _restore(workdir, model)
     batch = {"batch_tokens": config.training.batch_tokens, "static_shapes": model.jit_compile}
     source, target = encode_split(data, "train", tokenizers, config.data.max_length)
-    rounds = {"steps": config.training.eval_every, "seed": config.training.seed, "first_round": state.rounds}
-    batches = PairBatches(source, target, **batch, **rounds)
+    batches = PairBatches(source, target, **batch, steps=config.training.eval_every, seed=config.training.seed)
     source, target = encode_split(data, "val", tokenizers)
     validation = PairBatches(source, target, **batch)
     fit(workdir, config, model, batches, validation, state)
     metrics = finish(workdir, config, model, validation, state)
     workdir.write_text(workdir.model_card, model_card(config, data, model, state, metrics))
+    # Last, because a directory with a model counts as trained.
+    save_model(workdir, config, model)
     return metrics

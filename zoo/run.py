@@ -84,6 +84,25 @@ class Run:
             length_penalty: Exponent of the length penalty of beam search.
             max_length: Largest number of target symbols.
             batch_size: Texts decoded together.
+
+        Raises:
+            InputError: If `texts` is one string, or an option is out of range.
+        """
+        return self.tokenizers.target.decode(
+            self.target_ids(texts, beam_size, length_penalty, max_length, batch_size)
+        )
+
+    def target_ids(
+        self,
+        texts: Sequence[str],
+        beam_size: int = 1,
+        length_penalty: float = 0.6,
+        max_length: int = 256,
+        batch_size: int = 64,
+    ) -> list[list[int]]:
+        """Returns the ids of the translation of each text, the end included where it was reached.
+
+        Args and errors: see `translate`.
         """
         if isinstance(texts, str):
             raise InputError(f"`texts` must be a list of strings. Received a single string: {texts!r}.")
@@ -99,8 +118,8 @@ class Run:
             chosen = order[start : start + batch_size]
             outputs = self._translators[key].predict_on_batch(self._batch([rows[i] for i in chosen], batch_size))
             for index, row in zip(chosen, outputs["ids"][:, 0], strict=False):
-                ids[index] = row.tolist()
-        return self.tokenizers.target.decode(ids)
+                ids[index] = row[row != PAD].tolist()
+        return ids
 
     def attention(self, texts: Sequence[str], **options) -> list[tuple[list[str], list[str], np.ndarray]]:
         """Returns, for each text, source tokens, target tokens and the cross-attention between them.
@@ -112,11 +131,9 @@ class Run:
         Returns:
             A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S].
         """
-        sources = self.source_ids(texts)
-        translations = self.translate(texts, **options)
-        targets = [[*row, END] for row in self.tokenizers.target.encode(translations)]
+        targets = self.target_ids(texts, **options)
         results = []
-        for source, target in zip(sources, targets, strict=True):
+        for source, target in zip(self.source_ids(texts), targets, strict=True):
             weights = self.model.attention(np.array([source], "int32"), np.array([[START, *target[:-1]]], "int32"))
             pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
             results.append((*pieces, keras.ops.convert_to_numpy(weights)[0]))

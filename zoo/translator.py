@@ -34,6 +34,8 @@ class Translator(keras.Model):
                 f"`beam_size` must be at least 1 and at most half the vocabulary of {model.target_vocab_size}. "
                 f"Received: beam_size={beam_size}."
             )
+        if max_length < 1:
+            raise InputError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
         self.model = model
         self.beam_size = beam_size
         self.length_penalty = length_penalty

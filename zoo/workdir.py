@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ def replacing(path: Path):
         path: The file to write; the temporary name keeps its suffix.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    # Not from `tempfile`, whose files nobody but the owner may read.
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         yield temporary
         os.replace(temporary, path)

@@ -33,7 +33,8 @@ class Attention(BaseAttention):
         self.score = score
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        self.score.build(query_shape, key_shape or value_shape)
+        if not self.score.built:  # a reloaded one is
+            self.score.build(query_shape, key_shape or value_shape)
 
     def project_query(self, query):
         return self.score.project_query(query)

@@ -93,9 +93,9 @@ class MultiHeadAttention(BaseAttention):
         self.key_dense.build(key_shape)
         self.value_dense.build(value_shape)
         batch, length = query_shape[0], query_shape[1]
-        self.score.build(
-            (batch, self.num_heads, length, self.key_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
-        )
+        if not self.score.built:  # a reloaded one is
+            heads = (batch, self.num_heads)
+            self.score.build((*heads, length, self.key_dim), (*heads, key_shape[1], self.key_dim))
         self.output_dense = self._projection("output", self.output_dim or query_shape[-1])
         self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 

@@ -74,8 +74,10 @@ class RecurrentAttentionCell(keras.layers.Layer):
 
     def build(self, input_shape):
         batch = input_shape[0]
-        self.cell.build((batch, input_shape[-1] + self.memory_dim))
-        self.attention.build((batch, 1, self.inner_state_sizes[0]), (batch, None, self.memory_dim))
+        if not self.cell.built:  # a reloaded one is
+            self.cell.build((batch, input_shape[-1] + self.memory_dim))
+        if not self.attention.built:
+            self.attention.build((batch, 1, self.inner_state_sizes[0]), (batch, None, self.memory_dim))
 
     def get_initial_state(self, batch_size=None):
         """Refuses: `RNN` asks for it where it was given no states, and there is no default memory."""

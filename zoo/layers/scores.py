@@ -44,6 +44,10 @@ class Score(keras.layers.Layer):
     def compute_output_shape(self, query_shape, key_shape):
         return (*query_shape[:-1], key_shape[-2])
 
+    def get_config(self):
+        # Spelled out, because the configuration that Keras makes by itself cannot hold a dtype policy.
+        return super().get_config()
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ScaledDotScore(Score):

@@ -38,14 +38,24 @@ class TransformerBlock(keras.layers.Layer):
         ]
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build_norms(self, input_shape):
+    def build_part(self, part, *shapes):
+        """Builds a part, unless it was reloaded together with its weights.
+
+        Args:
+            part: The layer.
+            *shapes: Shapes of its inputs.
+        """
+        if not part.built:
+            part.build(*shapes)
+
+    def build_norms(self, inputs_shape):
         """Builds the normalisations.
 
         Args:
-            input_shape: Shape of the activations, [B, T, D].
+            inputs_shape: Shape of the activations, [B, T, D].
         """
         for norm in self.norms:
-            norm.build(input_shape)
+            norm.build(inputs_shape)
 
     def enter(self, part, inputs):
         """Returns the input of the part with number `part`."""
@@ -56,8 +66,8 @@ class TransformerBlock(keras.layers.Layer):
         summed = inputs + self.dropout_layer(outputs, training=training)
         return summed if self.normalize_first else self.norms[part](summed)
 
-    def compute_output_shape(self, input_shape, *args, **kwargs):
-        return input_shape
+    def compute_output_shape(self, inputs_shape, *args, **kwargs):
+        return inputs_shape
 
     def compute_output_spec(self, *args, **kwargs):
         # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.

@@ -57,11 +57,11 @@ class TransformerDecoderBlock(TransformerBlock):
         parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
         super().__init__(parts, normalize_first, dropout, epsilon, seed, **kwargs)
 
-    def build(self, input_shape, memory_shape):
-        self.self_attention.build(input_shape, input_shape)
-        self.cross_attention.build(input_shape, memory_shape)
-        self.feed_forward.build(input_shape)
-        self.build_norms(input_shape)
+    def build(self, inputs_shape, memory_shape):
+        self.build_part(self.self_attention, inputs_shape, inputs_shape)
+        self.build_part(self.cross_attention, inputs_shape, memory_shape)
+        self.build_part(self.feed_forward, inputs_shape)
+        self.build_norms(inputs_shape)
 
     def project_memory(self, memory):
         """Returns the cross-attention's keys and values, to be given as `memory` at every step."""

@@ -45,10 +45,10 @@ class TransformerEncoderBlock(TransformerBlock):
         parts = {"attention": attention, "feed_forward": feed_forward}
         super().__init__(parts, normalize_first, dropout, epsilon, seed, **kwargs)
 
-    def build(self, input_shape):
-        self.attention.build(input_shape, input_shape)
-        self.feed_forward.build(input_shape)
-        self.build_norms(input_shape)
+    def build(self, inputs_shape):
+        self.build_part(self.attention, inputs_shape, inputs_shape)
+        self.build_part(self.feed_forward, inputs_shape)
+        self.build_norms(inputs_shape)
 
     def call(
         self,
