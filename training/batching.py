@@ -83,7 +83,6 @@ class PairBatches(keras.utils.PyDataset):
         self.static_shapes = static_shapes
         self.lengths = np.array([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)])
         self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
-        self._symbols = {}
 
     def _make_plan(self, epoch):
         return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
@@ -104,7 +103,7 @@ class PairBatches(keras.utils.PyDataset):
         step = self.round * len(self) + index
         self._seek(step)
         examples = self._plan[step - self._first_step]
-        self._symbols[step] = int(self.lengths[examples, 1].sum())
+        self.target_symbols[step] = int(self.lengths[examples, 1].sum())
         return self._batch(examples)
 
     def _batch(self, examples):
