@@ -70,9 +70,9 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {"state": arrays["state"], **arrays}
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a checkpoint ({error}).") from error
 
 

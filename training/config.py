@@ -87,11 +87,14 @@ class Config:
 
         Args:
             values: The parsed JSON.
+
+        Raises:
+            InputError: For an unknown or missing setting, or a wrong type.
         """
         return cls(
             dict(values["model"]),
-            _typed(DataConfig, values["data"], "data"),
-            _typed(TrainingConfig, values["training"], "training"),
+            _typed(DataConfig, values.get("data", {}), "data"),
+            _typed(TrainingConfig, values.get("training", {}), "training"),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from training.data import SPLITS, load_data
 from zoo.cli import ArgumentParser, run_command
-from zoo.quiet import without_greeting
+from zoo.quiet import start_backend
 from zoo.workdir import WorkDir
 
 
@@ -32,8 +32,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     ).read_config()  # Mistakes are reported before the seconds that the backend takes to start.
     if arguments.data:
         load_data(arguments.data)
-    with without_greeting():
-        from training.evaluation import evaluate
+    start_backend()
+    from training.evaluation import evaluate
+
     print(json.dumps(evaluate(arguments.workdir, arguments.data, arguments.split, **decoding), ensure_ascii=False))
 
 

@@ -10,6 +10,10 @@ def _has_accelerator() -> bool:
         import tensorflow as tf
 
         return any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.is_available()
     return any(device.partition(":")[0] in _ACCELERATORS for device in keras.distribution.list_devices())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from training.config import resolve
 from training.data import load_data
 from zoo.cli import ArgumentParser, run_command
-from zoo.quiet import without_greeting
+from zoo.quiet import start_backend
 from zoo.workdir import WorkDir
 
 
@@ -36,8 +36,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     config = resolve(arguments.model, arguments.data, arguments.set)
     load_data(config.data.spec)  # A wrong SPEC is reported before the seconds that the backend takes to start.
-    with without_greeting():
-        from training.trainer import train
+    start_backend()
+    from training.trainer import train
+
     metrics = train(WorkDir(arguments.workdir), config, arguments.resume)
     print(json.dumps({"workdir": arguments.workdir, **metrics}))
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import sys
 
 import keras
@@ -232,7 +233,8 @@ def train(workdir: WorkDir, config: Config, resume: bool = False) -> dict[str, f
     if workdir.model.exists():
         print(f"{workdir.path} is trained already", file=sys.stderr)
         return json.loads(workdir.metrics.read_text(encoding="utf-8").splitlines()[-1])
-    keras.utils.set_random_seed(config.training.seed)
+    # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
+    random.seed(config.training.seed)
     model = compile_model(config)
     if not workdir.config.exists():
         # Behind all that can be wrong with data and options, because a directory with a configuration counts as a run.

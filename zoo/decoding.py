@@ -69,7 +69,7 @@ def greedy_search(step, state, max_lengths, room, symbols):
         ops.zeros((), dtype="int32"),
         ops.full((batch, room), symbols.pad, dtype="int32"),
         ops.full((batch,), symbols.start, dtype="int32"),
-        ops.zeros((batch,), dtype="bool"),
+        max_lengths <= 0,
         ops.zeros((batch,), dtype="float32"),
         state,
     )
@@ -133,7 +133,7 @@ class _Beam:
         score under the largest penalty.
         """
         bound = loop["live_scores"][:, 0] / length_penalty(self.max_lengths, self.alpha)
-        worst = ops.min(loop["done_scores"], axis=1)
+        worst = loop["done_scores"][:, -1]  # they are sorted
         return ops.logical_or(loop["index"] >= self.max_lengths, worst >= bound)
 
     def going(self, loop):
@@ -206,7 +206,8 @@ def beam_search(step, state, max_lengths, room, symbols, beam_size, alpha=0.6):
         return lambda *values: function(dict(zip(names, values, strict=True)))
 
     def body(*values):
-        return tuple(unpack(beam.advance)(*values)[name] for name in names)
+        advanced = unpack(beam.advance)(*values)
+        return tuple(advanced[name] for name in names)
 
     last = dict(zip(names, ops.while_loop(unpack(beam.going), body, tuple(first.values())), strict=True))
     lengths = ops.sum(ops.cast(ops.not_equal(last["done_ids"], symbols.pad), "int32"), axis=-1)

@@ -35,3 +35,15 @@ def without_greeting() -> Iterator[None]:
             for line in held:
                 if not _GREETING.match(line):
                     os.write(2, line)
+
+
+def start_backend() -> None:
+    """Imports Keras quietly, for a command; on other backends than TensorFlow keeps TensorFlow out of the process.
+
+    Keras imports TensorFlow wherever it is installed as soon as it saves or reads a model, which costs seconds and
+    half a gigabyte that JAX and PyTorch have no use for. A module that is `None` counts as not installed.
+    """
+    with without_greeting():
+        import keras
+    if keras.backend.backend() != "tensorflow":
+        sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]

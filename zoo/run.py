@@ -52,8 +52,16 @@ class Run:
         self.tokenizers = Tokenizers(load_tokenizer(workdir.source_tokenizer), load_tokenizer(workdir.target_tokenizer))
         # Registers the class by its name in the file.
         self.spec.load_class()
-        self.model = keras.saving.load_model(workdir.model, compile=False)
+        self.model = self._load_model(workdir)
         self._translators: dict[tuple, Translator] = {}
+
+    @staticmethod
+    def _load_model(workdir: WorkDir) -> keras.Model:
+        try:
+            return keras.saving.load_model(workdir.model, compile=False)
+        except ValueError as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{workdir.model} is not a model of this version of the zoo: {reason}") from error
 
     @cached_property
     def _static_shapes(self) -> bool:
@@ -88,9 +96,7 @@ class Run:
         Raises:
             InputError: If `texts` is one string, or an option is out of range.
         """
-        return self.tokenizers.target.decode(
-            self.target_ids(texts, beam_size, length_penalty, max_length, batch_size)
-        )
+        return self.tokenizers.target.decode(self.target_ids(texts, beam_size, length_penalty, max_length, batch_size))
 
     def target_ids(
         self,

@@ -58,6 +58,11 @@ class WorkDir:
         if not self.config.is_file():
             raise InputError(f"{self.path} is not a work directory: it has no {self.config.name}.")
         try:
-            return json.loads(self.config.read_text(encoding="utf-8"))
+            config = json.loads(self.config.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is not a configuration: {error}.") from None
+        try:
+            config["model"]["name"]
+        except (KeyError, TypeError):
+            raise InputError(f"{self.config} is not a configuration: it names no model.") from None
+        return config

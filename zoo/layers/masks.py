@@ -79,6 +79,13 @@ def combine_masks(
     return combined
 
 
+def _softmax(scores):
+    # Keras' softmax warns of an axis of size 1, but a single key is nothing strange: a decoder starts with one.
+    if scores.shape[-1] == 1:
+        return ops.exp(ops.log_softmax(scores, axis=-1))
+    return ops.softmax(scores, axis=-1)
+
+
 def masked_softmax(scores, mask=None):
     """Returns the softmax of `scores` over the last axis, restricted to `mask`, computed in float32 or wider.
 
@@ -95,7 +102,7 @@ def masked_softmax(scores, mask=None):
     wide = backend.result_type(dtype, "float32")
     scores = ops.cast(scores, wide)
     if mask is None:
-        return ops.cast(ops.softmax(scores, axis=-1), dtype)
+        return ops.cast(_softmax(scores), dtype)
     # A finite fill keeps the softmax of an empty row finite; the second `where` makes that row zero.
-    weights = ops.softmax(ops.where(mask, scores, ops.cast(-1e30, wide)), axis=-1)
+    weights = _softmax(ops.where(mask, scores, ops.cast(-1e30, wide)))
     return ops.cast(ops.where(mask, weights, ops.zeros_like(weights)), dtype)
