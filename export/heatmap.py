@@ -22,6 +22,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 
 from zoo.errors import InputError
+from zoo.workdir import replacing
 
 _CELL = 0.3  # inches for a row or column
 _LARGEST = 40.0  # inches; longer sequences get smaller cells
@@ -127,14 +128,11 @@ def _write(figure: Figure, path: Path) -> None:
     formats = figure.canvas.get_supported_filetypes()
     if suffix not in formats:
         raise InputError(f"A picture needs a suffix among {', '.join(sorted(formats))}. Received: {path}")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        figure.savefig(temporary, format=suffix, dpi=_DPI, bbox_inches="tight")
-        os.replace(temporary, path)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=suffix, dpi=_DPI, bbox_inches="tight")
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}).") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _label(token: str) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import sentencepiece
 
 from zoo.errors import InputError, unknown_name
+from zoo.workdir import replacing
 
 if TYPE_CHECKING:
     from zoo.text_graph import TokenizerGraph
@@ -84,10 +85,10 @@ class Tokenizer(abc.ABC):
             path: Path without suffix; `PATH.json` (and `PATH.model` for subwords) are written.
         """
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         # The JSON file comes last: when it is there, the tokenizer is whole.
         for suffix, data in self._files().items():
-            _write(path.with_name(f"{path.name}{suffix}"), data)
+            with replacing(path.with_name(f"{path.name}{suffix}")) as temporary:
+                temporary.write_bytes(data)
 
     @abc.abstractmethod
     def graph(self) -> "TokenizerGraph":
@@ -370,12 +371,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); expected a saved tokenizer.") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -82,8 +82,8 @@ class RecurrentAttentionCell(keras.layers.Layer):
     def get_initial_state(self, batch_size=None):
         """Refuses: `RNN` asks for it where it was given no states, and there is no default memory."""
         raise ValueError(
-            "A memory is needed: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, inner_states)`. "
-            "Received: initial_state=None."
+            "A memory is needed: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, "
+            "inner_states)`. Received: initial_state=None."
         )
 
     def initial_states(self, memory, memory_mask, inner_states):
