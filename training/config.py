@@ -45,6 +45,7 @@ class TrainingConfig:
         schedule: `"inverse_sqrt"` rises linearly for `warmup_steps`, then falls with 1/√step; `"constant"` rises and
             stays.
         warmup_steps: Steps until the peak.
+        cooldown: Share of the steps, the last ones, over which the rate falls linearly to zero, in [0, 1).
         label_smoothing: Share of the target distribution spread over the vocabulary, in [0, 1).
         clip_norm: Largest global norm of the gradient; 0 for no clipping.
         average_checkpoints: How many of the last checkpoints the final weights are the mean of.
@@ -60,6 +61,7 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     schedule: Literal["inverse_sqrt", "constant"] = "constant"
     warmup_steps: int = 500
+    cooldown: float = 0.0
     label_smoothing: float = 0.1
     clip_norm: float = 1.0
     average_checkpoints: int = 5
@@ -174,7 +176,7 @@ def resolve(model: str, spec: str, settings: Sequence[str] = ()) -> Config:
 
 
 _ZERO_ALLOWED = {"clip_norm", "patience", "warmup_steps", "seed"}
-_SHARES = {"label_smoothing", "dropout"}
+_SHARES = {"label_smoothing", "dropout", "cooldown"}
 
 
 def _check_ranges(config: Config) -> None:

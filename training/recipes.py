@@ -13,16 +13,18 @@ _TRANSFORMER = {
     "learning_rate": 2.5e-3,
     "schedule": "inverse_sqrt",
     "warmup_steps": 1000,
-    "average_checkpoints": 10,
+    "cooldown": 0.25,
+    "average_checkpoints": 3,
 }
 _RECURRENT = {
-    "max_steps": 4500,
+    "max_steps": 4000,
     "eval_every": 500,
     "batch_tokens": 2048,
     "learning_rate": 1e-3,
     "schedule": "inverse_sqrt",
     "warmup_steps": 500,
-    "average_checkpoints": 5,
+    "cooldown": 0.375,
+    "average_checkpoints": 2,
 }
 
 _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
@@ -35,6 +37,7 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
             "max_steps": 3000,
             "eval_every": 250,
             "batch_tokens": 4096,
+            "cooldown": 0.4,
             "warmup_steps": 500,
             "label_smoothing": 0.0,
             "average_checkpoints": 2,
@@ -47,6 +50,7 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
             "max_steps": 1000,
             "eval_every": 200,
             "batch_tokens": 4096,
+            "cooldown": 0.4,
             "learning_rate": 3e-3,
             "warmup_steps": 100,
             "label_smoothing": 0.0,

@@ -10,7 +10,7 @@ import keras
 from training.batching import PairBatches, for_fit
 from training.callbacks import Checkpoints, Progress, Rounds, RunState, stopped_early
 from training.checkpoints import checkpoint_path, list_checkpoints, load_average, restore_checkpoint
-from training.config import Config
+from training.config import Config, TrainingConfig
 from training.data import SPLITS, ParallelData, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.model_card import model_card
@@ -87,6 +87,11 @@ def prepare(workdir: WorkDir, config: Config, data: ParallelData) -> tuple[Token
     return tokenizers
 
 
+def num_rounds(settings: TrainingConfig) -> int:
+    """Returns how many rounds hold the steps of a run."""
+    return math.ceil(settings.max_steps / settings.eval_every)
+
+
 def compile_model(config: Config) -> keras.Model:
     """Returns the model of a configuration with its optimizer and loss.
 
@@ -96,8 +101,15 @@ def compile_model(config: Config) -> keras.Model:
     settings = config.training
     options = {key: value for key, value in config.model.items() if key != "name"}
     model = create_model(config.model["name"], dtype=dtype_policy(settings.precision), **options)
+    schedule = WarmupSchedule(
+        settings.learning_rate,
+        settings.warmup_steps,
+        settings.schedule == "inverse_sqrt",
+        num_rounds(settings) * settings.eval_every,
+        settings.cooldown,
+    )
     optimizer = keras.optimizers.Adam(
-        WarmupSchedule(settings.learning_rate, settings.warmup_steps, settings.schedule == "inverse_sqrt"),
+        schedule,
         beta_2=0.98,
         epsilon=1e-9,
         global_clipnorm=settings.clip_norm or None,
@@ -127,7 +139,7 @@ def fit(
     settings = config.training
     if stopped_early(state, settings.patience):
         return  # A run that was killed behind its last round.
-    rounds = math.ceil(settings.max_steps / settings.eval_every)
+    rounds = num_rounds(settings)
     done = state.rounds * settings.eval_every
     keep = max(settings.average_checkpoints, 1)
     callbacks = [

@@ -1,0 +1,34 @@
+"""The examples in the docstrings run and print what they say."""
+
+import doctest
+import io
+
+import keras
+import pytest
+
+import zoo.layers
+
+# They say what their subclasses do; the examples stand there.
+ABSTRACT = {"BaseAttention", "Score"}
+
+
+@pytest.mark.parametrize("name", zoo.layers.__all__)
+def test_examples(name):
+    subject = getattr(zoo.layers, name)
+    finder, runner = doctest.DocTestFinder(recurse=True), doctest.DocTestRunner(verbose=False)
+    report, examples = io.StringIO(), 0
+    for test in finder.find(subject, name, globs={}):
+        examples += len(test.examples)
+        runner.run(test, out=report.write)
+    assert runner.failures == 0, report.getvalue()
+    assert examples or name in ABSTRACT, f"{name} has no example."
+
+
+@pytest.mark.parametrize("name", zoo.layers.__all__)
+def test_sections(name):
+    subject = getattr(zoo.layers, name)
+    sections = ["Returns:"] if name in ABSTRACT else ["Example:", "Reference:"]
+    assert all(section in subject.__doc__ for section in sections)
+    assert not issubclass(subject, keras.layers.Layer) or subject.__doc__.splitlines()[0].endswith(
+        (".", "`.", ":", "`:")
+    )

@@ -1,0 +1,151 @@
+"""Which part of the project imports which, and what must not be imported at all."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("zoo", "training", "export", "benchmarks", "tests", "examples")
+TENSORFLOW = {"tensorflow", "tensorflow_text", "tensorflow_datasets", "tensorflow_serving", "tf_keras"}
+
+# What the modules under a prefix may import of this project; the longest prefix counts.
+ALLOWED = {
+    "zoo.layers": ("zoo.layers", "zoo.errors"),
+    # Models register themselves by name, and know the special ids of the tokenizers.
+    "zoo.models": ("zoo.models", "zoo.layers", "zoo.errors", "zoo.registry", "zoo.text"),
+    "zoo.errors": (),
+    "zoo.registry": ("zoo.errors",),
+    "zoo.decoding": ("zoo.errors",),
+    "zoo": ("zoo",),
+    "training": ("training", "zoo"),
+    "export": ("export", "zoo"),
+    "benchmarks": ("benchmarks", "training", "export", "zoo"),
+}
+
+
+def modules():
+    """Returns (module name, path) of every module that is packaged, and of the benchmarks."""
+    paths = [path for room in ROOMS[:4] for path in sorted((ROOT / room).rglob("*.py"))]
+    return [(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths]
+
+
+def imports(path, module, everywhere=True):
+    """Yields the absolute names that a module imports; of those in functions only if `everywhere`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    nodes = list(ast.walk(tree)) if everywhere else list(at_import(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
+            for alias in node.names:
+                submodule = ROOT.joinpath(*base.split("."), alias.name)
+                is_module = submodule.is_dir() or submodule.with_suffix(".py").is_file()
+                yield f"{base}.{alias.name}" if is_module else base
+        elif is_dynamic_import(node):
+            yield node.args[0].value
+
+
+def is_dynamic_import(node):
+    if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)):
+        return False
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "import_module"
+
+
+def at_import(node):
+    """Yields the nodes that run when the module is imported: not the bodies of functions or of `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from at_import(child)
+
+
+def within(name, prefixes):
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def rule(module):
+    prefixes = [prefix for prefix in ALLOWED if within(module, [prefix])]
+    return ALLOWED[max(prefixes, key=len)] if prefixes else ()
+
+
+def test_there_is_something_to_check():
+    names = [module for module, _ in modules()]
+    assert {"zoo", "zoo.layers.masks", "zoo.models.catalog", "training.train", "export.serve"} <= set(names)
+
+
+def test_data_flows_one_way():
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules()
+        for name in imports(path, module)
+        if name.split(".")[0] in ROOMS and not within(name, rule(module))
+    ]
+    assert not wrong
+
+
+def test_tensorflow_is_not_imported_with_zoo_or_training():
+    # They run on JAX and PyTorch without it; the graph half of the tokenizers is asked for by name.
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules()
+        if within(module, ["zoo", "training"]) and module != "zoo.text_graph"
+        for name in imports(path, module, everywhere=False)
+        if name.split(".")[0] in TENSORFLOW or name == "zoo.text_graph"
+    ]
+    assert not wrong
+
+
+def test_layers_are_written_in_keras_alone():
+    backends = TENSORFLOW | {"torch", "jax", "numpy"}
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in modules()
+        if within(module, ["zoo.layers", "zoo.models", "zoo.decoding"])
+        for name in imports(path, module)
+        if name.split(".")[0] in backends or name.startswith("keras.src")
+    ]
+    assert not wrong
+
+
+def test_listing_models_is_light():
+    program = (
+        "import json, sys, zoo\n"
+        "names = zoo.list_models()\n"
+        "zoo.get_spec(names[0])\n"
+        "heavy = ('keras', 'tensorflow', 'tensorflow_text', 'jax', 'torch', 'sentencepiece', 'numpy')\n"
+        "print(json.dumps([names, [name for name in heavy if name in sys.modules]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    names, loaded = json.loads(done.stdout)
+    assert names and not loaded
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import zoo.layers.masks", ["zoo.layers.masks"]),
+        ("from zoo import layers", ["zoo.layers"]),
+        ("from zoo.layers.masks import check_mask", ["zoo.layers.masks"]),
+        ("from . import masks", ["zoo.layers.masks"]),
+        ("from ..errors import InputError", ["zoo.errors"]),
+        ("def f():\n    importlib.import_module('export.serve')", ["export.serve"]),
+    ],
+)
+def test_the_walk_sees_every_kind_of_import(tmp_path, source, expected):
+    path = tmp_path / "module.py"
+    path.write_text(source, encoding="utf-8")
+    assert list(imports(path, "zoo.layers.module")) == expected
+    assert list(imports(path, "zoo.layers.module", everywhere=False)) == ([] if "def" in source else expected)

@@ -1,0 +1,74 @@
+"""What every command shares: exit statuses, and one line for what the user can mend."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zoo.cli import ArgumentParser, run_command
+from zoo.errors import InputError
+from zoo.quiet import without_greeting
+
+
+def raising(error):
+    def main(argv):
+        raise error
+
+    return main
+
+
+def test_success(capsys):
+    seen = []
+    assert run_command(seen.append, ["a", "b"]) == 0
+    assert seen == [["a", "b"]]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bad_input_is_one_line(capsys):
+    assert run_command(raising(InputError("first\n  second\tthird"))) == 2
+    assert capsys.readouterr() == ("", "error: first second third\n")
+
+
+def test_bad_usage_is_one_line(capsys):
+    parser = ArgumentParser(prog="it")
+    parser.add_argument("--size", type=int, required=True)
+    for argv in (["--size", "big"], [], ["--size", "1", "more"]):
+        with pytest.raises(SystemExit) as caught:
+            parser.parse_args(argv)
+        assert caught.value.code == 2
+        output = capsys.readouterr()
+        assert output.out == "" and output.err.startswith("it: error: ") and output.err.count("\n") == 1
+
+
+def test_internal_failures_pass_through():
+    with pytest.raises(ZeroDivisionError):
+        run_command(raising(ZeroDivisionError()))
+
+
+def test_interruption(capsys):
+    assert run_command(raising(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_the_greeting_is_held_back_and_nothing_else():
+    code = (
+        "import os; from zoo.quiet import without_greeting\n"
+        "with without_greeting():\n"
+        "    os.write(2, b'WARNING: All log messages before absl::InitializeLog() is called\\n')\n"
+        "    os.write(2, b'I0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on.\\n')\n"
+        "    os.write(2, b'something is wrong\\n')\n"
+        "os.write(2, b'I0000 is the name of my file\\n')\n"
+        "with without_greeting():\n"
+        "    os.write(2, b'last words\\n'); raise SystemExit(3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 3
+    assert done.stderr == "something is wrong\nI0000 is the name of my file\nlast words\n"
+
+
+def test_nothing_is_held_back_once_tensorflow_is_there(capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", sys)
+    with without_greeting():
+        os.write(2, b"I0000 now\n")
+        assert capfd.readouterr().err == "I0000 now\n"

@@ -1,0 +1,274 @@
+"""Decoding with scripted logits: no model, and references that try everything."""
+
+import itertools
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from zoo.decoding import Symbols, beam_search, greedy_search, length_penalty, repeat_rows
+
+PAD, START, END = 0, 1, 2
+SYMBOLS = Symbols(start=START, end=END, pad=PAD)
+
+
+def scripts(seed, batch, vocabulary, length, scale=2.0):
+    """Returns logits [batch, prefix, vocabulary] for every prefix of every row (see `prefix_code`)."""
+    chance = np.random.default_rng(seed)
+    logits = chance.normal(scale=scale, size=(batch, 2 * vocabulary**length, vocabulary)).astype("float32")
+    logits[:, :, [PAD, START]] += 3.0  # tempting, and forbidden
+    return logits
+
+
+def prefix_code(prefix, vocabulary):
+    code = START
+    for symbol in prefix:
+        code = code * vocabulary + symbol
+    return code
+
+
+def stepper(table):
+    """Returns a step function that reads its logits off `table`, and its first state."""
+    batch, _, vocabulary = table.shape
+    table = ops.convert_to_tensor(table)
+
+    def step(last, state):
+        code = state["code"] * vocabulary + last
+        logits = ops.take(ops.reshape(table, (-1, vocabulary)), state["row"] * table.shape[1] + code, axis=0)
+        return logits, {"row": state["row"], "code": code, "count": state["count"] + 1}
+
+    state = {
+        "row": ops.arange(batch, dtype="int32"),
+        "code": ops.zeros((batch,), "int32"),
+        "count": ops.zeros((), "int32"),
+    }
+    return step, state
+
+
+def log_probabilities(logits):
+    logits = logits.astype("float64").copy()
+    logits[[PAD, START]] = -np.inf
+    return logits - np.log(np.exp(logits).sum())
+
+
+def penalty(length, alpha):
+    return ((5 + length) / 6) ** alpha
+
+
+def score(table, ids):
+    vocabulary = table.shape[-1]
+    codes = [prefix_code(ids[:position], vocabulary) for position in range(len(ids))]
+    return sum(log_probabilities(table[code])[symbol] for code, symbol in zip(codes, ids, strict=True))
+
+
+def everything(table, limit, alpha):
+    """Returns all sequences of one row with their log probability, best first by penalised score."""
+    real = range(END + 1, table.shape[-1])
+    found = [(*prefix, END) for length in range(limit) for prefix in itertools.product(real, repeat=length)]
+    found += itertools.product(real, repeat=limit)  # cut off at the limit
+    scored = [(score(table, ids), ids) for ids in found]
+    return sorted(scored, key=lambda pair: pair[0] / penalty(len(pair[1]), alpha), reverse=True)
+
+
+def plain_beam_search(table, limit, beam_size, alpha):
+    """The same search with lists, without stopping early."""
+    live, done = [(0.0, ())], []
+    for _ in range(limit):
+        best = []
+        for total, ids in live:
+            steps = log_probabilities(table[prefix_code(ids, table.shape[-1])])
+            best += [(total + steps[symbol], (*ids, symbol)) for symbol in range(END, table.shape[-1])]
+        best = sorted(best, reverse=True)[: 2 * beam_size]
+        done += [pair for pair in best if pair[1][-1] == END or len(pair[1]) == limit]
+        done = sorted(done, key=lambda pair: pair[0] / penalty(len(pair[1]), alpha), reverse=True)[:beam_size]
+        live = [pair for pair in best if pair[1][-1] != END][:beam_size]
+    return done
+
+
+def run_beam(table, limits, beam_size, alpha, room=None):
+    step, state = stepper(table)
+    room = max(limits) if room is None else room
+    ids, log_probs = beam_search(
+        step, repeat_rows(state, beam_size), ops.convert_to_tensor(limits, "int32"), room, SYMBOLS, beam_size, alpha
+    )
+    return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
+
+
+def run_greedy(table, limits, room=None):
+    step, state = stepper(table)
+    room = max(limits) if room is None else room
+    ids, log_probs = greedy_search(step, state, ops.convert_to_tensor(limits, "int32"), room, SYMBOLS)
+    return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
+
+
+def padded(ids, room):
+    return [*ids, *[PAD] * (room - len(ids))]
+
+
+def greedy_row(table, limit):
+    ids = ()
+    while len(ids) < limit and END not in ids:
+        ids += (int(log_probabilities(table[prefix_code(ids, table.shape[-1])]).argmax()),)
+    return ids
+
+
+def test_greedy():
+    limits = [4, 2, 3, 1, 4] * 5
+    table = scripts(0, len(limits), 7, 4)
+    ids, log_probs = run_greedy(table, limits, room=5)
+    for row, limit in enumerate(limits):
+        expected = greedy_row(table[row], limit)
+        assert ids[row].tolist() == padded(expected, 5)
+        np.testing.assert_allclose(log_probs[row], score(table[row], expected), rtol=1e-5)
+    assert ids.dtype == np.int32 and log_probs.dtype == np.float32
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+def test_beam_search_finds_what_trying_everything_finds(alpha):
+    # 8 beams hold every prefix of up to 3 of the 2 real symbols, so that nothing is missed.
+    limits, beam_size = [4, 2, 3, 1, 4, 4] * 3, 8
+    table = scripts(1, len(limits), 5, 4)
+    ids, log_probs = run_beam(table, limits, beam_size, alpha)
+    for row, limit in enumerate(limits):
+        expected = everything(table[row], limit, alpha)
+        for rank, (total, sequence) in enumerate(expected[:beam_size]):
+            assert ids[row, rank].tolist() == padded(sequence, 4)
+            np.testing.assert_allclose(log_probs[row, rank], total, rtol=1e-5)
+        # Where there are fewer sequences than beams, the rest is marked by its score.
+        assert np.all(log_probs[row, len(expected) :] < -1e29)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_beam_search_against_lists(beam_size, alpha):
+    limits = [4, 3, 4, 2] * 3
+    table = scripts(2, len(limits), 11, 4, scale=1.0)
+    ids, log_probs = run_beam(table, limits, beam_size, alpha)
+    for row, limit in enumerate(limits):
+        expected = plain_beam_search(table[row], limit, beam_size, alpha)
+        assert ids[row].tolist() == [padded(sequence, 4) for _, sequence in expected]
+        np.testing.assert_allclose(log_probs[row], [total for total, _ in expected], rtol=1e-5)
+
+
+def test_one_sure_beam_is_greedy():
+    table, limits = scripts(7, 3, 7, 4), [4, 2, 3]
+    sure = np.random.default_rng(7).integers(END, 7, table.shape[:2])
+    np.put_along_axis(table, sure[:, :, None], 50.0, axis=-1)
+    for alpha in (0.0, 0.6):
+        ids, log_probs = run_beam(table, limits, 1, alpha)
+        expected_ids, expected = run_greedy(table, limits)
+        np.testing.assert_array_equal(ids[:, 0], expected_ids)
+        np.testing.assert_allclose(log_probs[:, 0], expected, atol=1e-5)
+
+
+def test_a_batch_is_its_rows_one_by_one():
+    table, limits = scripts(11, 4, 7, 4), [4, 2, 3, 4]
+    for run in (run_greedy, lambda *args: run_beam(*args, 3, 0.6)):
+        ids, log_probs = run(table, limits)
+        for row, limit in enumerate(limits):
+            alone, alone_probs = run(table[row : row + 1], [limit])
+            np.testing.assert_array_equal(ids[row, ..., :limit], alone[0])
+            assert not np.any(ids[row, ..., limit:])
+            np.testing.assert_allclose(log_probs[row], alone_probs[0], rtol=1e-6)
+
+
+def test_the_length_penalty_decides_between_short_and_long():
+    # "end" at once has probability 0.5; the other way is 0.4 and then sure for 3 symbols more.
+    table = np.full((1, 2 * 5**4, 5), -50.0, "float32")
+    table[0, START, [END, 3, 4]] = np.log([0.5, 0.4, 0.1])
+    table[0, prefix_code((3,), 5), 3] = table[0, prefix_code((3, 3), 5), 3] = table[
+        0, prefix_code((3, 3, 3), 5), END
+    ] = 50.0
+    short, long = [END, PAD, PAD, PAD], [3, 3, 3, END]
+    for alpha, expected in ((0.0, short), (0.5, short), (1.0, long)):
+        assert run_beam(table, [4], 2, alpha)[0][0, 0].tolist() == expected
+    # The scores that come back are not penalised.
+    np.testing.assert_allclose(run_beam(table, [4], 2, 1.0)[1][0], np.log([0.4, 0.5]), rtol=1e-5)
+
+
+def test_length_penalty_by_hand():
+    np.testing.assert_allclose(ops.convert_to_numpy(length_penalty(ops.convert_to_tensor([1, 7]), 1.0)), [1.0, 2.0])
+    np.testing.assert_allclose(ops.convert_to_numpy(length_penalty(19, 0.5)), 2.0)
+
+
+def test_a_row_without_room_for_any_symbol_is_empty():
+    table = scripts(13, 2, 7, 2)
+    ids, log_probs = run_greedy(table, [0, 2])
+    assert ids[0].tolist() == [PAD, PAD] and log_probs[0] == 0.0
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX traces the step once")
+@pytest.mark.parametrize(("beam_size", "expected"), [(None, 1), (1, 1), (3, 2)])
+def test_search_stops_when_nothing_can_change(beam_size, expected):
+    calls = []
+
+    def step(last, state):
+        calls.append(1)
+        return ops.one_hot(ops.zeros_like(last) + END, 7) * 20.0, state
+
+    limits = ops.convert_to_tensor([50, 50], "int32")
+    if beam_size is None:
+        ids, _ = greedy_search(step, (), limits, 50, SYMBOLS)
+    else:  # three beams want three endings: one at once, and two behind one symbol more
+        ids, _ = beam_search(step, (), limits, 50, SYMBOLS, beam_size, alpha=0.0)
+    assert ids.shape[-1] == 50 and len(calls) == expected
+    assert np.all(ops.convert_to_numpy(ids).reshape(2, -1)[:, 0] == END)
+
+
+@pytest.mark.parametrize("beam_size", [None, 3])
+def test_compiled_with_a_width_known_at_run_time(beam_size):
+    table, limits = scripts(17, 3, 7, 4), [4, 2, 3]
+    expected = run_greedy(table, limits) if beam_size is None else run_beam(table, limits, beam_size, 0.6)
+
+    def search(limits, room):
+        step, state = stepper(table)
+        if beam_size is None:
+            return greedy_search(step, state, limits, room, SYMBOLS)
+        return beam_search(step, repeat_rows(state, beam_size), limits, room, SYMBOLS, beam_size)
+
+    limits = ops.convert_to_tensor(limits, "int32")
+    for ids, log_probs in compiled(search, limits):
+        np.testing.assert_array_equal(ops.convert_to_numpy(ids), expected[0])
+        np.testing.assert_allclose(ops.convert_to_numpy(log_probs), expected[1], rtol=1e-5)
+
+
+def compiled(search, limits):
+    """Yields the result of `search(limits, 4)` as a graph and under XLA."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        yield tf.function(search)(limits, tf.constant(4))
+        yield tf.function(lambda limits: search(limits, 4), jit_compile=True)(limits)
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        yield jax.jit(lambda limits: search(limits, 4))(limits)
+
+
+def test_low_precision_logits_are_summed_in_float32():
+    step, state = stepper(scripts(19, 2, 7, 3))
+
+    def low(last, state):
+        logits, state = step(last, state)
+        return ops.cast(logits, "bfloat16"), state
+
+    _, log_probs = greedy_search(low, state, ops.convert_to_tensor([3, 3], "int32"), 3, SYMBOLS)
+    assert keras.backend.standardize_dtype(log_probs.dtype) == "float32"
+    assert np.all(np.isfinite(ops.convert_to_numpy(log_probs)))
+
+
+def test_rows_are_repeated_in_place_and_scalars_left_alone():
+    state = {"rows": ops.convert_to_tensor([[1, 2], [3, 4]]), "more": [ops.convert_to_tensor([True, False])]}
+    state["index"] = ops.convert_to_tensor(5)
+    repeated = keras.tree.map_structure(lambda x: ops.convert_to_numpy(x).tolist(), repeat_rows(state, 2))
+    assert repeated == {"rows": [[1, 2], [1, 2], [3, 4], [3, 4]], "more": [[True, True, False, False]], "index": 5}
+
+
+def test_the_tempting_symbols_are_never_produced():
+    table = scripts(23, 3, 7, 3)
+    table[:, :, [PAD, START]] += 100.0
+    ids, log_probs = run_beam(table, [3, 3, 3], 3, 0.6)
+    assert not np.any(ids == START) and np.all(ids[:, :, 0] != PAD)
+    assert np.all(log_probs > -math.inf) and np.all(log_probs > -100)

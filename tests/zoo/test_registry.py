@@ -1,0 +1,77 @@
+"""Named models: listing, specs, options, errors."""
+
+import dataclasses
+
+import pytest
+
+import zoo
+from zoo import registry
+from zoo.errors import InputError
+
+SIZES = {"source_vocab_size": 13, "target_vocab_size": 17}
+
+
+def test_names_are_sorted_and_match_patterns():
+    names = zoo.list_models()
+    assert names == sorted(names) and {"rnnsearch", "transformer_tiny"} <= set(names)
+    assert zoo.list_models("transformer*") == [name for name in names if name.startswith("transformer")]
+    assert "rnnsearch" in zoo.list_models("?nnsearch") and zoo.list_models("nothing*") == []
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_specs_are_complete_and_frozen(name):
+    spec = zoo.get_spec(name)
+    assert spec.name == name and spec.task in {"seq2seq"} and spec.summary.endswith((".", ")."))
+    assert spec.paper.title and 2014 <= spec.paper.year <= 2030 and spec.paper.url.startswith("https://")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.name = "other"
+    with pytest.raises(TypeError):
+        spec.config["dropout"] = 0.0
+    assert spec.load_class().__module__.startswith("zoo.models.")
+
+
+def test_options_are_resolved():
+    resolved = registry.resolve_config("rnnsearch", {**SIZES, "units": 7})
+    assert resolved == {**zoo.get_spec("rnnsearch").config, **SIZES, "units": 7}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("transformer_tyni", SIZES, "Unknown model 'transformer_tyni'. Did you mean transformer_tiny"),
+        ("zzz", SIZES, "Unknown model 'zzz'. Known: .*rnnsearch"),
+        ("rnnsearch", {**SIZES, "unit": 7}, "Unknown option of model rnnsearch 'unit'. Did you mean units"),
+        ("rnnsearch", {"source_vocab_size": 13}, "Model 'rnnsearch' needs target_vocab_size."),
+    ],
+)
+def test_errors_name_the_close_matches(name, options, message):
+    with pytest.raises(InputError, match=message):
+        zoo.create_model(name, **options)
+    assert issubclass(InputError, ValueError)
+
+
+def test_a_name_is_registered_once(monkeypatch):
+    monkeypatch.setattr(registry, "_SPECS", dict(registry._SPECS))
+    spec = dataclasses.replace(zoo.get_spec("rnnsearch"), name="searcher", config={"units": 7})
+    registered = zoo.register_model(spec)
+    assert zoo.get_spec("searcher") is registered and "searcher" in zoo.list_models("search*")
+    with pytest.raises(ValueError, match="A model named 'searcher' is registered already."):
+        zoo.register_model(spec)
+
+
+def test_created_models_are_built_in_the_policy_asked_for():
+    options = {"embedding_dim": 7, "units": 5, "attention_units": 11, "readout_units": 3}
+    model = zoo.create_model("rnnsearch", dtype="mixed_bfloat16", **SIZES, **options)
+    assert model.built and model.weights and model.name == "rnnsearch"
+    assert model.dtype_policy.name == "mixed_bfloat16"
+
+
+def test_package_attributes():
+    assert zoo.layers.AdditiveAttention.__name__ == "AdditiveAttention"
+    with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'nothing'"):
+        zoo.nothing  # noqa: B018
+
+
+def test_loading_what_is_no_work_directory(tmp_path):
+    with pytest.raises(InputError, match="is not a work directory"):
+        zoo.load(tmp_path)

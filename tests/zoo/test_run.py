@@ -1,0 +1,147 @@
+"""A loaded work directory: translations and attention, whatever the texts."""
+
+import json
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+import zoo
+from training.data import load_data
+from zoo.errors import InputError
+from zoo.run import MAX_SOURCE_LENGTH
+from zoo.text import END, PAD, START
+
+TEXTS = ["5 mai 1984", "", "Σάββατο 4 Οκτωβρίου 1986", "a red horse sleeps and my girl runs .", "x", "😀" * 20, "۴"]
+
+
+@pytest.fixture(scope="module", params=["dates", "text"])
+def run(request):
+    return request.getfixturevalue(f"{request.param}_run")
+
+
+def test_what_is_loaded(run):
+    assert isinstance(run.model, keras.Model)
+    assert run.model.name == run.config["model"]["name"] == run.spec.name
+    assert run.tokenizers.source.vocab_size == run.config["model"]["source_vocab_size"]
+    assert run.tokenizers.target.vocab_size == run.config["model"]["target_vocab_size"]
+
+
+def test_order_is_kept_and_a_batch_answers_like_each_alone(run):
+    answers = run.translate(TEXTS)
+    assert len(set(answers)) > 1, "the answers depend on the texts"
+    assert answers == [run.translate([text])[0] for text in TEXTS]
+    assert answers == run.translate(TEXTS[::-1])[::-1]
+    assert answers == run.translate(TEXTS, batch_size=3)
+
+
+def test_no_texts(run):
+    assert run.translate([]) == []
+    assert run.attention([]) == []
+
+
+def score(run, text, ids):
+    """Returns the log probability of target ids under teacher forcing."""
+    inputs = {"source": np.array(run.source_ids([text])), "target": np.array([[START, *ids[:-1]]])}
+    logits = keras.ops.convert_to_numpy(run.model(inputs))[0].astype("float64")
+    logits[:, [PAD, START]] = -np.inf
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return log_probs[range(len(ids)), ids].sum()
+
+
+def test_beam_search_finds_likelier_answers(run):
+    limit = {"max_length": 12}
+    greedy = run.target_ids(TEXTS, **limit)
+    beam = run.target_ids(TEXTS, beam_size=3, length_penalty=0.0, **limit)
+    pairs = [(score(run, text, g), score(run, text, b)) for text, g, b in zip(TEXTS, greedy, beam, strict=True)]
+    assert sum(b for _, b in pairs) >= sum(g for g, _ in pairs) - 1e-3
+    assert run.translate(TEXTS, beam_size=3, length_penalty=0.0, **limit) == run.tokenizers.target.decode(beam)
+
+
+def test_attention(run):
+    config = run.config["model"]
+    layers_and_heads = (config.get("num_layers", 1), config.get("num_heads", 1))
+    for text, ids, answer in zip(TEXTS, run.target_ids(TEXTS), run.attention(TEXTS), strict=True):
+        source_tokens, target_tokens, weights = answer
+        assert source_tokens == run.tokenizers.source.pieces(run.source_ids([text])[0])
+        assert source_tokens[-1] == "</s>"
+        assert target_tokens == run.tokenizers.target.pieces(ids)
+        assert weights.shape == (*layers_and_heads, len(target_tokens), len(source_tokens))
+        assert weights.dtype == np.float32
+        assert (weights >= 0).all()
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-5)
+
+
+def test_the_length_can_be_limited(dates_run):
+    ids = dates_run.target_ids(TEXTS, max_length=3)
+    assert max(map(len, ids)) == 3
+    for short, whole in zip(ids, dates_run.target_ids(TEXTS), strict=True):
+        assert short == whole[:3], "a limit cuts and changes nothing before"
+    for tokens, (_, target_tokens, weights) in zip(ids, dates_run.attention(TEXTS, max_length=3), strict=True):
+        assert len(tokens) == len(target_tokens) == weights.shape[2]
+
+
+def test_a_long_text_is_cut(dates_run):
+    text = "4 Οκτωβρίου " * 300
+    (row,) = dates_run.source_ids([text])
+    assert len(row) == MAX_SOURCE_LENGTH
+    assert row[-1] == END
+    assert dates_run.translate([text]) == dates_run.translate([text[: MAX_SOURCE_LENGTH - 1]])
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ("one text", {}, "`texts` must be a list of strings. Received a single string: 'one text'."),
+        (["a"], {"beam_size": 0}, "`beam_size` must be at least 1 and at most half the vocabulary"),
+        (["a"], {"beam_size": 99}, "Received: beam_size=99."),
+        (["a"], {"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0."),
+    ],
+)
+def test_bad_requests(dates_run, texts, options, message):
+    for method in (dates_run.translate, dates_run.attention):
+        with pytest.raises(InputError, match=re.escape(message)):
+            method(texts, **options)
+
+
+def test_the_decoded_validation_set_is_what_the_data_hold(dates_run):
+    """Source and target of the data survive the tokenizers of the run."""
+    pairs = load_data("dates").split("val")
+    assert dates_run.tokenizers.target.decode(dates_run.tokenizers.target.encode(pairs.target)) == pairs.target
+
+
+def test_no_work_directory(tmp_path):
+    with pytest.raises(InputError, match="is not a work directory: it has no config.json"):
+        zoo.load(tmp_path)
+
+
+def test_an_unfinished_run(text_workdir, tmp_path):
+    shutil.copy(text_workdir / "config.json", tmp_path)
+    with pytest.raises(InputError, match=r"has no model.keras: its training has not finished \(see --resume\)"):
+        zoo.load(tmp_path)
+
+
+def test_a_model_that_is_not_in_the_zoo(text_workdir, tmp_path):
+    copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+    config = json.loads((copy / "config.json").read_text())
+    config["model"]["name"] = "transformer_tin"
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="Unknown model 'transformer_tin'. Did you mean transformer_tiny"):
+        zoo.load(copy)
+
+
+def test_a_model_file_with_code_in_it_is_refused(text_workdir, tmp_path):
+    copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+    keras.Sequential([keras.Input((1,)), keras.layers.Lambda(lambda x: x + 1)]).save(copy / "model.keras")
+    with pytest.raises(InputError, match="model.keras is not a model of this version of the zoo"):
+        zoo.load(copy)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip file"])
+def test_a_broken_model_file_is_refused(text_workdir, tmp_path, content):
+    copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+    (copy / "model.keras").write_bytes(content)
+    with pytest.raises(InputError, match="model.keras is not a model of this version of the zoo"):
+        zoo.load(copy)

@@ -1,0 +1,60 @@
+"""The work directory: files appear whole or not at all."""
+
+import os
+import re
+import stat
+
+import pytest
+
+from zoo.errors import InputError
+from zoo.workdir import WorkDir, replacing
+
+
+def test_a_file_takes_its_place_at_the_end(tmp_path):
+    path = tmp_path / "new" / "model.keras"
+    with replacing(path) as temporary:
+        assert temporary.parent == path.parent
+        assert temporary.suffix == ".keras"
+        temporary.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("old")
+    with pytest.raises(KeyError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise KeyError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_obey_the_umask(tmp_path):
+    mask = os.umask(0o027)
+    try:
+        WorkDir(tmp_path).write_text(tmp_path / "a.txt", "ü")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+    assert (tmp_path / "a.txt").read_bytes() == "ü".encode()
+
+
+def test_read_config(tmp_path):
+    (tmp_path / "config.json").write_text('{"model": {"name": "rnnsearch", "ü": 1}}', encoding="utf-8")
+    assert WorkDir(tmp_path).read_config() == {"model": {"name": "rnnsearch", "ü": 1}}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"{}", b'"text"', b'{"model": 5}', b'{"model": {}}'])
+def test_what_is_no_configuration(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/config.json is not a configuration: ")):
+        WorkDir(tmp_path).read_config()
+
+
+def test_what_is_no_work_directory(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "none", tmp_path / "file"):
+        with pytest.raises(InputError, match=re.escape(f"{path} is not a work directory: it has no config.json.")):
+            WorkDir(path).read_config()
