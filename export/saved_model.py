@@ -69,8 +69,6 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         import zoo
         from export.signatures import ServedModel
 
-    # Traced on a GPU, recurrent layers would hold kernels that a server without one lacks.
-    tf.config.set_visible_devices([], "GPU")
     base = Path(output)
     version = next_version(base) if version is None else version
     target = base / str(version)
@@ -109,6 +107,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"--version must be positive. Received: {arguments.version}.")
     decoding = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "max_length")}
     WorkDir(arguments.workdir).read_config()  # A mistake is reported before the seconds that TensorFlow takes to start.
+    # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     print(export_saved_model(arguments.workdir, arguments.output, arguments.version, **decoding))
 
 

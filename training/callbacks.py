@@ -114,18 +114,12 @@ class Progress(keras.callbacks.Callback):
     Args:
         total_steps: Steps in the whole run.
         done_steps: Steps done before.
-        eval_every: Steps in a round.
         symbols_of_step: Target symbols of each step; taken out as the steps pass.
     """
 
-    def __init__(self, total_steps: int, done_steps: int, eval_every: int, symbols_of_step: dict[int, int]):
+    def __init__(self, total_steps: int, done_steps: int, symbols_of_step: dict[int, int]):
         super().__init__()
-        self.total, self.step, self.eval_every, self.symbols_of_step = (
-            total_steps,
-            done_steps,
-            eval_every,
-            symbols_of_step,
-        )
+        self.total, self.step, self.symbols_of_step = total_steps, done_steps, symbols_of_step
 
     def on_train_begin(self, logs=None):
         # A terminal sees the bar move; a log file gets a line every ten seconds.
@@ -138,7 +132,6 @@ class Progress(keras.callbacks.Callback):
             maxinterval=interval,
             dynamic_ncols=True,
         )
-        self.symbols, self.seconds, self.round_loss = 0, 0.0, 0.0
 
     def on_epoch_begin(self, epoch, logs=None):
         self.symbols, self.seconds = 0, 0.0

@@ -144,7 +144,7 @@ def fit(
     keep = max(settings.average_checkpoints, 1)
     callbacks = [
         Rounds(batches),
-        Progress(rounds * settings.eval_every, done, settings.eval_every, batches.target_symbols),
+        Progress(rounds * settings.eval_every, done, batches.target_symbols),
         Checkpoints(workdir, state, settings.eval_every, keep, settings.patience),
     ]
     model.fit(
@@ -209,6 +209,7 @@ def _start(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, Para
                 f"{workdir.path} holds a run of {kept.model['name']} on {kept.data.spec}. "
                 f"Received: {config.model['name']} on {config.data.spec}."
             )
+        print("resuming with the settings that the run was begun with", file=sys.stderr)
         data = load_data(kept.data.spec)
         return kept, data, (load_tokenizer(workdir.source_tokenizer), load_tokenizer(workdir.target_tokenizer))
     data = load_data(config.data.spec)

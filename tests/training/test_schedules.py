@@ -35,12 +35,22 @@ def test_vaswani_2017_section_5_3():
         assert float(schedule(step - 1)) == pytest.approx(d**-0.5 * min(step**-0.5, step * warmup**-1.5), rel=1e-5)
 
 
+@pytest.mark.parametrize("inverse_sqrt", [True, False])
+def test_cooldown_multiplies_the_last_steps_down_to_zero(inverse_sqrt):
+    """With 40 steps and a cooldown of a quarter, the last ten have 10/10, 9/10, … 1/10 of the rate; then it is zero."""
+    plain = WarmupSchedule(0.5, 4, inverse_sqrt)
+    cooled = WarmupSchedule(0.5, 4, inverse_sqrt, total_steps=40, cooldown=0.25)
+    factors = [1.0] * 30 + [number / 10 for number in range(10, 0, -1)] + [0.0, 0.0]
+    for step, factor in enumerate(factors):
+        assert float(cooled(step)) == pytest.approx(float(plain(step)) * factor, rel=1e-5)
+
+
 def test_config_round_trip():
     settings = {"peak": 0.3, "warmup_steps": 7, "inverse_sqrt": True, "total_steps": 40, "cooldown": 0.75}
     schedule = WarmupSchedule(**settings)
     again = WarmupSchedule.from_config(schedule.get_config())
     assert again.get_config() == settings
-    assert float(again(20)) == float(schedule(20))
+    assert [float(again(step)) for step in (3, 20, 40)] == [float(schedule(step)) for step in (3, 20, 40)]
 
 
 def test_an_optimizer_follows_it():

@@ -1,0 +1,241 @@
+"""Exported models, loaded the way the stock server loads them: what they answer, and what they consist of."""
+
+import stat
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+from tiny import run_quietly
+
+from export import saved_model
+from export.saved_model import export_saved_model, next_version
+from export.server.models import LoadedModel
+from zoo.errors import InputError
+from zoo.run import MAX_SOURCE_LENGTH
+
+TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
+
+OUTPUTS = {
+    "serving_default": {"text": ("string", 1), "log_prob": ("float32", 1)},
+    "attention": {
+        "text": ("string", 1),
+        "source_tokens": ("string", 2),
+        "target_tokens": ("string", 2),
+        "attention": ("float32", 5),
+    },
+}
+TF_TEXT_OPS = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
+
+
+class Case:
+    """An export and the run that it came from."""
+
+    def __init__(self, run, base):
+        self.run = run
+        self.path = base / "1"
+        self.model = LoadedModel(self.path, 1)
+        proto = saved_model_pb2.SavedModel.FromString((self.path / "saved_model.pb").read_bytes())
+        (self.meta_graph,) = proto.meta_graphs
+
+    def ask(self, texts, signature="serving_default"):
+        array = np.array([text.encode() if isinstance(text, str) else text for text in texts], dtype=object)
+        return self.model.predict(signature, {"text": array})
+
+    def translate(self, texts):
+        return [text.decode() for text in self.ask(texts)["text"]]
+
+    def nodes(self):
+        graph = self.meta_graph.graph_def
+        yield from graph.node
+        for function in graph.library.function:
+            yield from function.node_def
+
+
+@pytest.fixture(scope="module", params=["dates", "text"])
+def case(request):
+    return Case(*(request.getfixturevalue(f"{request.param}_{kind}") for kind in ("run", "export")))
+
+
+@pytest.fixture(scope="module")
+def text_case(text_run, text_export):
+    return Case(text_run, text_export)
+
+
+def test_answers_are_those_of_python(case):
+    answers = case.run.translate(TEXTS)
+    assert len(set(answers)) > 1, "the answers depend on the texts"
+    assert case.translate(TEXTS) == answers
+    assert [case.translate([text])[0] for text in TEXTS] == answers
+    outputs = case.ask(TEXTS)
+    assert outputs["log_prob"].dtype == np.float32
+    assert (outputs["log_prob"] < 0).all() and np.isfinite(outputs["log_prob"]).all()
+
+
+def test_attention_is_that_of_python(case):
+    outputs = case.ask(TEXTS, "attention")
+    assert [text.decode() for text in outputs["text"]] == case.run.translate(TEXTS)
+    for row, (source, target, weights) in enumerate(case.run.attention(TEXTS)):
+        tokens = [[token.decode() for token in outputs[f"{side}_tokens"][row]] for side in ("source", "target")]
+        assert tokens[0] == source + [""] * (len(tokens[0]) - len(source))
+        assert tokens[1] == target + [""] * (len(tokens[1]) - len(target))
+        found = outputs["attention"][row, :, :, : len(target), : len(source)]
+        np.testing.assert_allclose(found, weights, atol=1e-5)
+
+
+def test_attention_rows_sum_to_one_over_real_tokens_and_padding_is_zero(case):
+    outputs = case.ask(TEXTS, "attention")
+    source, target = outputs["source_tokens"] != b"", outputs["target_tokens"] != b""
+    batch, layers, heads, length, width = outputs["attention"].shape
+    config = case.run.config["model"]
+    assert (layers, heads) == (config.get("num_layers", 1), config.get("num_heads", 1))
+    assert (batch, length) == target.shape and (batch, width) == source.shape
+    assert source.all(axis=1).any() and target.all(axis=1).any(), "as wide as the longest row"
+    assert not source.all() and not target.all(), "the case has padding"
+    for weights, is_source, is_target in zip(outputs["attention"], source, target, strict=True):
+        np.testing.assert_allclose(weights[:, :, is_target][..., is_source].sum(axis=-1), 1.0, rtol=1e-5)
+        assert (weights[..., ~is_source] == 0).all()
+        assert (weights[:, :, ~is_target] == 0).all()
+
+
+def test_signatures(case):
+    signatures = {name: item for name, item in case.meta_graph.signature_def.items() if not name.startswith("__")}
+    assert signatures.keys() == OUTPUTS.keys()
+    for name, signature in signatures.items():
+        assert signature.method_name == "tensorflow/serving/predict"
+        inputs = {name: describe(info) for name, info in signature.inputs.items()}
+        assert inputs == {"text": ("string", 1)}
+        assert {name: describe(info) for name, info in signature.outputs.items()} == OUTPUTS[name]
+        assert signature.inputs["text"].tensor_shape.dim[0].size == -1
+
+
+def describe(info):
+    return tf.as_dtype(info.dtype).name, len(info.tensor_shape.dim)
+
+
+def test_answers_have_the_rank_that_the_signature_says(case):
+    for name, outputs in OUTPUTS.items():
+        for key, array in case.ask(TEXTS[:2], name).items():
+            assert array.ndim == outputs[key][1]
+
+
+def test_ops_are_what_the_stock_server_links(case):
+    ops = {node.op for node in case.nodes()}
+    functions = {function.signature.name for function in case.meta_graph.graph_def.library.function}
+    foreign = {op for op in ops - functions if not hasattr(tf.raw_ops, op)}
+    uses_subwords = case.run.tokenizers.source.kind == "subword"
+    assert foreign == (TF_TEXT_OPS if uses_subwords else set())
+    refused = ("Xla", "PyFunc", "Cudnn", "NcclAll", "Collective", "_Mkl")
+    assert not [op for op in ops if any(word in op for word in refused)]
+    for node in case.nodes():
+        assert not node.attr["_XlaMustCompile"].b, node.name
+    for function in case.meta_graph.graph_def.library.function:
+        assert not function.attr["_XlaMustCompile"].b, function.signature.name
+
+
+def test_weights_are_float32_and_there_once(case):
+    reader = tf.train.load_checkpoint(str(case.path / "variables" / "variables"))
+    shapes = reader.get_variable_to_shape_map()
+    floats = {name: shape for name, shape in shapes.items() if reader.get_variable_to_dtype_map()[name].is_floating}
+    assert {reader.get_variable_to_dtype_map()[name] for name in floats} == {tf.float32}
+    assert sum(int(np.prod(shape)) for shape in floats.values()) == case.run.model.count_params()
+
+
+@pytest.mark.parametrize("signature", OUTPUTS)
+def test_empty_batch(case, signature):
+    outputs = case.ask([], signature)
+    assert {name: (array.ndim, len(array)) for name, array in outputs.items()} == {
+        name: (rank, 0) for name, (_, rank) in OUTPUTS[signature].items()
+    }
+
+
+@pytest.mark.parametrize("signature", OUTPUTS)
+def test_strange_texts_do_not_disturb_their_neighbours(case, signature):
+    strange = [b"\xff\xfe\x00broken \xe2\x82", "", "\x00", " ", "\n\r\u2028", "<pad></s>"]
+    outputs = case.ask([TEXTS[0], *strange, TEXTS[1]], signature)
+    texts = [text.decode() for text in outputs["text"]]
+    assert [texts[0], texts[-1]] == case.run.translate(TEXTS[:2])
+    readable = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in strange]
+    assert texts[1:-1] == case.run.translate(readable)
+
+
+def test_a_long_line_is_cut(case):
+    text = "the old horse sleeps 1986 " * 400
+    outputs = case.ask([text, TEXTS[0]], "attention")
+    assert [text.decode() for text in outputs["text"]] == case.run.translate([text, TEXTS[0]])
+    assert outputs["source_tokens"].shape[1] == MAX_SOURCE_LENGTH
+    assert outputs["source_tokens"][0, -1] == b"</s>"
+
+
+def test_warmup_requests_can_be_replayed(case):
+    path = case.path / "assets.extra" / "tf_serving_warmup_requests"
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    signatures = []
+    for record in records:
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        signatures.append(request.model_spec.signature_name)
+        assert request.model_spec.name == case.path.parent.name
+        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        assert len(case.model.predict(signatures[-1], inputs)["text"]) == 1
+    assert set(signatures) == OUTPUTS.keys()
+    assert len(records) <= 1000
+
+
+def test_files_and_modes(case):
+    names = {str(path.relative_to(case.path)) for path in case.path.rglob("*") if path.is_file()}
+    assert {"saved_model.pb", "variables/variables.index", "assets.extra/tf_serving_warmup_requests"} <= names
+    assert [path.name for path in case.path.parent.iterdir()] == ["1"], "nothing half-written is left"
+    assert all(path.stat().st_mode & stat.S_IROTH for path in [case.path, *case.path.rglob("*")])
+
+
+def test_loads_in_python_too(text_case):
+    loaded = tf.saved_model.load(str(text_case.path))
+    outputs = loaded.signatures["serving_default"](text=tf.constant(TEXTS[:2]))
+    assert [text.decode() for text in outputs["text"].numpy()] == text_case.run.translate(TEXTS[:2])
+
+
+def test_versions_and_beam_search(text_case, text_workdir, tmp_path, capsys):
+    """The command prints the path; the next version follows the largest; answers are those of the same decoding."""
+    base = tmp_path / "deep" / "base"
+    (base / "7").mkdir(parents=True)
+    (base / "12-old").mkdir()
+    decoding = ["--beam_size", "3", "--length_penalty", "0", "--max_length", "9"]
+    assert run_quietly(saved_model.main, text_workdir, "--output", base, *decoding) == 0
+    assert capsys.readouterr().out == f"{base / '8'}\n"
+    answers = LoadedModel(base / "8", 8).predict("serving_default", {"text": np.array(TEXTS, object)})["text"]
+    expected = text_case.run.translate(TEXTS, beam_size=3, length_penalty=0.0, max_length=9)
+    assert [answer.decode() for answer in answers] == expected
+
+
+def test_next_version(tmp_path):
+    assert next_version(tmp_path / "none") == 1
+    assert next_version(tmp_path) == 1
+    for name in ("2", "10", "latest", ".tmp-99", "11a"):
+        (tmp_path / name).mkdir()
+    assert next_version(tmp_path) == 11
+
+
+def test_an_existing_version_is_not_overwritten(text_workdir, text_export):
+    before = (text_export / "1" / "saved_model.pb").stat().st_mtime_ns
+    with pytest.raises(InputError, match="1 exists already; versions are never overwritten. Leave out --version"):
+        export_saved_model(text_workdir, text_export, version=1)
+    assert (text_export / "1" / "saved_model.pb").stat().st_mtime_ns == before
+
+
+def test_a_failure_leaves_nothing_behind(text_workdir, tmp_path, monkeypatch):
+    def fail(folder, *_):
+        (folder / "assets.extra").mkdir()
+        raise OSError("disk full")
+
+    monkeypatch.setattr(saved_model, "write_warmup", fail)
+    monkeypatch.setattr(tf.saved_model, "save", lambda *_, **__: None)
+    with pytest.raises(OSError, match="disk full"):
+        export_saved_model(text_workdir, tmp_path / "base")
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_only_tensorflow_exports(text_workdir, tmp_path, monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    with pytest.raises(InputError, match="Export needs KERAS_BACKEND=tensorflow. Received: jax."):
+        export_saved_model(text_workdir, tmp_path)

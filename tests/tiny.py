@@ -1,0 +1,52 @@
+"""Tiny data and tiny runs, for tests of all that comes after training."""
+
+import random
+from pathlib import Path
+
+from zoo.cli import run_command
+
+RECURRENT = (
+    "model.embedding_dim=16 model.units=24 model.attention_units=16 model.readout_units=16 training.max_steps=60 "
+    "training.eval_every=30 training.batch_tokens=1024 training.learning_rate=0.01 training.warmup_steps=5 "
+    "training.precision=mixed_bfloat16 training.average_checkpoints=2"
+).split()
+TRANSFORMER = (
+    "model.num_layers=1 model.model_dim=16 model.intermediate_dim=24 model.num_heads=2 model.dropout=0.1 "
+    "training.max_steps=56 training.eval_every=20 training.batch_tokens=256 training.learning_rate=0.02 "
+    "training.warmup_steps=10 training.precision=float32 training.average_checkpoints=2 data.vocab_size=120"
+).split()
+
+_WORDS = {
+    "articles": ("a ein", "the das", "my mein"),
+    "adjectives": ("small kleines", "red rotes", "old altes", "green grünes", "great… großartig…"),
+    "nouns": ("horse Pferd", "child Kind", "house Haus", "book Buch", "girl Mädchen", "😀 😀"),
+    "verbs": ("sleeps schläft", "sees sieht", "burns brennt", "runs läuft"),
+}
+
+
+def write_text(folder: Path, seed: int = 0, sizes: tuple[int, int, int] = (300, 20, 20)) -> str:
+    """Writes parallel text of short sentences and returns its SPEC, `text:FOLDER:en-de`."""
+    chance = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, size in zip(("train", "val", "test"), sizes, strict=True):
+        lines = [[chance.choice(words).split() for words in _WORDS.values()] for _ in range(size)]
+        lines = [line + [["and", "und"], *line] * chance.randrange(2) for line in lines]
+        for side, language in enumerate(("en", "de")):
+            text = "".join(" ".join(word[side] for word in line) + " .\n" for line in lines)
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+    return f"text:{folder}:en-de"
+
+
+def run_quietly(main, *argv) -> int:
+    """Runs a command in this process and returns its exit status, that of bad usage included."""
+    try:
+        return run_command(main, [str(argument) for argument in argv])
+    except SystemExit as usage:
+        return usage.code
+
+
+def train(model: str, spec: str, workdir: Path, *arguments) -> int:
+    """Runs `training.train` in this process and returns its exit status."""
+    from training.train import main
+
+    return run_quietly(main, "--model", model, "--data", spec, "--workdir", workdir, *arguments)

@@ -1,0 +1,185 @@
+"""Batches: every example once, never above the budget, and a function of seed and step alone."""
+
+import keras
+import numpy as np
+import pytest
+
+from training import batching
+from training.batching import PairBatches, batch_plan, for_fit, pad
+from training.callbacks import Rounds
+from zoo.text import END, PAD, START
+
+
+def lengths_of(count, seed=0, longest=60):
+    return np.random.default_rng(seed).integers(1, longest, size=(count, 2))
+
+
+def pairs_of(count, seed=0, longest=40):
+    """Returns rows whose first id names the example, so that a batch tells which examples it holds."""
+    source, target = lengths_of(count, seed, longest).T
+    return [[4 + i] * s + [END] for i, s in enumerate(source)], [[4 + i] * t for i, t in enumerate(target)]
+
+
+def rounds_of(batches, count, first=0):
+    """Returns what `fit` would see in a number of rounds."""
+    seen = []
+    for batches.round in range(first, first + count):
+        seen += [batches[index] for index in range(len(batches))]
+    return seen
+
+
+def assert_equal(left, right):
+    for a, b in zip(left, right, strict=True):
+        keras.tree.map_structure(np.testing.assert_array_equal, a, b)
+
+
+@pytest.mark.parametrize("count", [1, 7, batching.WINDOW + 3])
+@pytest.mark.parametrize("round_to", [1, 8])
+def test_every_example_once_and_the_budget_kept(count, round_to):
+    lengths = lengths_of(count)
+    plan = batch_plan(lengths, 500, np.random.default_rng(1), round_to)
+    assert sorted(np.concatenate(plan)) == list(range(count))
+    for batch in plan:
+        width = -(-lengths[batch].max() // round_to) * round_to
+        assert width * len(batch) <= 500
+
+
+def test_an_example_above_the_budget_stands_alone():
+    lengths = np.array([[3, 3], [900, 2], [3, 3], [2, 700]])
+    plan = batch_plan(lengths, 100, np.random.default_rng(0))
+    assert sorted(map(sorted, plan)) == [[0, 2], [1], [3]]
+
+
+def test_little_padding_and_order_is_random():
+    lengths = lengths_of(4000)
+    plan = batch_plan(lengths, 1000, np.random.default_rng(0))
+    room = sum(lengths[batch].max(axis=0).sum() * len(batch) for batch in plan)
+    assert lengths.sum() / room > 0.8
+    widths = [lengths[batch].max() for batch in plan]
+    assert widths != sorted(widths)
+    other = batch_plan(lengths, 1000, np.random.default_rng(1))
+    assert {frozenset(batch) for batch in plan} != {frozenset(batch) for batch in other}, "batches differ by epoch"
+
+
+def test_pad():
+    assert pad([[5, 6, 7], [8]]).tolist() == [[5, 6, 7], [8, PAD, PAD]]
+    padded = pad([[5]], length=2, num_rows=3)
+    assert padded.tolist() == [[5, PAD], [PAD, PAD], [PAD, PAD]]
+    assert padded.dtype == np.int32
+
+
+def test_a_batch():
+    batches = PairBatches([[7, 8, END], [9, END]], [[5], [6, 7]], batch_tokens=100)
+    inputs, outputs, weights = batches[0]
+    first = inputs["source"][:, 0].tolist().index(7)
+    rows = [first, 1 - first]
+    assert inputs["source"][rows].tolist() == [[7, 8, END], [9, END, PAD]]
+    assert inputs["target"][rows].tolist() == [[START, 5, PAD], [START, 6, 7]]
+    assert outputs[rows].tolist() == [[5, END, PAD], [6, 7, END]]
+    assert weights[rows].tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert weights.dtype == np.float32
+    assert batches.target_symbols == {0: 5}
+
+
+def test_an_epoch_shows_every_example_once():
+    source, target = pairs_of(200)
+    seen = rounds_of(PairBatches(source, target, batch_tokens=300, seed=3), 1)
+    first_ids = np.concatenate([inputs["source"][:, 0] for inputs, _, _ in seen])
+    assert sorted(first_ids) == list(range(4, 204))
+    assert all(max(inputs["source"].size, outputs.size) <= 300 for inputs, outputs, _ in seen)
+
+
+def test_rounds_go_on_where_the_last_one_ended():
+    source, target = pairs_of(100)
+    in_fives = rounds_of(PairBatches(source, target, batch_tokens=300, steps=5, seed=3), 8)
+    in_twenties = rounds_of(PairBatches(source, target, batch_tokens=300, steps=20, seed=3), 2)
+    assert_equal(in_fives, in_twenties)
+
+
+@pytest.mark.parametrize("first_round", [1, 3, 6])
+def test_a_resumed_run_sees_what_the_interrupted_one_would_have_seen(first_round):
+    source, target = pairs_of(100)
+    options = {"batch_tokens": 300, "steps": 7, "seed": 3}
+    whole = rounds_of(PairBatches(source, target, **options), 8)
+    rest = rounds_of(PairBatches(source, target, **options), 8 - first_round, first_round)
+    assert_equal(whole[7 * first_round :], rest)
+
+
+def test_a_batch_depends_on_seed_and_step_alone():
+    source, target = pairs_of(100)
+    batches = PairBatches(source, target, batch_tokens=300, steps=50, seed=3)
+    forward = [batches[step] for step in range(50)]
+    backward = [batches[step] for step in reversed(range(50))]
+    assert_equal(forward, backward[::-1])
+    other = PairBatches(source, target, batch_tokens=300, steps=50, seed=4)
+    assert any(other[step][1].tolist() != forward[step][1].tolist() for step in range(50))
+
+
+def test_validation_batches_are_the_same_in_every_round():
+    source, target = pairs_of(50)
+    batches = PairBatches(source, target, batch_tokens=300)
+    first = rounds_of(batches, 1)
+    assert sum(len(outputs) for _, outputs, _ in first) == 50
+    assert_equal(first, rounds_of(batches, 1))
+
+
+def test_target_symbols():
+    source, target = pairs_of(60)
+    batches = PairBatches(source, target, batch_tokens=300, steps=20, seed=1)
+    seen = rounds_of(batches, 2)
+    assert batches.target_symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(seen)}
+
+
+def test_static_shapes_are_few_and_hold_the_same_examples():
+    source, target = pairs_of(3000, longest=60)
+    batches = PairBatches(source, target, batch_tokens=1024, static_shapes=True)
+    seen = rounds_of(batches, 1)
+    shapes = {(inputs["source"].shape, outputs.shape) for inputs, outputs, _ in seen}
+    assert len(shapes) <= 8 * 8  # multiples of 8 up to 64 on either side, and the rows follow from them
+    assert len(shapes) < len(seen) / 2
+    for inputs, outputs, _ in seen:
+        rows, width = inputs["source"].shape
+        assert width % 8 == outputs.shape[1] % 8 == 0
+        assert rows == max(1, 1024 // max(width, outputs.shape[1]))
+    first_ids = np.concatenate([inputs["source"][:, 0] for inputs, _, _ in seen])
+    assert sorted(first_ids[first_ids != PAD]) == list(range(4, 3004))
+    assert sum(weights.sum() for _, _, weights in seen) == sum(len(row) + 1 for row in target)
+
+
+class Recorder(keras.Model):
+    """Takes any batch, notes its symbols, learns nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+        self.seen = []
+
+    def call(self, inputs):
+        return self.dense(keras.ops.cast(inputs["target"], "float32")[..., None])
+
+    def train_step(self, data):
+        self.seen.append(np.array(data[1]))
+        return {"loss": keras.ops.zeros(())}
+
+
+def test_fit_sees_the_batches_in_their_order():
+    """Whatever the backend makes ahead, and where the first batches are of one size, which says nothing of the rest."""
+    lengths = [3, 3, 3, 3, 4, 5, 6, 7, 8]
+    source, target = [[4 + i] * s + [END] for i, s in enumerate(lengths)], [[4 + i] * s for i, s in enumerate(lengths)]
+    options = {"batch_tokens": 8, "steps": 4}
+    equal_at_first = (
+        seed
+        for seed in range(1000)
+        if [len(PairBatches(source, target, **options, seed=seed)[index][1][0]) for index in (0, 1)] == [4, 4]
+    )
+    options["seed"] = next(equal_at_first)
+    model, batches = Recorder(), PairBatches(source, target, **options)
+    model.compile(loss="mse", run_eagerly=True)
+    expected = rounds_of(PairBatches(source, target, **options), 5)
+    model.fit(for_fit(batches), epochs=5, verbose=0, shuffle=False, callbacks=[Rounds(batches)])
+    assert_equal(model.seen, [outputs for _, outputs, _ in expected])
+    assert batches.target_symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(expected)}
+    resumed, batches = Recorder(), PairBatches(source, target, **options)
+    resumed.compile(loss="mse", run_eagerly=True)
+    resumed.fit(for_fit(batches), epochs=5, initial_epoch=3, verbose=0, shuffle=False, callbacks=[Rounds(batches)])
+    assert_equal(resumed.seen, model.seen[12:])

@@ -1,0 +1,117 @@
+"""Configurations: defaults, recipes, settings, and errors that say what to change."""
+
+import json
+import math
+import re
+
+import pytest
+
+from training.config import Config, parse_settings, resolve
+from training.recipes import _RECIPES, recipe
+from zoo.errors import InputError
+from zoo.registry import get_spec
+
+TEXT = "text:data:en-de"
+
+
+def test_defaults_then_recipe_then_settings():
+    config = resolve("rnnsearch", "dates", ["training.max_steps=7", "model.units=12", "data.max_length=50"])
+    assert (config.training.max_steps, config.model["units"], config.data.max_length) == (7, 12, 50)
+    suggested = recipe("rnnsearch", "dates")
+    assert config.model["embedding_dim"] == suggested["model"]["embedding_dim"]
+    assert config.training.learning_rate == suggested["training"]["learning_rate"]
+    assert config.training.seed == 1
+    assert config.model["name"] == "rnnsearch"
+    assert set(config.model) == {"name", *get_spec("rnnsearch").config, *get_spec("rnnsearch").required}
+
+
+def test_values_have_the_types_of_their_defaults():
+    settings = [
+        "training.learning_rate=1e-2",
+        "training.schedule=constant",
+        "data.shared_vocabulary=false",
+        "model.normalize_first=true",
+        "model.num_layers=2",
+        "model.dropout=0",
+        "training.patience=0",
+    ]
+    config = resolve("transformer_tiny", TEXT, settings)
+    assert config.training.learning_rate == 0.01
+    assert config.training.schedule == "constant"
+    assert config.data.shared_vocabulary is False
+    assert config.model["normalize_first"] is True
+    assert config.model["num_layers"] == 2 and isinstance(config.model["num_layers"], int)
+    assert config.model["dropout"] == 0.0 and isinstance(config.model["dropout"], float)
+    assert config.training.patience == 0
+
+
+def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
+    assert parse_settings(["data.spec=a=b", "training.seed=1", "training.seed=2"]) == {
+        "model": {},
+        "data": {"spec": "a=b"},
+        "training": {"seed": "2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("training.max_step=5", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+        ("data.vocab=5", "Unknown setting 'data.vocab'. Did you mean data.vocab_size"),
+        ("model.unit=5", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
+        ("model.source_vocab_size=5", "Unknown option of model rnnsearch 'source_vocab_size'"),
+        ("train.max_steps=5", "Unknown section of settings 'train'. Did you mean training?"),
+        ("max_steps=5", "--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: 'max_steps=5'."),
+        ("training.max_steps", "--set takes SECTION.KEY=VALUE"),
+        ("training.=5", "--set takes SECTION.KEY=VALUE"),
+        ("training.max_steps=many", "Setting training.max_steps: Input should be a valid integer"),
+        ("training.max_steps=many", "Received: 'many'."),
+        ("training.max_steps=", "Setting training.max_steps: "),
+        ("training.max_steps=2.5", "Setting training.max_steps: "),
+        ("training.schedule=cosine", "Setting training.schedule: Input should be 'inverse_sqrt' or 'constant'"),
+        ("data.tokenizer=words", "Setting data.tokenizer: Input should be 'auto', 'subword' or 'chars'"),
+        ("model.units=wide", "Setting model.units: Input should be a valid integer"),
+        ("training.max_steps=0", "Setting training.max_steps must be positive. Received: 0."),
+        ("training.batch_tokens=-5", "Setting training.batch_tokens must be positive. Received: -5."),
+        ("training.learning_rate=nan", "Setting training.learning_rate must be positive. Received: nan."),
+        ("training.learning_rate=inf", "Setting training.learning_rate must be positive. Received: inf."),
+        ("training.warmup_steps=-1", "Setting training.warmup_steps must be 0 or more. Received: -1."),
+        ("training.label_smoothing=1", "Setting training.label_smoothing must be in [0, 1). Received: 1.0."),
+        ("model.units=0", "Setting model.units must be positive. Received: 0."),
+        ("model.dropout=1.5", "Setting model.dropout must be in [0, 1). Received: 1.5."),
+    ],
+)
+def test_bad_settings(setting, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        resolve("rnnsearch", TEXT, [setting])
+
+
+def test_unknown_model():
+    with pytest.raises(InputError, match="Unknown model 'rnn_search'. Did you mean rnnsearch"):
+        resolve("rnn_search", "dates")
+
+
+@pytest.mark.parametrize("settings", [[], ["training.clip_norm=0.5", "data.shared_vocabulary=true"]])
+def test_json_round_trip(settings):
+    config = resolve("transformer_tiny", TEXT, settings)
+    assert Config.from_dict(json.loads(config.to_json())) == config
+
+
+def test_a_configuration_with_an_unknown_key_is_refused():
+    values = json.loads(resolve("rnnsearch", TEXT).to_json())
+    values["training"]["momentum"] = 0.9
+    with pytest.raises(InputError, match="Unknown setting 'training.momentum'"):
+        Config.from_dict(values)
+
+
+@pytest.mark.parametrize(("model", "kind"), _RECIPES)
+def test_recipes_are_valid(model, kind):
+    config = resolve(model, {"text": TEXT}.get(kind, kind))
+    for section, values in _RECIPES[model, kind].items():
+        found = config.model if section == "model" else vars(getattr(config, section))
+        assert {key: found[key] for key in values} == values
+    assert math.ceil(config.training.max_steps / config.training.eval_every) >= config.training.average_checkpoints
+
+
+def test_a_model_without_a_recipe_takes_the_defaults():
+    assert recipe("rnnsearch", "elsewhere:x") == {"model": {}, "data": {}, "training": {}}

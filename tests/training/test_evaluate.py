@@ -1,0 +1,55 @@
+"""Evaluation: what is printed, what is written, and that they agree with the model."""
+
+import json
+import math
+import re
+import shutil
+
+import pytest
+from tiny import run_quietly
+
+from training.data import load_data
+from training.evaluate import main
+from training.evaluation import evaluate
+from training.metrics import translation_metrics
+from zoo.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def workdir(text_workdir, tmp_path_factory):
+    """A copy that may be written into."""
+    target = tmp_path_factory.mktemp("evaluated") / "run"
+    return shutil.copytree(text_workdir, target, ignore=shutil.ignore_patterns("tb", "checkpoints"))
+
+
+def test_command_prints_one_object_and_writes_it_with_the_hypotheses(workdir, text_spec, text_run, capsys):
+    assert run_quietly(main, workdir, "--data", text_spec, "--split", "test", "--beam_size", "2") == 0
+    output = capsys.readouterr()
+    metrics = json.loads(output.out)
+    assert output.out.count("\n") == 1
+    assert json.loads((workdir / "evaluation" / "test_beam_2.json").read_text()) == metrics
+    hypotheses = (workdir / "evaluation" / "test_beam_2.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    pairs = load_data(text_spec).split("test")
+    assert hypotheses == text_run.translate(pairs.source, beam_size=2)
+    computed = translation_metrics(hypotheses, pairs.target)
+    assert {name: metrics[name] for name in computed} == computed
+    rest = {name: value for name, value in metrics.items() if name not in computed}
+    assert rest.keys() == {"split", "sentences", "beam_size", "length_penalty", "perplexity", "decoding_seconds"}
+    assert (rest["split"], rest["sentences"], rest["beam_size"], rest["length_penalty"]) == ("test", 20, 2, 0.6)
+
+
+def test_perplexity_is_that_of_training(workdir):
+    """The data SPEC is that of training unless told otherwise."""
+    metrics = evaluate(workdir, split="val")
+    best = min(json.loads(line)["val_cross_entropy"] for line in (workdir / "metrics.jsonl").read_text().splitlines())
+    card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+    stated = float(re.search(r"cross-entropy: ([\d.]+) nats", card)[1])
+    assert math.log(metrics["perplexity"]) == pytest.approx(stated, abs=1e-4)
+    assert stated < best + 1e-4, "the mean of checkpoints is taken only where it is no worse"
+    assert metrics["sentences"] == 20
+    assert (workdir / "evaluation" / "val_beam_1.json").is_file()
+
+
+def test_unknown_split(workdir):
+    with pytest.raises(InputError, match="The split must be one of train, val, test. Received: 'dev'."):
+        evaluate(workdir, split="dev")

@@ -1,0 +1,106 @@
+"""Loss and metric against NumPy, symbol by symbol."""
+
+import keras
+import numpy as np
+import pytest
+
+from training.losses import SmoothedCrossEntropy, TokenCrossEntropy, cross_entropy
+
+B, T, V = 3, 5, 7
+
+
+@pytest.fixture
+def data():
+    chance = np.random.default_rng(0)
+    logits = chance.normal(size=(B, T, V)).astype("float32") * 3
+    symbols = chance.integers(0, V, size=(B, T)).astype("int32")
+    weights = (np.arange(T)[None] < np.array([5, 2, 3])[:, None]).astype("float32")
+    return symbols, logits, weights
+
+
+def log_softmax(row):
+    row = row.astype("float64")
+    return row - row.max() - np.log(np.exp(row - row.max()).sum())
+
+
+def reference(symbols, logits, weights, smoothing):
+    """Returns −Σ q log p with q = (1 − ε) · one-hot + ε / V, averaged over the symbols that count."""
+    total = count = 0.0
+    for b in range(len(symbols)):
+        for t in range(len(symbols[b])):
+            log_p = log_softmax(logits[b, t])
+            for v in range(len(log_p)):
+                q = (1 - smoothing) * (v == symbols[b, t]) + smoothing / len(log_p)
+                total -= weights[b, t] * q * log_p[v]
+            count += weights[b, t]
+    return total / count
+
+
+def test_a_case_by_hand():
+    """Logits (ln 3, 0): p = (3/4, 1/4), so the first symbol costs ln 4/3 and the second ln 4."""
+    logits = np.array([[[np.log(3), 0], [np.log(3), 0]]], "float32")
+    np.testing.assert_allclose(cross_entropy(np.array([[0, 1]]), logits), [[np.log(4 / 3), np.log(4)]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_loss(data, smoothing):
+    symbols, logits, weights = data
+    loss = SmoothedCrossEntropy(smoothing)(symbols, logits, weights)
+    np.testing.assert_allclose(float(loss), reference(symbols, logits, weights, smoothing), rtol=1e-5)
+    unweighted = SmoothedCrossEntropy(smoothing)(symbols, logits)
+    np.testing.assert_allclose(
+        float(unweighted), reference(symbols, logits, np.ones_like(weights), smoothing), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_padding_changes_nothing(data, smoothing):
+    symbols, logits, weights = data
+    other_logits = np.where(weights[..., None] > 0, logits, 99 - logits)
+    other_symbols = np.where(weights > 0, symbols, 0)
+    loss = SmoothedCrossEntropy(smoothing)
+    assert float(loss(symbols, logits, weights)) == float(loss(other_symbols, other_logits, weights))
+    wider = [np.concatenate([array, array[:, :2] * 0], axis=1) for array in data]
+    np.testing.assert_allclose(float(loss(*wider)), float(loss(*data)), rtol=1e-6)
+
+
+def test_nothing_but_padding_costs_nothing(data):
+    symbols, logits, weights = data
+    assert float(SmoothedCrossEntropy(0.1)(symbols, logits, weights * 0)) == 0.0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_computed_in_float32(data, smoothing):
+    symbols, logits, weights = data
+    rounded = keras.ops.cast(logits, "bfloat16")
+    loss = SmoothedCrossEntropy(smoothing)(symbols, rounded, weights)
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), weights, smoothing)
+    np.testing.assert_allclose(float(loss), expected, rtol=1e-5)
+
+
+def test_large_logits_are_finite():
+    logits = np.array([[[1e4, 0.0, -1e4]]], "float32")
+    for symbol, expected in ((0, 0.0), (2, 2e4)):
+        assert float(SmoothedCrossEntropy()(np.array([[symbol]]), logits)) == expected
+
+
+def test_metric_is_a_mean_over_symbols_and_not_of_means(data):
+    symbols, logits, weights = data
+    metric = TokenCrossEntropy()
+    for b in range(B):
+        metric.update_state(symbols[b : b + 1], logits[b : b + 1], weights[b : b + 1])
+    np.testing.assert_allclose(float(metric.result()), reference(*data, 0.0), rtol=1e-5)
+    means = [reference(symbols[b : b + 1], logits[b : b + 1], weights[b : b + 1], 0.0) for b in range(B)]
+    assert abs(np.mean(means) - float(metric.result())) > 0.01, "the case tells the two apart"
+    metric.reset_state()
+    assert float(metric.result()) == 0.0
+
+
+def test_metric_without_weights(data):
+    symbols, logits, weights = data
+    metric = TokenCrossEntropy()
+    metric.update_state(symbols, logits)
+    np.testing.assert_allclose(
+        float(metric.result()), reference(symbols, logits, np.ones_like(weights), 0.0), rtol=1e-5
+    )

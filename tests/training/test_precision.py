@@ -1,0 +1,46 @@
+"""Which precision and compiler `auto` stands for."""
+
+import pytest
+
+from training import precision
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def make(backend, flags="", accelerator=False):
+        monkeypatch.setattr(precision.keras.backend, "backend", lambda: backend)
+        monkeypatch.setattr(precision, "_cpu_flags", lambda: flags)
+        monkeypatch.setattr(precision, "_has_accelerator", lambda: accelerator)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("described", "policy", "xla"),
+    [
+        (("tensorflow",), "float32", False),
+        (("tensorflow", "flags : avx512f amx_bf16 amx_tile"), "mixed_bfloat16", False),
+        (("tensorflow", "", True), "mixed_bfloat16", False),
+        (("jax", "flags : amx_bf16"), "float32", True),
+        (("jax", "", True), "mixed_bfloat16", True),
+        (("torch",), "float32", False),
+    ],
+)
+def test_auto(machine, described, policy, xla):
+    machine(*described)
+    assert precision.dtype_policy("auto") == policy
+    assert precision.use_xla("auto") is xla
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_an_explicit_setting_counts(machine, accelerator):
+    machine("tensorflow", "amx_bf16", accelerator)
+    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
+        assert precision.dtype_policy(policy) == policy
+    assert precision.use_xla("on") is True
+    assert precision.use_xla("off") is False
+
+
+def test_this_machine_can_be_asked():
+    assert precision.dtype_policy("auto") in ("float32", "mixed_bfloat16")
+    assert precision.use_xla("auto") in (True, False)

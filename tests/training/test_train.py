@@ -1,0 +1,314 @@
+"""Training end to end: the work directory, one real step, seeds, interruption and resumption."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from tiny import TRANSFORMER, train, write_text
+
+import zoo
+from training.batching import PairBatches
+from training.config import Config, resolve
+from training.data import load_data
+from training.trainer import compile_model, encode_split, make_tokenizers
+from zoo.text import END, CharTokenizer, SubwordTokenizer
+from zoo.workdir import WorkDir
+
+
+def weights_of(workdir):
+    return [np.array(variable) for variable in zoo.load(workdir).model.weights]
+
+
+def records_of(workdir):
+    return [json.loads(line) for line in WorkDir(workdir).metrics.read_text().splitlines()]
+
+
+def losses_of(workdir):
+    return [(record["step"], record["loss"], record["val_cross_entropy"]) for record in records_of(workdir)]
+
+
+@pytest.mark.parametrize("name", ["text", "dates"])
+def test_files_of_a_work_directory(name, request):
+    workdir = request.getfixturevalue(f"{name}_workdir")
+    files = {str(path.relative_to(workdir)) for path in workdir.rglob("*") if path.is_file()}
+    events = {file for file in files if file.startswith("tb/")}
+    assert len(events) == 1 and "tb/events.out.tfevents." in events.pop()
+    subwords = {"tokenizers/source.model", "tokenizers/target.model"} if name == "text" else set()
+    steps = (40, 60) if name == "text" else (30, 60)
+    assert {file for file in files if not file.startswith("tb/")} == {
+        "config.json",
+        "tokenizers/source.json",
+        "tokenizers/target.json",
+        "model.keras",
+        *(f"checkpoints/step_{step:08d}.npz" for step in steps),
+        "metrics.jsonl",
+        "MODEL_CARD.md",
+        *subwords,
+    }
+    mask = os.umask(0)
+    os.umask(mask)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in workdir.rglob("*") if path.is_file()}
+    assert modes == {0o666 & ~mask}, "files obey the umask"
+
+
+def test_configuration_is_complete(text_workdir, text_spec):
+    config = Config.from_dict(json.loads((text_workdir / "config.json").read_text()))
+    run = zoo.load(text_workdir)
+    assert config.data.spec == text_spec
+    assert (config.data.tokenizer, config.data.shared_vocabulary) == ("subword", True)
+    assert config.model["source_vocab_size"] == run.tokenizers.source.vocab_size <= 120
+    assert config.model["target_vocab_size"] == run.tokenizers.target.vocab_size
+    assert config.training.max_steps == 56
+    assert run.model.count_params() == zoo.create_model(**config.model).count_params()
+
+
+def test_log(text_workdir, dates_workdir):
+    for workdir, steps in ((text_workdir, [20, 40, 60]), (dates_workdir, [30, 60])):
+        records = records_of(workdir)
+        assert [record["step"] for record in records] == steps, "max_steps is rounded up to whole rounds"
+        for record in records:
+            assert record.keys() >= {
+                "loss",
+                "cross_entropy",
+                "val_loss",
+                "val_cross_entropy",
+                "learning_rate",
+                "target_symbols_per_second",
+                "seconds",
+            }
+        assert records[-1]["val_cross_entropy"] < 0.8 * records[0]["val_cross_entropy"], "it learns"
+
+
+def test_what_is_kept_is_float32(dates_workdir):
+    config = json.loads((dates_workdir / "config.json").read_text())
+    assert config["training"]["precision"] == "mixed_bfloat16"
+    model = zoo.load(dates_workdir).model
+    assert {layer.compute_dtype for layer in model._flatten_layers()} == {"float32"}
+
+
+def test_the_kept_weights_are_the_mean_of_the_last_checkpoints(text_workdir):
+    model = zoo.load(text_workdir).model
+    best = min(records_of(text_workdir), key=lambda record: record["val_cross_entropy"])
+    found = []
+    for path in sorted((text_workdir / "checkpoints").iterdir()):
+        with np.load(path) as arrays:
+            found.append([arrays[name] for name in sorted(arrays.files) if name.startswith("model/")])
+    shapes = [tuple(weight.shape) for weight in model.weights]
+    found = [[array for array in arrays if array.dtype == np.float32] for arrays in found]
+    assert [array.shape for array in found[0]] == shapes
+    mean = [np.mean(arrays, axis=0) for arrays in zip(*found, strict=True)]
+    candidates = {"mean": mean, best["step"]: found[-1]}
+    close = {
+        name: all(np.allclose(np.array(w), a, atol=1e-6) for w, a in zip(model.weights, arrays, strict=True))
+        for name, arrays in candidates.items()
+    }
+    assert any(close.values())
+
+
+def test_model_card(text_workdir, text_spec):
+    card = (text_workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert card.startswith(f"# transformer_tiny on {text_spec}\n")
+    for part in ("https://arxiv.org/abs/1706.03762", "60 steps", "subword vocabularies", "300 train, 20 val pairs"):
+        assert part in card
+
+
+def test_tokenizers_suit_the_data(text_workdir, dates_workdir, text_spec):
+    shared = zoo.load(text_workdir).tokenizers
+    assert isinstance(shared.source, SubwordTokenizer)
+    assert shared.source.piece_table() == shared.target.piece_table()
+    separate = zoo.load(dates_workdir).tokenizers
+    assert isinstance(separate.source, CharTokenizer)
+    assert set(separate.target.characters) == set("0123456789-")
+    settings = ["data.tokenizer=chars", "data.shared_vocabulary=false", "data.vocab_size=10"]
+    source, target = make_tokenizers(resolve("rnnsearch", text_spec, settings), load_data(text_spec))
+    assert isinstance(source, CharTokenizer)
+    assert "😀" in source.characters and "ß" in target.characters, "characters are all kept"
+    assert source.characters != target.characters
+
+
+def test_long_sentences_are_cut_and_counted(text_spec, capsys):
+    config = resolve("rnnsearch", text_spec, ["data.tokenizer=chars"])
+    data = load_data(text_spec)
+    tokenizers = make_tokenizers(config, data)
+    source, target = encode_split(data, "train", tokenizers, 20)
+    assert max(map(len, source)) == 20 and max(map(len, target)) == 19
+    assert {row[-1] for row in source} == {END}
+    longer = sum(max(len(s), len(t)) > 19 for s, t in zip(*vars(data.split("train")).values(), strict=True))
+    assert f"{longer} of 300 pairs of the train split are cut at 20 symbols" in capsys.readouterr().err
+    source, target = encode_split(data, "val", tokenizers)
+    assert tokenizers[0].decode(source) == data.split("val").source
+    assert tokenizers[1].decode(target) == data.split("val").target
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("model_name", zoo.list_models())
+def test_one_step_changes_every_weight(model_name, text_spec):
+    options = {
+        "rnnsearch": "model.embedding_dim=3 model.units=5 model.attention_units=7 model.readout_units=2",
+        "transformer_tiny": "model.num_layers=1 model.model_dim=6 model.intermediate_dim=5 model.num_heads=2",
+    }[model_name]
+    config = resolve(model_name, text_spec, [*options.split(), "data.vocab_size=60", "model.dropout=0.1"])
+    data = load_data(text_spec)
+    tokenizers = make_tokenizers(config, data)
+    config.model |= dict.fromkeys(("source_vocab_size", "target_vocab_size"), tokenizers[0].vocab_size)
+    model = compile_model(config)
+    model.run_eagerly = True
+    before = [np.array(variable) for variable in model.trainable_variables]
+    inputs, outputs, weights = PairBatches(*encode_split(data, "train", tokenizers), batch_tokens=256)[0]
+    logs = model.train_on_batch(inputs, outputs, weights, return_dict=True)
+    assert 0 < logs["loss"] < 10
+    for variable, old in zip(model.trainable_variables, before, strict=True):
+        assert not np.array_equal(np.array(variable), old), variable.path
+        assert np.isfinite(np.array(variable)).all()
+
+
+KILLED_AT_STEP_31 = """
+import os, signal, sys
+from training.callbacks import Progress
+from training.train import main
+
+on_train_batch_end = Progress.on_train_batch_end
+
+def die(self, *arguments, **logs):
+    on_train_batch_end(self, *arguments, **logs)
+    if self.step == 31:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Progress.on_train_batch_end = die
+main(sys.argv[1:])
+"""
+
+
+def test_killed_and_resumed_is_like_not_interrupted(text_workdir, text_spec, tmp_path, capsys):
+    """The same seed gives the same losses in another process, and what follows the last checkpoint is repeated."""
+    workdir = tmp_path / "killed"
+    arguments = ["--model", "transformer_tiny", "--data", text_spec, "--workdir", str(workdir), "--set", *TRANSFORMER]
+    killed = subprocess.run([sys.executable, "-c", KILLED_AT_STEP_31, *arguments], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    np.testing.assert_allclose(losses_of(workdir), losses_of(text_workdir)[:1], rtol=1e-4)
+    assert [path.name for path in (workdir / "checkpoints").iterdir()] == ["step_00000020.npz"]
+    assert not (workdir / "model.keras").exists()
+    with pytest.raises(ValueError, match="its training has not finished"):
+        zoo.load(workdir)
+
+    # A line whose checkpoint was not written, and the files of a writer that was killed.
+    with (workdir / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 40, "lo')
+    (workdir / "checkpoints" / ".tmp-1-step_00000040.npz").write_bytes(b"half")
+    capsys.readouterr()
+    assert train("transformer_tiny", text_spec, workdir, "--resume") == 0
+    output = capsys.readouterr()
+    assert "resuming from step_00000020.npz" in output.err
+    assert json.loads(output.out)["workdir"] == str(workdir)
+    np.testing.assert_allclose(losses_of(workdir), losses_of(text_workdir), rtol=1e-4)
+    for resumed, whole in zip(weights_of(workdir), weights_of(text_workdir), strict=True):
+        np.testing.assert_allclose(resumed, whole, rtol=1e-3, atol=1e-4)
+
+
+def test_killed_behind_the_last_step(text_workdir, text_spec, tmp_path, capsys):
+    """Nothing is trained any more; what was missing is written."""
+    workdir = shutil.copytree(text_workdir, tmp_path / "copy")
+    for name in ("model.keras", "MODEL_CARD.md"):
+        (workdir / name).unlink()
+    checkpoints = {path.name: path.stat().st_mtime for path in (workdir / "checkpoints").iterdir()}
+    assert train("transformer_tiny", text_spec, workdir, "--resume") == 0
+    assert losses_of(workdir) == losses_of(text_workdir)
+    assert {path.name: path.stat().st_mtime for path in (workdir / "checkpoints").iterdir()} == checkpoints
+    for again, whole in zip(weights_of(workdir), weights_of(text_workdir), strict=True):
+        np.testing.assert_array_equal(again, whole)
+    assert (workdir / "MODEL_CARD.md").is_file()
+
+
+def test_a_finished_run_is_left_alone(text_workdir, text_spec, capsys):
+    before = {path: path.stat().st_mtime for path in text_workdir.rglob("*")}
+    assert train("transformer_tiny", text_spec, text_workdir, "--resume") == 0
+    output = capsys.readouterr()
+    assert "is trained already" in output.err
+    assert json.loads(output.out)["step"] == 60
+    assert {path: path.stat().st_mtime for path in text_workdir.rglob("*")} == before
+
+
+def test_a_run_is_not_overwritten(text_workdir, text_spec, tmp_path, capsys):
+    def refused(model, spec, *arguments):
+        assert train(model, spec, text_workdir, *arguments) == 2
+        return capsys.readouterr().err
+
+    line = refused("transformer_tiny", text_spec)
+    assert line.startswith(f"error: {text_workdir} holds a run already; add --resume to go on with it, or name another")
+    line = refused("rnnsearch", text_spec, "--resume")
+    assert line.startswith(f"error: {text_workdir} holds a run of transformer_tiny on {text_spec}. Received: rnnsearch")
+    line = refused("transformer_tiny", write_text(tmp_path), "--resume")
+    assert "holds a run of transformer_tiny" in line and str(tmp_path) in line
+
+
+def test_resume_starts_a_run_where_there_is_none(text_spec, tmp_path, monkeypatch):
+    import training.trainer
+
+    monkeypatch.setattr(training.trainer, "fit", lambda workdir, config, *_: reached.append(config))
+    monkeypatch.setattr(training.trainer, "finish", lambda *_: {"cross_entropy": 1.0})
+    reached = []
+    assert train("transformer_tiny", text_spec, tmp_path / "new", "--resume", "--set", *TRANSFORMER) == 0
+    assert reached[0].training.max_steps == 56
+
+
+def test_bad_options_do_not_leave_a_run_behind(text_spec, tmp_path):
+    """Or the next attempt would need --resume, and then go on with the bad options."""
+    bad = [*TRANSFORMER, "model.num_heads=3"]
+    assert train("transformer_tiny", text_spec, tmp_path / "run", "--set", *bad) == 2
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_jax_trains_without_tensorflow_and_tensorflow_answers_alike(text_spec, tmp_path):
+    pytest.importorskip("jax")
+    code = (
+        "import json, sys, zoo; from training.data import load_data; from training.train import main;"
+        "spec, workdir = sys.argv[1:3]; main(['--data', spec, '--workdir', workdir, *sys.argv[3:]]);"
+        "run, texts = zoo.load(workdir), load_data(spec).split('test').source;"
+        "weights = run.attention(texts[:1])[0][2].tolist();"
+        "print(json.dumps([run.translate(texts), weights, bool(sys.modules.get('tensorflow'))]))"
+    )
+    workdir = tmp_path / "run"
+    arguments = [text_spec, str(workdir), "--model", "transformer_tiny", "--set", *TRANSFORMER]
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    translations, weights, has_tensorflow = json.loads(done.stdout.splitlines()[-1])
+    assert not has_tensorflow
+    run = zoo.load(workdir)
+    assert keras.backend.backend() == "tensorflow"
+    texts = load_data(text_spec).split("test").source
+    assert run.translate(texts) == translations
+    np.testing.assert_allclose(run.attention(texts[:1])[0][2], weights, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_multi30k(tmp_path, capsys):
+    """A hundred steps on real text: set ZOO_DATA to the folder that holds multi30k/."""
+    if "ZOO_DATA" not in os.environ:
+        pytest.skip("ZOO_DATA is not set")
+    from export.saved_model import export_saved_model
+    from export.server.models import LoadedModel
+    from training.evaluation import evaluate
+
+    spec = f"text:{os.environ['ZOO_DATA']}/multi30k:en-de"
+    workdir = tmp_path / "run"
+    steps = ["training.max_steps=100", "training.eval_every=50", "training.warmup_steps=100"]
+    assert train("transformer_tiny", spec, workdir, "--set", *steps) == 0
+    first, last = losses_of(workdir)
+    assert last[2] < first[2] < 9
+    metrics = evaluate(workdir, split="val")
+    assert metrics["sentences"] == 1014
+    assert metrics["perplexity"] < 500
+    texts = load_data(spec).split("test").source[:100]
+    served = LoadedModel(export_saved_model(workdir, tmp_path / "exported"), 1)
+    answers = served.predict("serving_default", {"text": np.array(texts, object)})["text"]
+    assert [answer.decode() for answer in answers] == zoo.load(workdir).translate(texts)
