@@ -6,8 +6,8 @@ goes on from there.
 
 import contextlib
 import json
-import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def run(*arguments: str) -> str:
     Args:
         *arguments: Module and arguments.
     """
-    print(f"\n$ python -m {' '.join(arguments)}", flush=True)
+    print(f"\n$ python -m {shlex.join(arguments)}", flush=True)
     done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
@@ -39,15 +39,15 @@ def run(*arguments: str) -> str:
 def serving():
     """Serves the exported model on free ports; yields the gRPC address."""
     flags = ["--port", "0", "--rest_api_port", "0", "--model_name", "dates", "--model_base_path", str(EXPORTED)]
-    print(f"\n$ python -m export.serve {' '.join(flags)} &", flush=True)
+    print(f"\n$ python -m export.serve {shlex.join(flags)} &", flush=True)
     server = subprocess.Popen(
         [sys.executable, "-m", "export.serve", *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     try:
         for line in server.stdout:
             print(line, end="", flush=True)
-            if ready := re.search(r"gRPC on (\S+:\d+)", line):
-                yield ready.group(1)
+            if ready := re.search(r"gRPC on \S+:(\d+)", line):
+                yield f"localhost:{ready.group(1)}"
                 break
         else:
             sys.exit("the server did not start")
@@ -75,8 +75,8 @@ def main() -> None:
         answers = run(*ask, *(text for _, text, _ in asked)).splitlines()
         for (script, text, expected), answer in zip(asked, answers, strict=True):
             print(f"  {'right' if answer == expected else 'WRONG'}  {answer}  <-  {text}  ({script})")
-        run(*ask, "--signature", "attention", "--heatmap", str(HEATMAP), asked[0][1])
-    print(f"\nThe attention behind the first answer: {os.path.relpath(HEATMAP)}")
+        run(*ask, "--signature", "attention", "--heatmap", str(HEATMAP), asked[1][1])
+    print(f"\nThe attention behind the second answer: {HEATMAP}")
 
 
 if __name__ == "__main__":
