@@ -13,6 +13,7 @@ import threading
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from export.server.grpc_api import GrpcServer
 from export.server.rest_api import RestServer
@@ -162,10 +163,15 @@ def _stop_signals() -> threading.Event:
     return stopped
 
 
-def command() -> int:
-    """Runs the command and returns its exit status."""
-    return run_command(main)
+def command() -> NoReturn:
+    """Runs the command and ends the process with its exit status."""
+    status = run_command(main)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # All requests are answered. Threads of gRPC and TensorFlow that are still in C++ cannot be unwound by Python's
+    # own exit, which then aborts the process.
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    sys.exit(command())
+    command()
