@@ -17,7 +17,7 @@ _TRANSFORMER = {
     "average_checkpoints": 3,
 }
 _RECURRENT = {
-    "max_steps": 4500,
+    "max_steps": 6000,
     "eval_every": 500,
     "batch_tokens": 2048,
     "learning_rate": 1e-3,
