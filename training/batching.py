@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from zoo.text import END, PAD, START
+from zoo.text import END, PAD, START, pad
 
 # Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
 WINDOW = 8192
@@ -37,20 +37,6 @@ def _cut(order: np.ndarray, sizes: np.ndarray, batch_tokens: int) -> list[np.nda
             batches.append(order[first:position])
             first, longest = position, sizes[example]
     return [*batches, order[first:]]
-
-
-def pad(rows: list[list[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
-    """Returns rows of ids as one int32 array, padded with `PAD`.
-
-    Args:
-        rows: The ids.
-        length: Width of the array. Default: the longest row.
-        num_rows: Height of the array; rows of padding are added. Default: the number of rows.
-    """
-    array = np.full((num_rows or len(rows), length or max(map(len, rows), default=0)), PAD, dtype=np.int32)
-    for index, row in enumerate(rows):
-        array[index, : len(row)] = row
-    return array
 
 
 class PairBatches(keras.utils.PyDataset):

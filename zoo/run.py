@@ -10,7 +10,7 @@ import numpy as np
 
 from zoo.errors import InputError
 from zoo.registry import get_spec
-from zoo.text import END, PAD, START, Tokenizer, load_tokenizer
+from zoo.text import END, PAD, START, Tokenizer, load_tokenizer, pad
 from zoo.translator import Translator
 from zoo.workdir import WorkDir
 
@@ -146,11 +146,6 @@ class Run:
         return results
 
     def _batch(self, rows: list[list[int]], batch_size: int) -> np.ndarray:
-        width = max(map(len, rows))
-        height = len(rows)
-        if self._static_shapes:
-            width, height = -(-width // 16) * 16, batch_size
-        batch = np.full((height, width), PAD, dtype=np.int32)
-        for index, row in enumerate(rows):
-            batch[index, : len(row)] = row
-        return batch
+        if not self._static_shapes:
+            return pad(rows)
+        return pad(rows, -(-max(map(len, rows)) // 16) * 16, batch_size)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import sentencepiece
 
 from zoo.errors import InputError, unknown_name
@@ -292,6 +293,20 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int | None = No
         raise unknown_name("tokenizer", kind, _KINDS)
     sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
     return _KINDS[kind].train(lines, **sizes)
+
+
+def pad(rows: list[list[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
+    """Returns rows of ids as one int32 array, padded with `PAD`.
+
+    Args:
+        rows: The ids.
+        length: Width of the array. Default: the longest row.
+        num_rows: Height of the array; rows of padding are added. Default: the number of rows.
+    """
+    array = np.full((num_rows or len(rows), length or max(map(len, rows), default=0)), PAD, dtype=np.int32)
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
+    return array
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
