@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from contract import ATTENTION_CASES, CASES, build, compiled, random_array, to_numpy
+from cases import ATTENTION_CASES, CASES
+from contract import build, compiled, random_array, to_numpy
 from keras import ops
 
 from zoo import layers

@@ -1,4 +1,4 @@
-"""The contract that every public layer keeps; `contract.py` has the cases."""
+"""The contract that every public layer keeps; `cases.py` has the cases."""
 
 import inspect
 import json
@@ -6,19 +6,8 @@ import json
 import keras
 import numpy as np
 import pytest
-from contract import (
-    CASES,
-    MASKED_CASES,
-    arrays,
-    build,
-    call,
-    case_masks,
-    compiled,
-    gradients,
-    random_array,
-    random_mask,
-    to_numpy,
-)
+from cases import CASES, MASKED_CASES
+from contract import arrays, build, call, case_masks, compiled, gradients, random_array, random_mask, to_numpy
 from keras import ops
 
 from zoo import layers

@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from contract import ATTENTION_CASES, arrays, build, call, gradients, random_array, random_mask, to_numpy
+from cases import ATTENTION_CASES
+from contract import arrays, build, call, gradients, random_array, random_mask, to_numpy
 from keras import ops
 
 from zoo import layers

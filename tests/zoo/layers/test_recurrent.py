@@ -5,7 +5,8 @@ import math
 import keras
 import numpy as np
 import pytest
-from contract import CASES, arrays, build, call, random_array, random_mask, to_numpy
+from cases import CASES
+from contract import arrays, build, call, random_array, random_mask, to_numpy
 from keras import ops
 
 from zoo import layers

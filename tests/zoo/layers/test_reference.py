@@ -5,7 +5,8 @@ import math
 import keras
 import numpy as np
 import pytest
-from contract import CASES, arrays, build, call, case_masks, to_numpy
+from cases import CASES
+from contract import arrays, build, call, case_masks, to_numpy
 
 from zoo import layers
 
