@@ -21,9 +21,10 @@ _RECURRENT = {
     "eval_every": 500,
     "batch_tokens": 2048,
     "learning_rate": 1e-3,
-    "schedule": "inverse_sqrt",
+    # At its peak for most of the run, then down to zero: falling with 1/√step from step 500 on cost 3 BLEU.
+    "schedule": "constant",
     "warmup_steps": 500,
-    "cooldown": 0.375,
+    "cooldown": 0.25,
     "average_checkpoints": 2,
 }
 
@@ -52,6 +53,7 @@ _RECIPES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
             "batch_tokens": 4096,
             "cooldown": 0.4,
             "learning_rate": 3e-3,
+            "schedule": "inverse_sqrt",
             "warmup_steps": 100,
             "label_smoothing": 0.0,
             "average_checkpoints": 2,
