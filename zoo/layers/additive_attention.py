@@ -2,20 +2,19 @@
 
 import keras
 
-from zoo.layers.attention import Attention
-from zoo.layers.scores import AdditiveScore
+from zoo.layers.additive_score import AdditiveScore
+from zoo.layers.named_attention import NamedAttention
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class AdditiveAttention(Attention):
+class AdditiveAttention(NamedAttention):
     """Additive attention: `softmax(v · tanh(W₁ query + W₂ key + b)) · value`.
 
     Args:
-        units: Size of the hidden layer of the score, a positive integer.
+        units: Size of the hidden layer of the score, a positive integer. Default: the last axis of the query.
         use_bias: Whether the hidden layer has the bias `b`.
         kernel_initializer: Initializer of W₁, W₂ and v.
-        dropout: Rate of dropout on the attention weights.
-        seed: Seed of the dropout.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`.
 
@@ -32,25 +31,8 @@ class AdditiveAttention(Attention):
         section A.1.2, https://arxiv.org/abs/1409.0473
     """
 
-    def __init__(
-        self, units, use_bias=True, kernel_initializer="glorot_uniform", dropout=0.0, seed=None, dtype=None, **kwargs
-    ):
-        score = AdditiveScore(units, use_bias, kernel_initializer, dtype=dtype, name="score")
-        super().__init__(score, dropout=dropout, seed=seed, dtype=dtype, **kwargs)
-        self.units = units
-        self.use_bias = use_bias
-        self.kernel_initializer = score.kernel_initializer
+    score_class = AdditiveScore
 
-    def get_config(self):
-        config = super().get_config()
-        del config["score"]
-        return {
-            **config,
-            "units": self.units,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+    def __init__(self, units=None, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+        options = {"units": units, "use_bias": use_bias, "kernel_initializer": kernel_initializer}
+        super().__init__(options, **kwargs)

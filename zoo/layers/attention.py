@@ -3,6 +3,7 @@
 import keras
 
 from zoo.layers.base_attention import BaseAttention
+from zoo.layers.scores import get_score
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -10,9 +11,8 @@ class Attention(BaseAttention):
     """Single-head attention: `softmax(score(query, key)) · value`, without projections but the score's own.
 
     Args:
-        score: A `Score` layer.
-        dropout: Rate of dropout on the attention weights.
-        seed: Seed of the dropout.
+        score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; the output has the last axis of `value`.
 
@@ -28,22 +28,27 @@ class Attention(BaseAttention):
         https://arxiv.org/abs/1508.04025
     """
 
-    def __init__(self, score, dropout=0.0, seed=None, **kwargs):
-        super().__init__(dropout=dropout, seed=seed, **kwargs)
-        self.score = score
+    def __init__(self, score, **kwargs):
+        super().__init__(**kwargs)
+        self.score = get_score(score, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
+        key_shape = key_shape or value_shape
+        self.memory_sizes = (value_shape[-1], key_shape[-1])
         if not self.score.built:  # a reloaded one is
-            self.score.build(query_shape, key_shape or value_shape)
+            self.score.build(query_shape, key_shape)
 
-    def project_query(self, query):
-        return self.score.project_query(query)
-
-    def project_memory(self, value, key=None):
+    def project_memory(self, value, key=None, start_index=0):
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
-    def compare(self, query, key):
-        return self.score.compare(query, key)
+    def compare(self, query, key, visible):
+        return self.score.compare(self.score.project_query(query), key)
+
+    def compare_layers(self):
+        return [self.score]
+
+    def pair_size(self):
+        return self.score.hidden_size
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], value_shape[-1])

@@ -1,10 +1,31 @@
 """The path that all attention layers share."""
 
+import functools
+import math
+import operator
+
 import keras
-from keras import ops
+from keras import backend, ops
 
 from zoo.layers import cache as caches
 from zoo.layers import masks
+from zoo.layers.kernels import has_fused_attention, map_rows
+
+# Numbers that a chunk of queries may cost, and above which chunks are worth their second forward pass.
+CHUNK_BUDGET = 2**21
+DENSE_LIMIT = 2**25
+IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
+
+
+class _GivenSeed(keras.random.SeedGenerator):
+    """A seed that is known already: a chunk that is worked out twice drops out the same weights both times."""
+
+    def __init__(self, seed):
+        self.given = seed
+        self._initial_seed = 0  # Keras draws from a generator without one in another way on PyTorch
+
+    def next(self, ordered=True):
+        return self.given
 
 
 class BaseAttention(keras.layers.Layer):
@@ -16,6 +37,11 @@ class BaseAttention(keras.layers.Layer):
     Args:
         dropout: Rate of dropout on the attention weights, 0 ≤ dropout < 1.
         seed: Seed of the dropout, an integer or `None`.
+        implementation: How the weights are worked out; the results agree. `"dense"`: all at once. `"blockwise"`: a
+            chunk of queries at a time, and once more in the backward pass, so that memory grows with S and not with
+            T · S. `"fused"`: by the backend's own kernel (`keras.ops.dot_product_attention`), for scaled dot products
+            without active dropout and without mask and bias at once; where it cannot, as with `"auto"`. `"auto"`:
+            fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and large, else dense.
 
     Call arguments:
         query: [B, T, Dq].
@@ -29,6 +55,8 @@ class BaseAttention(keras.layers.Layer):
         training: Whether dropout is active.
         use_causal_mask: Whether query t sees only the keys up to S − T + t (with a cache: up to its own position).
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
+        start_index: Place of the first query among the keys. Default: the queries stand at the end of the keys, or
+            behind what the cache holds.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
             `value` and `key` are then ignored and may be `None`.
         cache: Dict from `create_cache` (layers that have it); the new positions are appended and the queries attend
@@ -48,35 +76,90 @@ class BaseAttention(keras.layers.Layer):
 
     has_heads = False
 
-    def __init__(self, dropout=0.0, seed=None, **kwargs):
+    def __init__(self, dropout=0.0, seed=None, implementation="auto", **kwargs):
         super().__init__(**kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1). Received: dropout={dropout}.")
+        if implementation not in IMPLEMENTATIONS:
+            raise ValueError(
+                f"`implementation` must be one of {', '.join(IMPLEMENTATIONS)}. "
+                f"Received: implementation={implementation!r}."
+            )
         self.supports_masking = True
         self.dropout = dropout
         self.seed = seed
+        self.implementation = implementation
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def project_query(self, query):
-        """Returns the queries as `compare` takes them."""
-        raise NotImplementedError(f"{type(self).__name__} must override `project_query`.")
+    def project_query(self, query, start_index=0):
+        """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
 
-    def project_memory(self, value, key=None):
+        Args:
+            query: [B, T, Dq].
+            start_index: Place of the first one among the keys.
+        """
+        return query
+
+    def project_memory(self, value, key=None, start_index=0):
         """Returns `{"key": ..., "value": ...}` as `compare` and the weighted sum take them.
 
         Args:
             value: [B, S, Dv].
             key: [B, S, Dk]; defaults to `value`.
+            start_index: Place of the first one, for those that are appended to a cache.
         """
-        raise NotImplementedError(f"{type(self).__name__} must override `project_memory`.")
+        return {"key": value if key is None else key, "value": value}
 
-    def compare(self, query, key):
-        """Returns scores [B, T, S] or [B, N, T, S] of projected queries and keys."""
+    def compare(self, query, key, visible):
+        """Returns scores [B, T, S] or [B, N, T, S] of projected queries and keys.
+
+        Args:
+            query: From `project_query`.
+            key: From `project_memory`.
+            visible: The `Visibility`, which knows the positions.
+        """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
+
+    def normalize(self, scores, query, visible):
+        """Returns the attention weights.
+
+        Args:
+            scores: From `compare`, with biases.
+            query: From `project_query`.
+            visible: The `Visibility`.
+        """
+        return masks.masked_softmax(scores, visible.mask())
+
+    def weighted_sum(self, weights, value, visible):
+        """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
+
+        Args:
+            weights: After dropout.
+            value: From `project_memory`.
+            visible: The `Visibility`.
+        """
+        return ops.matmul(weights, value)
 
     def project_output(self, output):
         """Returns the layer's output from the weighted sum of the values."""
         return output
+
+    def compare_layers(self):
+        """Returns the sublayers whose weights `compare`, `normalize` or `weighted_sum` read."""
+        return []
+
+    def pair_size(self):
+        """Returns how many numbers a query and a key cost together while they are compared, in all heads."""
+        return 1
+
+    def first_position(self, lengths, causal):
+        """Returns the place of the first query among the keys, where there is neither cache nor `start_index`.
+
+        Args:
+            lengths: `(T, S)`.
+            causal: Whether a query sees only the keys up to its own place.
+        """
+        return lengths[1] - lengths[0]
 
     def call(
         self,
@@ -92,53 +175,176 @@ class BaseAttention(keras.layers.Layer):
         use_causal_mask=False,
         *,
         attention_bias=None,
+        start_index=None,
         memory=None,
         cache=None,
     ):
-        if memory is None:
-            memory = self.project_memory(value, key)
-        offset = None
+        filled = 0 if cache is None else cache["index"]
         if cache is not None:
-            offset = cache["index"]
-            memory = cache = caches.extend(cache, memory)
-        lengths = (ops.shape(query)[1], ops.shape(memory["value"])[-2])
-        if cache is None and use_causal_mask:
-            offset = lengths[1] - lengths[0]
-        mask = masks.combine_masks(
-            lengths, query_mask, value_mask, key_mask, attention_mask, causal_offset=offset, heads=self.has_heads
+            start_index, use_causal_mask = filled if start_index is None else start_index, True
+        known = cache or memory
+        lengths = ops.shape(query)[1], ops.shape(value)[1] if known is None else ops.shape(known["value"])[-2]
+        start_index = self.first_position(lengths, use_causal_mask) if start_index is None else start_index
+        visible = masks.visibility(
+            lengths, start_index, query_mask, value_mask, key_mask, attention_mask, use_causal_mask, self.has_heads
         )
-        weights = self.attention_weights(query, memory["key"], mask, attention_bias)
-        output = self.project_output(ops.matmul(self.dropout_layer(weights, training=training), memory["value"]))
-        output = self.zero_empty_rows(output, mask)
-        results = (output,) + ((weights,) if return_attention_scores else ()) + ((cache,) if cache is not None else ())
+        if memory is None:
+            hidden = None if cache is not None else visible.key_mask
+            memory = self.project_memory(masks.blank(value, hidden), masks.blank(key, hidden), filled)
+        if cache is not None:
+            memory = cache = caches.extend(cache, memory)
+        queries = self.project_query(masks.blank(query, visible.query_mask), start_index)
+        drop = bool(training) and self.dropout > 0
+        found = self.attend(queries, memory, visible, attention_bias, return_attention_scores, drop)
+        output = self._zero_empty_rows(self.project_output(found["output"]), found.get("seen"))
+        weights = (found["weights"],) if return_attention_scores else ()
+        results = (output, *weights) + ((cache,) if cache is not None else ())
         return results if len(results) > 1 else output
 
-    def attention_weights(self, query, key, mask, attention_bias=None):
-        """Returns the attention weights of unprojected queries and projected keys.
+    def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+        """Returns `output`, `weights` if asked for, and `seen` if anything is masked: whether a query sees any key.
 
         Args:
-            query: [B, T, Dq].
-            key: The `key` of `project_memory`.
-            mask: Combined boolean mask, or `None`.
+            query: From `project_query`.
+            memory: `key` and `value`, from `project_memory`.
+            visible: The `Visibility`.
             attention_bias: Float tensor that broadcasts to the scores, or `None`.
+            return_attention_scores: Whether `weights` are wanted.
+            drop: Whether dropout is active.
         """
-        scores = self.compare(self.project_query(query), key)
-        if attention_bias is not None:
-            scores = scores + ops.cast(attention_bias, scores.dtype)
-        return masks.masked_softmax(scores, mask)
+        memory = {name: memory[name] for name in memory if name != "index"}
+        bias = None if attention_bias is None else _with_rows(attention_bias, ops.shape(visible.query_positions)[0])
+        if not drop and self._fuses(visible, bias):
+            fused = {"output": self.fused_output(query, memory, visible, bias), "seen": self._seen(visible)}
+            if return_attention_scores:
+                fused["weights"] = self._attend_plainly(query, memory, visible, bias, None, ["weights"])["weights"]
+            return fused
+        names = ["output"] + ["weights"] * bool(return_attention_scores) + ["seen"] * visible.hides
+        seed = self.dropout_layer.seed_generator.next() if drop else None
+        return self._attend_plainly(query, memory, visible, bias, seed, names)
 
-    def zero_empty_rows(self, output, mask):
+    def _fuses(self, visible, bias):
+        wanted = self.implementation == "fused" or (self.implementation == "auto" and has_fused_attention())
+        return wanted and self.can_fuse(visible.hides, bias is not None)
+
+    def can_fuse(self, masked, biased):
+        """Returns whether `fused_output` is there for this score.
+
+        Args:
+            masked: Whether anything is masked.
+            biased: Whether there is a bias.
+        """
+        return False
+
+    def _seen(self, visible):
+        """Returns 1 for each query that sees a key and 0 for the others, [B, T, 1] or [B, N, T, 1]."""
+        if not visible.hides:
+            return None
+        row = ops.ones_like(visible.query_positions[:, None], dtype=self.compute_dtype)  # the mask may have one for all
+        return ops.cast(ops.any(visible.mask(), axis=-1, keepdims=True), self.compute_dtype) * row
+
+    def _attend_plainly(self, query, memory, visible, bias, seed, names):
+        rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
+
+        def attend_rows(rows, memory, index):
+            results = self.attend_rows(rows["query"], memory, visible.at(rows), rows.get("bias"), seed, index)
+            return tuple(results[name] for name in names)
+
+        size = self._chunk_size(query, memory)
+        if size is None:
+            results = attend_rows(rows, memory, 0)
+        else:
+            variables = [variable for layer in self.compare_layers() for variable in layer.trainable_variables]
+            results = map_rows(attend_rows, rows, memory, variables, len(names), self.compute_dtype, size)
+        return dict(zip(names, results, strict=True))
+
+    def _chunk_size(self, query, memory):
+        """Returns how many queries make a chunk, or `None` for all at once."""
+        length, keys = query.shape[-2], memory["value"].shape[-2]
+        forced = self.implementation == "blockwise"
+        # Unknown sizes are `None`, or symbols while JAX traces.
+        if self.implementation == "dense" or not (forced or (isinstance(length, int) and isinstance(keys, int))):
+            return None
+        sizes = (*ops.shape(query)[:-1], ops.shape(memory["value"])[-2], self.pair_size())
+        known = [size if isinstance(size, int) else 1 for size in sizes]
+        if length == 1 or (not forced and math.prod(known) <= DENSE_LIMIT):
+            return None
+        pairs = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))  # of one query
+        if isinstance(pairs, int) and isinstance(length, int):
+            return min(length, max(1, CHUNK_BUDGET // pairs))
+        return ops.minimum(sizes[-3], ops.maximum(1, CHUNK_BUDGET // pairs))
+
+    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
+        """Returns the `output`, `weights` and `seen` of some of the queries, all at once.
+
+        Args:
+            query: From `project_query`, cut to some of them.
+            memory: `key` and `value`, from `project_memory`.
+            visible: Their `Visibility`.
+            bias: Float tensor that broadcasts to their scores, or `None`.
+            seed: Seed of the dropout, or `None` where it is not active.
+            chunk: Number of the chunk.
+        """
+        scores = self.compare(query, memory["key"], visible)
+        if bias is not None:
+            scores = scores + ops.cast(bias, scores.dtype)
+        weights = self.normalize(scores, query, visible)
+        kept = weights
+        if seed is not None:
+            seed = seed + ops.cast(ops.stack([chunk * 40503, 0]), seed.dtype)
+            kept = keras.random.dropout(weights, self.dropout, seed=_GivenSeed(seed))
+        output = self.weighted_sum(kept, memory["value"], visible)
+        return {"output": output, "weights": weights, "seen": self._seen(visible)}
+
+    def fused_output(self, query, memory, visible, bias):
+        """Returns the weighted sum of the values by the backend's own kernel; see `attend` for the arguments."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused kernel.")
+
+    def _zero_empty_rows(self, output, seen):
         """Returns `output` [B, T, D] with zeros where a query had nothing to attend to (the projection has a bias)."""
-        if mask is None:
+        if seen is None:
             return output
-        allowed = ops.any(mask, axis=-1, keepdims=True)  # [B, (N,) T, 1]
-        if self.has_heads:
-            allowed = ops.any(allowed, axis=1)  # [B, T, 1]
-        return ops.where(allowed, output, ops.zeros_like(output))
+        seen = ops.any(seen, axis=1) if self.has_heads else ops.cast(seen, "bool")  # [B, T, 1]
+        return ops.where(seen, output, ops.zeros_like(output))
+
+    def create_cache(self, batch_size, length):
+        """Returns an empty cache for self-attention, step by step.
+
+        Args:
+            batch_size: B.
+            length: Room for positions, L.
+        """
+        value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
+        one = self.project_memory(value, key)
+        room = {
+            name: ops.zeros((batch_size, *tensor.shape[1:-2], length, tensor.shape[-1]), dtype=tensor.dtype)
+            for name, tensor in one.items()
+        }
+        return {**room, "index": ops.zeros((), dtype="int32")}
 
     def compute_output_spec(self, *args, **kwargs):
         # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
-        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "seed": self.seed,
+            "implementation": self.implementation,
+        }
+
+
+def _with_rows(bias, length):
+    """Returns a bias that broadcasts to the scores with a row for each of `length` queries."""
+    bias = ops.convert_to_tensor(bias)
+    if not backend.is_float_dtype(backend.standardize_dtype(bias.dtype)):
+        raise ValueError(
+            "`attention_bias` must be floating point; boolean masks go to `attention_mask`. "
+            f"Received: dtype={backend.standardize_dtype(bias.dtype)}."
+        )
+    bias = bias[None] if len(bias.shape) == 1 else bias
+    if bias.shape[-2] != 1:
+        return bias
+    shape = ops.shape(bias)
+    return ops.broadcast_to(bias, (*shape[:-2], length, shape[-1]))

@@ -3,6 +3,10 @@
 Axes: B batch, N heads, T query length, S key/value length. True means "may attend".
 """
 
+import dataclasses
+import functools
+from typing import Any
+
 from keras import backend, ops
 
 
@@ -32,51 +36,122 @@ def check_mask(mask, name: str, ranks: tuple[int, ...]):
     return ops.cast(mask, "bool")
 
 
-def causal_mask(query_length, key_length, offset=None):
-    """Returns the boolean causal mask [T, S]: query t sees the keys up to `offset + t`.
+@dataclasses.dataclass(frozen=True)
+class Visibility:
+    """Which query may attend to which key, in parts, so that a chunk of queries needs only its own rows.
 
     Args:
-        query_length: T, an integer or a scalar tensor.
-        key_length: S, likewise.
-        offset: Position of the first query among the keys. Default: S − T, the queries stand at the end.
+        query_positions: Places of the queries among the keys, int32 [T].
+        key_positions: Places of the keys, int32 [S].
+        query_mask: Boolean [B, T], or `None`.
+        key_mask: Boolean [B, S], or `None`.
+        pair_mask: Boolean [B, T, S], or with heads [B, 1, T, S] or [B, N, T, S]; or `None`.
+        causal: Whether a query sees only the keys up to its own place.
+        heads: Whether the scores have a head axis.
     """
-    offset = key_length - query_length if offset is None else offset
-    query_positions = ops.expand_dims(ops.arange(query_length), 1) + offset
-    return ops.expand_dims(ops.arange(key_length), 0) <= query_positions
+
+    query_positions: Any
+    key_positions: Any
+    query_mask: Any = None
+    key_mask: Any = None
+    pair_mask: Any = None
+    causal: bool = False
+    heads: bool = False
+
+    @property
+    def hides(self):
+        """Whether there is anything that may be masked."""
+        return self.causal or any(part is not None for part in (self.query_mask, self.key_mask, self.pair_mask))
+
+    def mask(self):
+        """Returns the conjunction of all parts, which broadcasts to the scores, or `None` where nothing is masked."""
+        parts = []
+        if self.query_mask is not None:
+            parts.append(self._with_heads(self.query_mask[:, :, None]))
+        if self.key_mask is not None:
+            parts.append(self._with_heads(self.key_mask[:, None, :]))
+        if self.causal:
+            parts.append(self._with_heads((self.key_positions <= self.query_positions[:, None])[None]))
+        if self.pair_mask is not None:
+            parts.append(self.pair_mask)
+        return functools.reduce(ops.logical_and, parts) if parts else None
+
+    def _with_heads(self, mask):
+        return mask[:, None] if self.heads else mask
+
+    def rows(self):
+        """Returns the parts that have a row for each query, by name, with the queries on the last axis but one."""
+        rows = {"query_positions": self.query_positions[:, None]}
+        if self.query_mask is not None:
+            rows["query_mask"] = self.query_mask[:, :, None]
+        if self.pair_mask is not None:
+            rows["pair_mask"] = self.pair_mask
+        return rows
+
+    def at(self, rows):
+        """Returns the visibility for some of the queries.
+
+        Args:
+            rows: What `rows` returned, cut to those queries.
+        """
+        flat = {name: ops.squeeze(rows[name], -1) for name in ("query_positions", "query_mask") if name in rows}
+        return dataclasses.replace(self, pair_mask=rows.get("pair_mask"), **flat)
 
 
-def combine_masks(
-    lengths, query_mask=None, value_mask=None, key_mask=None, attention_mask=None, causal_offset=None, heads=False
+def visibility(
+    lengths,
+    first_position,
+    query_mask=None,
+    value_mask=None,
+    key_mask=None,
+    attention_mask=None,
+    causal=False,
+    heads=False,
 ):
-    """Returns the conjunction of all masks, or `None` where nothing is masked.
+    """Returns the `Visibility` that the masks of a call describe.
 
     Args:
         lengths: `(T, S)`.
+        first_position: Place of the first query among the keys.
         query_mask: [B, T].
         value_mask: [B, S].
         key_mask: [B, S].
         attention_mask: [B, T, S], and with `heads` also [B, N, T, S].
-        causal_offset: Position of the first query among the keys; `None` for no causal mask.
+        causal: Whether a query sees only the keys up to its own place.
         heads: Whether the scores have a head axis.
 
-    Returns:
-        Boolean tensor that broadcasts to [B, T, S], or to [B, N, T, S] with `heads`.
+    Raises:
+        ValueError: For a floating point mask, or a mask of the wrong rank.
     """
-    parts = []
-    if (query_mask := check_mask(query_mask, "query_mask", (2,))) is not None:
-        parts.append(query_mask[:, :, None])
-    for name, mask in (("value_mask", value_mask), ("key_mask", key_mask)):
-        if (mask := check_mask(mask, name, (2,))) is not None:
-            parts.append(mask[:, None, :])
-    if causal_offset is not None:
-        parts.append(causal_mask(*lengths, causal_offset)[None])
-    if (attention_mask := check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))) is not None:
-        parts.append(attention_mask)
-    combined = None
-    for part in parts:
-        part = part[:, None] if heads and len(part.shape) == 3 else part
-        combined = part if combined is None else ops.logical_and(combined, part)
-    return combined
+    masks = [check_mask(value_mask, "value_mask", (2,)), check_mask(key_mask, "key_mask", (2,))]
+    masks = [mask for mask in masks if mask is not None]
+    attention_mask = check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))
+    if heads and attention_mask is not None and len(attention_mask.shape) == 3:
+        attention_mask = attention_mask[:, None]
+    if attention_mask is not None and attention_mask.shape[-2] == 1:
+        shape = ops.shape(attention_mask)
+        attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], lengths[0], shape[-1]))
+    return Visibility(
+        query_positions=ops.arange(lengths[0], dtype="int32") + ops.cast(first_position, "int32"),
+        key_positions=ops.arange(lengths[1], dtype="int32"),
+        query_mask=check_mask(query_mask, "query_mask", (2,)),
+        key_mask=functools.reduce(ops.logical_and, masks) if masks else None,
+        pair_mask=attention_mask,
+        causal=causal,
+        heads=heads,
+    )
+
+
+def blank(inputs, mask):
+    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: what it hides may be NaN, and so is 0 · NaN.
+
+    Args:
+        inputs: Tensor or `None`.
+        mask: Boolean tensor or `None`.
+    """
+    if inputs is None or mask is None:
+        return inputs
+    return ops.where(mask[:, :, None], inputs, ops.zeros_like(inputs))
 
 
 def _softmax(scores):

@@ -4,8 +4,10 @@ import keras
 from keras import ops
 
 from zoo.layers.base_attention import BaseAttention
+from zoo.layers.dot_score import DotScore
 from zoo.layers.initializers import fresh
-from zoo.layers.scores import ScaledDotScore
+from zoo.layers.scores import get_score
+from zoo.layers.sizes import check_size
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -19,11 +21,12 @@ class MultiHeadAttention(BaseAttention):
         key_dim: Size of each head for query and key, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
         output_dim: Size of the output. Default: the last axis of the query.
-        score: A `Score` layer, applied to each head. Default: `ScaledDotScore()`.
+        score: What `get_score` takes, applied to each head: a `Score`, its name, or a callable or Keras layer
+            f(query, key) → scores. Default: `ScaledDotScore()`.
+        positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention that knows no order.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
-        dropout: Rate of dropout on the attention weights.
-        seed: Seed of the dropout.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -48,29 +51,38 @@ class MultiHeadAttention(BaseAttention):
         value_dim=None,
         output_dim=None,
         score=None,
+        positions=None,
         use_bias=True,
         kernel_initializer="glorot_uniform",
-        dropout=0.0,
-        seed=None,
         **kwargs,
     ):
-        super().__init__(dropout=dropout, seed=seed, **kwargs)
+        super().__init__(**kwargs)
         value_dim = key_dim if value_dim is None else value_dim
         sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
         sizes |= {} if output_dim is None else {"output_dim": output_dim}
         for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}.")
+            check_size(name, size)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.output_dim = output_dim
-        self.score = ScaledDotScore(dtype=self.dtype_policy, name="score") if score is None else score
+        self.score = get_score("scaled_dot" if score is None else score, dtype=self.dtype_policy)
+        self.positions = positions
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.query_dense = self._projection("query", num_heads * self.key_dim)
-        self.key_dense = self._projection("key", num_heads * self.key_dim)
-        self.value_dense = self._projection("value", num_heads * self.value_dim)
+        self.key_dense = self._projection("key", self.memory_heads * self.key_dim)
+        self.value_dense = self._projection("value", self.memory_heads * self.value_dim)
+
+    @property
+    def memory_heads(self):
+        """Number of heads that keys and values have."""
+        return self.num_heads
+
+    @property
+    def needs_query_position(self):
+        """Whether a single query must be told its place by `start_index`."""
+        return self.positions is not None
 
     def _projection(self, name, size):
         return keras.layers.Dense(
@@ -81,50 +93,108 @@ class MultiHeadAttention(BaseAttention):
             name=name,
         )
 
-    def _split_heads(self, projected):
-        """Returns [B, N, T, H] from [B, T, N·H]."""
-        batch, length = ops.shape(projected)[:2]
-        heads = ops.reshape(projected, (batch, length, self.num_heads, projected.shape[-1] // self.num_heads))
-        return ops.transpose(heads, (0, 2, 1, 3))
-
     def build(self, query_shape, value_shape=None, key_shape=None):
         key_shape = key_shape or value_shape
-        self.query_dense.build(query_shape)
-        self.key_dense.build(key_shape)
+        self.memory_sizes = (value_shape[-1], key_shape[-1])
+        if self.positions is not None:
+            self.positions.build_for_attention(
+                self.num_heads, self.key_dim, self.value_dim, query_shape[-1], key_shape[-1]
+            )
+        self.query_dense.build(self._encoded_shape(query_shape))
+        self.key_dense.build(self._encoded_shape(key_shape))
         self.value_dense.build(value_shape)
         batch, length = query_shape[0], query_shape[1]
         if not self.score.built:  # a reloaded one is
-            heads = (batch, self.num_heads)
-            self.score.build((*heads, length, self.key_dim), (*heads, key_shape[1], self.key_dim))
+            self.score.build(
+                (batch, self.num_heads, length, self.key_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
+            )
         self.output_dense = self._projection("output", self.output_dim or query_shape[-1])
         self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
-    def project_query(self, query):
-        return self.score.project_query(self._split_heads(self.query_dense(query)))
+    def _encoded_shape(self, shape):
+        return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
-    def project_memory(self, value, key=None):
-        key = value if key is None else key
-        key = self.score.project_key(self._split_heads(self.key_dense(key)))
-        return {"key": key, "value": self._split_heads(self.value_dense(value))}
+    def _heads(self, dense, inputs, start_index):
+        """Returns the heads [B, N, T, H] of queries or keys, with their positions."""
+        if self.positions is None:
+            return _split_heads(dense(inputs), self.key_dim)
+        heads = _split_heads(dense(self.positions.encode(inputs, start_index)), self.key_dim)
+        return self.positions.rotate(heads, start_index)
 
-    def compare(self, query, key):
+    def project_query(self, query, start_index=0):
+        return self._heads(self.query_dense, query, start_index)
+
+    def project_memory(self, value, key=None, start_index=0):
+        key = self._heads(self.key_dense, value if key is None else key, start_index)
+        return {"key": self.score.project_key(key), "value": _split_heads(self.value_dense(value), self.value_dim)}
+
+    def compare(self, query, key, visible):
+        scores = self.compare_heads(self.score.project_query(query), key)
+        if self.positions is not None:
+            places = visible.query_positions, visible.key_positions
+            for term in (self.positions.scores(query, *places), self.positions.bias(*places)):
+                scores = scores if term is None else scores + ops.cast(term, scores.dtype)
+        return scores
+
+    def compare_heads(self, query, key):
+        """Returns the scores of each head, [B, N, T, S], without positions.
+
+        Args:
+            query: Projected by the score, [B, N, T, ...].
+            key: Likewise, [B, N, S, ...].
+        """
         return self.score.compare(query, key)
+
+    def weighted_sum(self, weights, value, visible):
+        output = self.sum_heads(weights, value)
+        if self.positions is not None:
+            term = self.positions.values(weights, visible.query_positions, visible.key_positions)
+            output = output if term is None else output + ops.cast(term, output.dtype)
+        return output
+
+    def sum_heads(self, weights, value):
+        """Returns the weighted sum of the values of each head, [B, N, T, H], without positions.
+
+        Args:
+            weights: [B, N, T, S].
+            value: [B, N, S, H].
+        """
+        return ops.matmul(weights, value)
+
+    def compare_layers(self):
+        return [self.score] + ([] if self.positions is None else [self.positions])
+
+    def pair_size(self):
+        return self.score.hidden_size
+
+    def can_fuse(self, masked, biased):
+        product = type(self.score).compare is DotScore.compare
+        plain = product and not (self.positions is not None and self.positions.acts_on_scores)
+        # Keras' operation takes a mask or a bias on PyTorch, not both.
+        return plain and not (masked and biased)
+
+    def fused_output(self, query, memory, visible, bias):
+        # The query is scaled before the product, as everywhere here, so that float16 stays in range.
+        output = ops.dot_product_attention(
+            *(ops.swapaxes(heads, 1, 2) for heads in (self.score.project_query(query), *self.repeated(memory))),
+            bias=None if bias is None else _rank_4(ops.cast(bias, self.compute_dtype)),
+            mask=visible.mask(),
+            scale=1.0,
+        )
+        return ops.swapaxes(output, 1, 2)
+
+    def repeated(self, memory):
+        """Returns keys and values with as many heads as the queries have.
+
+        Args:
+            memory: From `project_memory`.
+        """
+        return memory["key"], memory["value"]
 
     def project_output(self, output):
         batch, _, length, _ = ops.shape(output)
         merged = ops.reshape(ops.transpose(output, (0, 2, 1, 3)), (batch, length, self.num_heads * self.value_dim))
         return self.output_dense(merged)
-
-    def create_cache(self, batch_size, length):
-        """Returns an empty cache for self-attention, step by step.
-
-        Args:
-            batch_size: B.
-            length: Room for positions, L.
-        """
-        key = ops.zeros((batch_size, self.num_heads, length, self.key_dim), dtype=self.compute_dtype)
-        value = ops.zeros((batch_size, self.num_heads, length, self.value_dim), dtype=self.compute_dtype)
-        return {"key": self.score.project_key(key), "value": value, "index": ops.zeros((), dtype="int32")}
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
@@ -137,10 +207,24 @@ class MultiHeadAttention(BaseAttention):
             "value_dim": self.value_dim,
             "output_dim": self.output_dim,
             "score": keras.saving.serialize_keras_object(self.score),
+            "positions": keras.saving.serialize_keras_object(self.positions),
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 
     @classmethod
     def from_config(cls, config):
-        return cls(**{**config, "score": keras.saving.deserialize_keras_object(config["score"])})
+        # Files from before there were positions have none.
+        parts = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in ("score", "positions")}
+        return cls(**{**config, **parts})
+
+
+def _split_heads(projected, size):
+    """Returns [B, N, T, H] from [B, T, N·H]."""
+    batch, length = ops.shape(projected)[:2]
+    heads = ops.reshape(projected, (batch, length, projected.shape[-1] // size, size))
+    return ops.transpose(heads, (0, 2, 1, 3))
+
+
+def _rank_4(bias):
+    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))

@@ -2,17 +2,16 @@
 
 import keras
 
-from zoo.layers.attention import Attention
-from zoo.layers.scores import ScaledDotScore
+from zoo.layers.named_attention import NamedAttention
+from zoo.layers.scaled_dot_score import ScaledDotScore
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class ScaledDotProductAttention(Attention):
+class ScaledDotProductAttention(NamedAttention):
     """Scaled dot-product attention: `softmax(query · keyᵀ / √d_k) · value`.
 
     Args:
-        dropout: Rate of dropout on the attention weights.
-        seed: Seed of the dropout.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
 
@@ -27,14 +26,7 @@ class ScaledDotProductAttention(Attention):
         Vaswani et al. 2017, "Attention Is All You Need", equation 1, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, dropout=0.0, seed=None, dtype=None, **kwargs):
-        super().__init__(ScaledDotScore(dtype=dtype, name="score"), dropout=dropout, seed=seed, dtype=dtype, **kwargs)
+    score_class = ScaledDotScore
 
-    def get_config(self):
-        config = super().get_config()
-        del config["score"]
-        return config
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+    def __init__(self, **kwargs):
+        super().__init__({}, **kwargs)

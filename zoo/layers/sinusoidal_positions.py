@@ -5,23 +5,27 @@ import math
 import keras
 from keras import ops
 
+from zoo.layers.absolute_positions import AbsolutePositions
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class SinusoidalPositions(keras.layers.Layer):
-    """Adds sinusoidal positions: `PE[p, 2i] = sin(p / w^(2i/D))`, `PE[p, 2i+1] = cos(p / w^(2i/D))`.
+class SinusoidalPositions(AbsolutePositions):
+    """Adds or concatenates sinusoids: `PE[p, 2i] = sin(p / w^(2i/D))`, `PE[p, 2i+1] = cos(p / w^(2i/D))`.
 
     Args:
         max_wavelength: w, a positive number.
+        concatenate: Whether the encodings are put beside the features, and not added to them.
+        size: Size of concatenated encodings, even. Default: as many as there are features.
 
     Call arguments:
-        inputs: [B, T, D], D even.
+        inputs: [B, T, D]; D even where it is the size of the encodings.
         start_index: Position of the first row, an integer or a scalar tensor.
 
     Returns:
-        [B, T, D].
+        [B, T, D]; concatenated [B, T, D + size].
 
     Raises:
-        ValueError: If D is odd.
+        ValueError: If the size of the encodings is odd.
 
     Example:
         >>> import numpy as np
@@ -33,28 +37,27 @@ class SinusoidalPositions(keras.layers.Layer):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, max_wavelength=10000.0, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, max_wavelength=10000.0, concatenate=False, size=None, **kwargs):
+        super().__init__(concatenate=concatenate, size=size, **kwargs)
         if max_wavelength <= 0:
             raise ValueError(f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}.")
-        self.supports_masking = True
+        if size is not None and size % 2:
+            raise ValueError(f"`size` must be even. Received: size={size}.")
         self.max_wavelength = max_wavelength
 
-    def build(self, input_shape):
-        if input_shape[-1] % 2:
-            raise ValueError(f"The last axis must be even. Received: input_shape={tuple(input_shape)}.")
+    def create_weights(self, query_dim, memory_dim):
+        for features in (query_dim, memory_dim):
+            if self.size is None and features % 2:
+                raise ValueError(
+                    "The last axis must be even, or an even `size` be given with `concatenate=True`. "
+                    f"Received: a last axis of {features}."
+                )
 
-    def call(self, inputs, start_index=0):
-        size = inputs.shape[-1]
+    def encodings(self, positions, size):
         # float32 throughout: bfloat16 cannot tell position 257 from 258.
         rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
-        positions = ops.cast(ops.arange(ops.shape(inputs)[1]) + start_index, "float32")
-        angles = ops.expand_dims(positions, 1) * rates  # [T, D/2]
-        table = ops.reshape(ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1), (-1, size))
-        return inputs + ops.cast(table, inputs.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
+        angles = ops.cast(positions, "float32")[:, None] * rates  # [T, size/2]
+        return ops.reshape(ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1), (-1, size))
 
     def get_config(self):
         return {**super().get_config(), "max_wavelength": self.max_wavelength}

@@ -1,0 +1,154 @@
+"""What positions are to attention: terms that depend on where a query and a key stand."""
+
+import keras
+from keras import ops
+
+
+def consecutive(start_index, length):
+    """Returns the positions `start_index` … `start_index + length − 1`, int32 [length].
+
+    Args:
+        start_index: An integer or a scalar tensor.
+        length: An integer or a scalar tensor.
+    """
+    return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
+
+
+def distances(query_positions, key_positions):
+    """Returns how far each key stands behind each query (negative: before it), int32 [T, S].
+
+    Args:
+        query_positions: [T].
+        key_positions: [S].
+    """
+    query_positions, key_positions = (
+        ops.cast(ops.convert_to_tensor(positions), "int32") for positions in (query_positions, key_positions)
+    )
+    return key_positions[None, :] - query_positions[:, None]
+
+
+class Positions(keras.layers.Layer):
+    """Base of the positions: an attention layer asks its object at each of these places, and most change nothing.
+
+    `score(encode(x) W_q, encode(y) W_k)` with rotated heads, `+ scores + bias` before the softmax, and `+ values` after
+    the weighted sum. A subclass overrides what it does, and `create_weights` where it has weights, whose sizes `needs`
+    names. One object may serve several attention layers, which then share its weights; rebuild such a model from its
+    code and load its weights, because Keras restores the object itself from a `.keras` file once for each layer.
+
+    Args:
+        **kwargs: Options of `keras.layers.Layer`.
+
+    Returns:
+        Each method says what it returns; the absolute positions and the rotary ones can also be called as layers.
+    """
+
+    needs: tuple[str, ...] = ()
+
+    @property
+    def acts_on_scores(self):
+        """Whether scores or weighted sums gain a term, which fused kernels do not know."""
+        methods = ("bias", "scores", "values")
+        return any(getattr(type(self), name) is not getattr(Positions, name) for name in methods)
+
+    def build_for_attention(self, num_heads, key_dim, value_dim, query_dim, memory_dim):
+        """Creates the weights for use in an attention layer.
+
+        Args:
+            num_heads: N.
+            key_dim: Size of a head of query and key.
+            value_dim: Size of a head of value.
+            query_dim: Last axis of the query before its projection.
+            memory_dim: Last axis of the key before its projection.
+
+        Raises:
+            ValueError: If the object has been built for other sizes.
+        """
+        sizes = {
+            "num_heads": num_heads,
+            "key_dim": key_dim,
+            "value_dim": value_dim,
+            "query_dim": query_dim,
+            "memory_dim": memory_dim,
+        }
+        sizes = {name: sizes[name] for name in self.needs}
+        if not self.built:
+            with keras.name_scope(self.name, caller=self):
+                self.create_weights(**sizes)
+            self.sizes = sizes
+            self.built = True
+        elif dict(self.sizes) != sizes:
+            raise ValueError(
+                "Attention layers of other sizes need positions of their own. "
+                f"Received: {sizes}, where {self.name} has been built for {dict(self.sizes)}."
+            )
+
+    def create_weights(self, **sizes):
+        """Creates no weights.
+
+        Args:
+            **sizes: The sizes that `needs` names.
+        """
+
+    def encode(self, inputs, start_index=0):
+        """Returns unprojected queries or keys with their positions.
+
+        Args:
+            inputs: [B, T, D].
+            start_index: Position of the first row, an integer or a scalar tensor.
+
+        Returns:
+            [B, T, encoded_size(D)].
+        """
+        return inputs
+
+    def encoded_size(self, size):
+        """Returns the last axis of what `encode` makes of inputs [B, T, size]."""
+        return size
+
+    def rotate(self, heads, start_index=0):
+        """Returns projected queries or keys with their positions.
+
+        Args:
+            heads: [B, N, T, H].
+            start_index: Position of the first row, an integer or a scalar tensor.
+
+        Returns:
+            [B, N, T, H].
+        """
+        return heads
+
+    def bias(self, query_positions, key_positions):
+        """Returns what is added to the scores whatever query and key say, float32 [1 or N, T, S], or `None`.
+
+        Args:
+            query_positions: int32 [T].
+            key_positions: int32 [S].
+        """
+
+    def scores(self, query, query_positions, key_positions):
+        """Returns what is added to the scores and depends on the query, [B, N, T, S], or `None`.
+
+        Args:
+            query: Projected queries, not scaled, [B, N, T, H].
+            query_positions: int32 [T].
+            key_positions: int32 [S].
+        """
+
+    def values(self, weights, query_positions, key_positions):
+        """Returns what is added to the weighted sum of the values, [B, N, T, value_dim], or `None`.
+
+        Args:
+            weights: Attention weights, after the dropout, [B, N, T, S].
+            query_positions: int32 [T].
+            key_positions: int32 [S].
+        """
+
+    def call(self, *args, **kwargs):
+        raise NotImplementedError(
+            f"{type(self).__name__} works inside an attention layer, not on its own: "
+            f"`MultiHeadAttention(..., positions={type(self).__name__}(...))`."
+        )
+
+    def get_config(self):
+        # Spelled out, because the configuration that Keras makes by itself cannot hold a dtype policy.
+        return super().get_config()
