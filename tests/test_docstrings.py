@@ -9,7 +9,7 @@ import pytest
 import zoo.layers
 
 # They say what their subclasses do; the examples stand there.
-ABSTRACT = {"BaseAttention", "Score"}
+ABSTRACT = {"BaseAttention", "Positions", "Score"}
 
 
 @pytest.mark.parametrize("name", zoo.layers.__all__)

@@ -255,7 +255,8 @@ class BaseAttention(keras.layers.Layer):
             results = attend_rows(rows, memory, 0)
         else:
             variables = [variable for layer in self.compare_layers() for variable in layer.trainable_variables]
-            results = map_rows(attend_rows, rows, memory, variables, len(names), self.compute_dtype, size)
+            fuse = self.pair_size() > 1
+            results = map_rows(attend_rows, rows, memory, variables, len(names), self.compute_dtype, size, fuse)
         return dict(zip(names, results, strict=True))
 
     def _chunk_size(self, query, memory):

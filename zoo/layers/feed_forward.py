@@ -2,6 +2,8 @@
 
 import keras
 
+from zoo.layers.sizes import check_size
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class FeedForward(keras.layers.Layer):
@@ -9,9 +11,10 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         intermediate_dim: Size between the two maps, a positive integer.
-        activation: Nonlinearity, by name or as a callable.
+        activation: Nonlinearity, by name (`"relu"`, `"gelu"`, `"silu"`, …) or as a callable.
         dropout: Rate of dropout after the nonlinearity.
         seed: Seed of the dropout.
+        use_bias: Whether the maps have biases.
 
     Call arguments:
         inputs: [B, T, D].
@@ -30,29 +33,41 @@ class FeedForward(keras.layers.Layer):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.3, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, intermediate_dim, activation="relu", dropout=0.0, seed=None, **kwargs):
+    def __init__(self, intermediate_dim, activation="relu", dropout=0.0, seed=None, use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
-            raise ValueError(
-                f"`intermediate_dim` must be a positive integer. Received: intermediate_dim={intermediate_dim}."
-            )
+        check_size("intermediate_dim", intermediate_dim)
         self.supports_masking = True
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
         self.seed = seed
-        self.intermediate_dense = keras.layers.Dense(
-            intermediate_dim, activation=activation, dtype=self.dtype_policy, name="intermediate"
-        )
+        self.use_bias = use_bias
+        self.intermediate_dense = self.dense("intermediate", intermediate_dim, self.activation)
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def dense(self, name, size, activation=None):
+        """Returns a linear map with the options of this layer.
+
+        Args:
+            name: Its name.
+            size: Last axis of its output.
+            activation: What is applied to its output.
+        """
+        return keras.layers.Dense(
+            size, activation=activation, use_bias=self.use_bias, dtype=self.dtype_policy, name=name
+        )
 
     def build(self, input_shape):
         self.intermediate_dense.build(input_shape)
-        self.output_dense = keras.layers.Dense(input_shape[-1], dtype=self.dtype_policy, name="output")
+        self.output_dense = self.dense("output", input_shape[-1])
         self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
 
+    def intermediate(self, inputs):
+        """Returns what stands between the two maps, [B, T, intermediate_dim]."""
+        return self.intermediate_dense(inputs)
+
     def call(self, inputs, training=None):
-        return self.output_dense(self.dropout_layer(self.intermediate_dense(inputs), training=training))
+        return self.output_dense(self.dropout_layer(self.intermediate(inputs), training=training))
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -64,4 +79,5 @@ class FeedForward(keras.layers.Layer):
             "activation": keras.activations.serialize(self.activation),
             "dropout": self.dropout,
             "seed": self.seed,
+            "use_bias": self.use_bias,
         }

@@ -3,6 +3,7 @@
 The only module of the layers that knows the backends: Keras has no operation that differentiates inside a loop.
 """
 
+import functools
 import importlib
 import itertools
 
@@ -33,7 +34,7 @@ def _join(chunks, length):
     return ops.reshape(chunks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))[..., :length, :]
 
 
-def map_rows(function, rows, shared, variables, outputs, dtype, size):
+def map_rows(function, rows, shared, variables, outputs, dtype, size, fuse=False):
     """Returns `function` of all rows, worked out `size` rows at a time, and once more for the gradient.
 
     The loop runs in order, so that the intermediate results of only one chunk are alive at any time.
@@ -47,22 +48,25 @@ def map_rows(function, rows, shared, variables, outputs, dtype, size):
         outputs: Number of tensors that `function` returns.
         dtype: Their dtype.
         size: Rows in a chunk, an integer or a scalar tensor.
+        fuse: Whether XLA should compile the backward pass on TensorFlow, where it is part of a graph of known sizes:
+            it pays where `function` makes large tensors element by element. The forward pass stays as it is, since
+            what is exported must not need XLA.
     """
     length = ops.shape(next(iter(rows.values())))[-2]
     count = (length + size - 1) // size
     chunks = {name: _split(tensor, count, size) for name, tensor in rows.items()}
     run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
-    results = run(function, chunks, shared, variables, outputs, dtype, count)
+    results = run(function, chunks, shared, variables, outputs, dtype, count, fuse)
     return tuple(_join(result, length) for result in results)
 
 
-def _map_jax(function, chunks, shared, variables, outputs, dtype, count):
+def _map_jax(function, chunks, shared, variables, outputs, dtype, count, fuse):
     jax = importlib.import_module("jax")
     one = jax.checkpoint(lambda chunk: function(chunk[0], shared, chunk[1]))
     return jax.lax.map(one, (chunks, ops.arange(count, dtype="int32")))
 
 
-def _map_torch(function, chunks, shared, variables, outputs, dtype, count):
+def _map_torch(function, chunks, shared, variables, outputs, dtype, count, fuse):
     checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
 
     def one(index):
@@ -72,12 +76,14 @@ def _map_torch(function, chunks, shared, variables, outputs, dtype, count):
     return [ops.stack(parts) for parts in zip(*results, strict=True)]
 
 
-def _map_tensorflow(function, chunks, shared, variables, outputs, dtype, count):
+def _map_tensorflow(function, chunks, shared, variables, outputs, dtype, count, fuse):
     tf = importlib.import_module("tensorflow")
     names = [*chunks, *shared]
     # The same tensor may come in twice, as key and as value: each place needs a gradient of its own.
     tensors = [tf.identity(tensor) for tensor in (*chunks.values(), *shared.values())]
     weights = [tf.identity(variable.value) for variable in variables]
+
+    known = all(tensor.shape.is_fully_defined() for tensor in tensors) and not tf.executing_eagerly()
 
     def one(index, tensors, weights):
         given = dict(zip(names, tensors, strict=True))
@@ -125,7 +131,9 @@ def _map_tensorflow(function, chunks, shared, variables, outputs, dtype, count):
 
             # Sums over many chunks lose too much in half precision.
             zeros = [tf.zeros_like(each, dtype=keras.backend.result_type(each.dtype.name, "float32")) for each in total]
-            rows, sums = loop(body, [tensor.dtype for tensor in _of_kind("row", kinds, tensors)], zeros)
+            row_types = [tensor.dtype for tensor in _of_kind("row", kinds, tensors)]
+            sweep = functools.partial(loop, body, row_types, zeros)
+            rows, sums = tf.function(sweep, jit_compile=True, autograph=False)() if fuse and known else sweep()
             sums = [tf.cast(each, like.dtype) for each, like in zip(sums, total, strict=True)]
             found = {"row": iter(rows), "shared": iter(sums), "integer": itertools.repeat(None)}
             inputs = [next(found[kind]) for kind in kinds]

@@ -2,6 +2,8 @@
 
 import keras
 
+NORMALIZATIONS = {"layer_norm": keras.layers.LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
+
 
 class TransformerBlock(keras.layers.Layer):
     """Base of the Transformer blocks: each part is wrapped in normalisation, dropout and a residual connection.
@@ -13,18 +15,34 @@ class TransformerBlock(keras.layers.Layer):
         parts: The layers of the block by name, in order.
         normalize_first: Whether the normalisation comes first (pre-norm).
         dropout: Rate of dropout on the result of each part.
-        epsilon: Constant of the layer normalisation.
+        epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
+        normalization: `"layer_norm"`: `(x − mean(x)) / √(var(x) + ε) ⊙ γ + β`; `"rms_norm"`: `x / √(mean(x²) + ε) ⊙ γ`.
 
     Reference:
         Vaswani et al. 2017, section 3.1, https://arxiv.org/abs/1706.03762;
-        Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", https://arxiv.org/abs/2002.04745
+        Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", https://arxiv.org/abs/2002.04745;
+        Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4, https://arxiv.org/abs/1910.07467
     """
 
     parts_in_config: tuple[str, ...] = ()
 
-    def __init__(self, parts, normalize_first=False, dropout=0.0, epsilon=1e-5, seed=None, **kwargs):
+    def __init__(
+        self,
+        parts,
+        normalize_first=False,
+        dropout=0.0,
+        epsilon=1e-5,
+        seed=None,
+        normalization="layer_norm",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"`normalization` must be one of {', '.join(NORMALIZATIONS)}. "
+                f"Received: normalization={normalization!r}."
+            )
         self.supports_masking = True
         for name, part in parts.items():
             setattr(self, name, part)
@@ -32,8 +50,9 @@ class TransformerBlock(keras.layers.Layer):
         self.dropout = dropout
         self.epsilon = epsilon
         self.seed = seed
+        self.normalization = normalization
         self.norms = [
-            keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
+            NORMALIZATIONS[normalization](epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
             for name in parts
         ]
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
@@ -66,6 +85,23 @@ class TransformerBlock(keras.layers.Layer):
         summed = inputs + self.dropout_layer(outputs, training=training)
         return summed if self.normalize_first else self.norms[part](summed)
 
+    def attend(self, attention, query, return_attention_scores=False, cache=None, **arguments):
+        """Returns what an attention layer found, its weights and its new cache, the last two `None` if not asked for.
+
+        Args:
+            attention: The layer.
+            query: [B, T, D].
+            return_attention_scores: Whether the weights are wanted: without them, memory may stay small.
+            cache: Its cache, or `None`.
+            **arguments: What else it is called with.
+        """
+        # Not all attention layers have caches.
+        arguments |= {} if cache is None else {"cache": cache}
+        results = attention(query, return_attention_scores=return_attention_scores, **arguments)
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        cache = None if cache is None else results.pop()
+        return results[0], results[1] if return_attention_scores else None, cache
+
     def compute_output_shape(self, inputs_shape, *args, **kwargs):
         return inputs_shape
 
@@ -81,6 +117,7 @@ class TransformerBlock(keras.layers.Layer):
             "dropout": self.dropout,
             "epsilon": self.epsilon,
             "seed": self.seed,
+            "normalization": self.normalization,
         }
 
     @classmethod

@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.conventions import given, one_mask
 from zoo.layers.transformer_block import TransformerBlock
 
 
@@ -15,8 +16,9 @@ class TransformerDecoderBlock(TransformerBlock):
         feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
         normalize_first: Pre-norm instead of post-norm.
         dropout: Rate of dropout on the result of each part.
-        epsilon: Constant of the layer normalisation.
+        epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
+        normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
 
     Call arguments:
         inputs: [B, T, D].
@@ -52,10 +54,11 @@ class TransformerDecoderBlock(TransformerBlock):
         dropout=0.0,
         epsilon=1e-5,
         seed=None,
+        normalization="layer_norm",
         **kwargs,
     ):
         parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
-        super().__init__(parts, normalize_first, dropout, epsilon, seed, **kwargs)
+        super().__init__(parts, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
 
     def build(self, inputs_shape, memory_shape):
         self.build_part(self.self_attention, inputs_shape, inputs_shape)
@@ -77,27 +80,30 @@ class TransformerDecoderBlock(TransformerBlock):
         training=None,
         cache=None,
     ):
-        hidden, cache = self._attend_to_self(inputs, mask, training, cache)
-        if not isinstance(memory, dict):
-            memory = self.project_memory(memory)
-        attended, scores = self.cross_attention(
-            self.enter(1, hidden),
-            memory=memory,
+        entered = self.enter(0, inputs)
+        source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
+        if getattr(self.cross_attention, "needs_query_position", False):
+            source["start_index"] = 0 if cache is None else cache["index"]
+        attended, _, cache = self.attend(
+            self.self_attention,
+            entered,
+            cache=cache,
+            value=entered,
             query_mask=mask,
-            value_mask=memory_mask,
-            return_attention_scores=True,
+            value_mask=mask if cache is None else None,
             training=training,
+            use_causal_mask=True,
+        )
+        hidden = self.leave(0, inputs, attended, training)
+        attended, scores, _ = self.attend(
+            self.cross_attention,
+            self.enter(1, hidden),
+            return_attention_scores,
+            query_mask=mask,
+            value_mask=one_mask(memory_mask),
+            training=training,
+            **source,
         )
         hidden = self.leave(1, hidden, attended, training)
         output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
-        results = (output,) + ((scores,) if return_attention_scores else ()) + ((cache,) if cache is not None else ())
-        return results if len(results) > 1 else output
-
-    def _attend_to_self(self, inputs, mask, training, cache):
-        entered = self.enter(0, inputs)
-        arguments = {"query_mask": mask, "training": training, "use_causal_mask": True}
-        if cache is None:
-            attended = self.self_attention(entered, entered, value_mask=mask, **arguments)
-        else:
-            attended, cache = self.self_attention(entered, entered, cache=cache, **arguments)
-        return self.leave(0, inputs, attended, training), cache
+        return given(output, scores, cache)

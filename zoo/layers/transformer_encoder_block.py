@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.conventions import given
 from zoo.layers.transformer_block import TransformerBlock
 
 
@@ -9,24 +10,29 @@ from zoo.layers.transformer_block import TransformerBlock
 class TransformerEncoderBlock(TransformerBlock):
     """Self-attention, then a feed-forward network, each inside a residual connection.
 
+    With `use_causal_mask`, or with a cache, it is the block of a decoder-only language model.
+
     Args:
         attention: An attention layer that follows the contract of `BaseAttention`.
         feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
         normalize_first: Pre-norm instead of post-norm.
         dropout: Rate of dropout on the result of each part.
-        epsilon: Constant of the layer normalisation.
+        epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
+        normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
 
     Call arguments:
         inputs: [B, T, D].
-        mask: Boolean [B, T], True at real positions.
-        attention_mask: Boolean [B, T, T] or [B, N, T, T].
+        mask: Boolean [B, T], True at real positions. With a cache it hides the queries only: what is hidden among the
+            cached positions is for `attention_mask` to say.
+        attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is its room.
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether a position sees only itself and those before it.
+        cache: The attention's cache, from its `create_cache`, for decoding step by step; causal by nature.
 
     Returns:
-        [B, T, D], and with `return_attention_scores` the weights.
+        [B, T, D], with `return_attention_scores` the weights, and the new cache last.
 
     Example:
         >>> import numpy as np
@@ -41,9 +47,19 @@ class TransformerEncoderBlock(TransformerBlock):
 
     parts_in_config = ("attention", "feed_forward")
 
-    def __init__(self, attention, feed_forward, normalize_first=False, dropout=0.0, epsilon=1e-5, seed=None, **kwargs):
+    def __init__(
+        self,
+        attention,
+        feed_forward,
+        normalize_first=False,
+        dropout=0.0,
+        epsilon=1e-5,
+        seed=None,
+        normalization="layer_norm",
+        **kwargs,
+    ):
         parts = {"attention": attention, "feed_forward": feed_forward}
-        super().__init__(parts, normalize_first, dropout, epsilon, seed, **kwargs)
+        super().__init__(parts, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
 
     def build(self, inputs_shape):
         self.build_part(self.attention, inputs_shape, inputs_shape)
@@ -58,18 +74,22 @@ class TransformerEncoderBlock(TransformerBlock):
         return_attention_scores=False,
         training=None,
         use_causal_mask=False,
+        *,
+        cache=None,
     ):
         entered = self.enter(0, inputs)
-        attended, scores = self.attention(
+        attended, scores, cache = self.attend(
+            self.attention,
             entered,
-            entered,
+            return_attention_scores,
+            cache,
+            value=entered,
             query_mask=mask,
-            value_mask=mask,
+            value_mask=mask if cache is None else None,
             attention_mask=attention_mask,
-            return_attention_scores=True,
             training=training,
             use_causal_mask=use_causal_mask,
         )
         hidden = self.leave(0, inputs, attended, training)
         output = self.leave(1, hidden, self.feed_forward(self.enter(1, hidden), training=training), training)
-        return (output, scores) if return_attention_scores else output
+        return given(output, scores, cache)

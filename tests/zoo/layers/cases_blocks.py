@@ -21,12 +21,17 @@ def _feed_forward(policy):
     return layers.FeedForward(31, dtype=policy, name="feed_forward")
 
 
-def _encoder(attention, policy, **options):
-    return layers.TransformerEncoderBlock(attention, _feed_forward(policy), dtype=policy, **options)
+def _gated(policy):
+    return layers.GatedFeedForward(31, dtype=policy, name="feed_forward")
 
 
-def _decoder(policy, **options):
-    parts = _multi_head(policy, "self_attention"), _multi_head(policy, "cross_attention"), _feed_forward(policy)
+def _encoder(attention, policy, feed_forward=None, **options):
+    return layers.TransformerEncoderBlock(attention, feed_forward or _feed_forward(policy), dtype=policy, **options)
+
+
+def _decoder(policy, feed_forward=None, **options):
+    feed_forward = feed_forward or _feed_forward(policy)
+    parts = _multi_head(policy, "self_attention"), _multi_head(policy, "cross_attention"), feed_forward
     return layers.TransformerDecoderBlock(*parts, dtype=policy, **options)
 
 
@@ -38,6 +43,30 @@ CASES = [
         {"inputs": (2, 3, 11)},
         (2, 3, 11),
         (11 + 1) * 31 + (31 + 1) * 11,
+    ),
+    Case(
+        "feed_forward_without_bias",
+        layers.FeedForward,
+        lambda policy: layers.FeedForward(31, activation="silu", use_bias=False, dtype=policy),
+        {"inputs": (2, 3, 11)},
+        (2, 3, 11),
+        11 * 31 + 31 * 11,
+    ),
+    Case(
+        "gated_feed_forward",
+        layers.GatedFeedForward,
+        lambda policy: layers.GatedFeedForward(31, dtype=policy),
+        {"inputs": (2, 3, 11)},
+        (2, 3, 11),
+        2 * 11 * 31 + 31 * 11,
+    ),
+    Case(
+        "gated_feed_forward_gelu",
+        layers.GatedFeedForward,
+        lambda policy: layers.GatedFeedForward(31, activation="gelu", use_bias=True, dtype=policy, **DROPOUT),
+        {"inputs": (2, 3, 11)},
+        (2, 3, 11),
+        2 * 12 * 31 + 32 * 11,
     ),
     Case(
         "maxout",
@@ -79,5 +108,61 @@ CASES = [
         parameters=3 * 12 * 133 + 134 * 11 + (12 + 14 + 14) * 133 + 134 * 11 + 12 * 31 + 32 * 11 + 3 * 22,
         flat=FLAT,
         **_DECODER,
+    ),
+    Case(
+        "rms_norm_encoder_block",
+        layers.TransformerEncoderBlock,
+        lambda policy: _encoder(
+            _multi_head(policy), policy, _gated(policy), normalize_first=True, normalization="rms_norm"
+        ),
+        weights=(2, 7, 3, 3),
+        parameters=3 * 12 * 133 + 134 * 11 + 3 * 11 * 31 + 2 * 11,
+        flat=FLAT,
+        **_ENCODER,
+    ),
+    Case(
+        "rms_norm_decoder_block",
+        layers.TransformerDecoderBlock,
+        lambda policy: _decoder(policy, _gated(policy), normalization="rms_norm"),
+        parameters=3 * 12 * 133 + 134 * 11 + (12 + 14 + 14) * 133 + 134 * 11 + 3 * 11 * 31 + 3 * 11,
+        flat=FLAT,
+        **_DECODER,
+    ),
+    Case(
+        "gated_convolution_block",
+        layers.GatedConvolutionBlock,
+        lambda policy: layers.GatedConvolutionBlock(3, dtype=policy),
+        {"inputs": (2, 7, 11)},
+        (2, 7, 11),
+        (3 * 11 + 1) * 22,
+        hides={"mask": ("inputs",)},
+    ),
+    Case(
+        "causal_convolution_block",
+        layers.GatedConvolutionBlock,
+        lambda policy: layers.GatedConvolutionBlock(
+            2, padding="causal", kernel_initializer="he_normal", dtype=policy, **DROPOUT
+        ),
+        {"inputs": (2, 7, 11)},
+        (2, 7, 11),
+        (2 * 11 + 1) * 22,
+        hides={"mask": ("inputs",)},
+    ),
+    Case(
+        "convolution_block_with_attention",
+        layers.GatedConvolutionBlock,
+        lambda policy: layers.GatedConvolutionBlock(
+            3, padding="causal", attention=layers.AdditiveAttention(31, dtype=policy), dtype=policy
+        ),
+        {
+            "inputs": (2, 3, 11),
+            "target_embedding": (2, 3, 13),
+            "memory": (2, 5, 17),
+            "memory_embedding": (2, 5, 17),
+        },
+        (2, 3, 11),
+        (3 * 11 + 1) * 22 + (11 + 1) * 13 + 31 * (13 + 1 + 17 + 1) + 17 * 11,
+        weights=(2, 3, 5),
+        hides={"mask": ("inputs", "target_embedding"), "memory_mask": ("memory", "memory_embedding")},
     ),
 ]

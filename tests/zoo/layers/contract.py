@@ -27,6 +27,7 @@ class Case:
         weights: Shape of the attention weights, for layers that return them.
         hides: For each mask argument, the inputs that it hides; the mask has the first two axes of the first of them.
         flat: Ends of the paths of weights whose gradient is zero by nature.
+        whole: Whether the weights of a row sum to 1.
         part: Returns the covered layer where `make` wraps it.
     """
 
@@ -39,6 +40,7 @@ class Case:
     weights: tuple[int, ...] | None = None
     hides: dict[str, tuple[str, ...]] = field(default_factory=dict)
     flat: tuple[str, ...] = ()
+    whole: bool = True
     part: Callable[[Any], keras.layers.Layer] = lambda layer: layer
 
 

@@ -31,6 +31,33 @@ from zoo import layers
         ),
         (lambda: layers.AdditiveAttention(0), "`units` must be a positive integer. Received: units=0."),
         (lambda: layers.AdditiveScore("8"), "`units` must be a positive integer. Received: units=8."),
+        (lambda: layers.ConcatAttention(True), "`units` must be a positive integer. Received: units=True."),
+        (lambda: layers.LocationScore(0), "`max_length` must be a positive integer. Received: max_length=0."),
+        (lambda: layers.CosineScore(0.0), "`temperature` must be positive. Received: temperature=0.0."),
+        (
+            lambda: layers.CosineAttention(temperature=-1),
+            "`temperature` must be positive. Received: temperature=-1.",
+        ),
+        (
+            lambda: layers.CallableScore(len, hidden_size=0),
+            "`hidden_size` must be a positive integer. Received: hidden_size=0.",
+        ),
+        (
+            lambda: layers.CallableScore("dot"),
+            "`function` must be a callable or a Keras layer that takes query and key. Received: function='dot'.",
+        ),
+        (
+            lambda: layers.CallableScore(layers.DotScore),
+            "`function` must be a callable or a Keras layer .*Received: function=<class .*DotScore'>.",
+        ),
+        (lambda: layers.Attention("dott"), "Unknown score 'dott'. Did you mean dot"),
+        (lambda: layers.MultiHeadAttention(2, 4, score="bilinear"), "Unknown score 'bilinear'. "),
+        (
+            lambda: layers.Attention(layers.DotScore),
+            "`score` must be a Score, the name of one, or a callable or Keras layer that takes query and key. "
+            "Received: score=<class .*DotScore'>.",
+        ),
+        (lambda: layers.Attention(None), "`score` must be a Score, .*Received: score=None."),
         (
             lambda: layers.FeedForward(-1),
             "`intermediate_dim` must be a positive integer. Received: intermediate_dim=-1.",
@@ -47,15 +74,26 @@ def test_bad_options(make, message):
         make()
 
 
+@pytest.mark.parametrize("name", ["Dot", "ScaledDot", "Cosine"])
+def test_queries_and_keys_of_different_sizes(name):
+    score = getattr(layers, f"{name}Score")
+    single = getattr(layers, "ScaledDotProductAttention" if name == "ScaledDot" else f"{name}Attention")
+    message = (
+        rf"`query` and `key` must have the same last axis for {name}Score; `GeneralScore` takes different ones. "
+        r"Received: query_shape=\(2, 3, 5\), key_shape=\(2, 3, 7\)."
+    )
+    for make in (score, single, lambda: layers.Attention(score())):
+        with pytest.raises(ValueError, match=message):
+            make().build((2, 3, 5), (2, 3, 7))
+        with pytest.raises(ValueError, match=message):
+            make()(np.zeros((2, 3, 5)), np.zeros((2, 3, 7)))
+
+
 def test_base_classes_say_what_to_override():
     with pytest.raises(NotImplementedError, match="Score must override `compare`"):
         layers.Score().compare(None, None)
-    base = layers.BaseAttention()
-    for method in (base.project_query, base.project_memory):
-        with pytest.raises(NotImplementedError, match="BaseAttention must override `project_"):
-            method(None)
     with pytest.raises(NotImplementedError, match="BaseAttention must override `compare`"):
-        base.compare(None, None)
+        layers.BaseAttention().compare(None, None, None)
 
 
 def test_a_layer_of_ones_own_needs_one_method_only():
@@ -84,16 +122,3 @@ def test_any_callable_initializes():
     layer = layers.MultiHeadAttention(2, 3, kernel_initializer=lambda shape, dtype=None: ops.full(shape, 0.5, dtype))
     layer.build((2, 3, 5), (2, 3, 5))
     assert np.all(ops.convert_to_numpy(layer.output_dense.kernel) == 0.5)
-
-
-@pytest.mark.parametrize("mode", ["int8", "lora"])
-def test_projections_quantize_and_adapt(mode):
-    layer = layers.MultiHeadAttention(2, 8)
-    values = np.random.default_rng(1).uniform(-1.0, 1.0, (2, 3, 16)).astype("float32")
-    expected = ops.convert_to_numpy(layer(values, values))
-    for dense in (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense):
-        dense.enable_lora(3) if mode == "lora" else dense.quantize(mode)
-    # LoRA starts as the identity; int8 costs some accuracy.
-    result = ops.convert_to_numpy(layer(values, values))
-    np.testing.assert_allclose(result, expected, atol=1e-6 if mode == "lora" else 0.03)
-    assert mode == "lora" or not np.array_equal(result, expected)

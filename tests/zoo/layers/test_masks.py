@@ -59,22 +59,23 @@ def test_masked_softmax_keeps_the_dtype_and_large_scores(dtype):
 
 
 @pytest.mark.parametrize(
-    ("lengths", "offset", "expected"),
+    ("lengths", "first", "expected"),
     [
-        ((2, 2), None, ["10", "11"]),
-        ((2, 3), None, ["110", "111"]),
-        ((3, 2), None, ["00", "10", "11"]),
+        ((2, 2), 0, ["10", "11"]),
+        ((2, 3), 1, ["110", "111"]),
+        ((3, 2), -1, ["00", "10", "11"]),
         ((2, 3), 0, ["100", "110"]),
         ((1, 3), 1, ["110"]),
     ],
 )
-def test_causal_mask_by_hand(lengths, offset, expected):
-    mask = ops.convert_to_numpy(masks.causal_mask(*lengths, offset))
+def test_causal_mask_by_hand(lengths, first, expected):
+    mask = ops.convert_to_numpy(masks.visibility(lengths, first, causal=True).mask())[0]
     assert ["".join(str(int(allowed)) for allowed in row) for row in mask] == expected
 
 
 def test_nothing_to_mask_is_no_mask():
-    assert masks.combine_masks((3, 5)) is None
+    visible = masks.visibility((3, 5), 2)
+    assert visible.mask() is None and not visible.hides
 
 
 @every_attention
@@ -106,19 +107,19 @@ def test_masks_are_anded(case):
     _, weights = call(case, layer, inputs, use_causal_mask=True, **given)
     np.testing.assert_array_equal(_hidden(case, weights), np.broadcast_to(~allowed, _hidden(case, weights).shape))
     # Integers count as booleans, and one mask with everything in it does what they do together.
+    first = call(case, layer, inputs, use_causal_mask=True, **given)
     integers = {name: mask.astype("int32") for name, mask in given.items()}
-    again = call(case, layer, inputs, use_causal_mask=True, **integers)
-    at_once = call(case, layer, inputs, attention_mask=allowed[:, 0])
-    for first, second, third in zip(
-        call(case, layer, inputs, use_causal_mask=True, **given), again, at_once, strict=True
-    ):
-        np.testing.assert_array_equal(second, first)
-        np.testing.assert_array_equal(third, first)
+    for result, expected in zip(call(case, layer, inputs, use_causal_mask=True, **integers), first, strict=True):
+        np.testing.assert_array_equal(result, expected)
+    if case.whole:  # else the mask of the keys also says how many there are
+        for result, expected in zip(call(case, layer, inputs, attention_mask=allowed[:, 0]), first, strict=True):
+            np.testing.assert_array_equal(result, expected)
 
 
 @every_attention
 def test_each_head_may_have_a_mask(case):
-    mask = np.random.default_rng(5).random((B, N, T, S)) < 0.5
+    heads = N if len(case.weights) == 3 else case.weights[1]
+    mask = np.random.default_rng(5).random((B, heads, T, S)) < 0.5
     layer = build(case)
     if not layer.has_heads:
         with pytest.raises(ValueError, match=r"`attention_mask` must have rank 3. Received: shape=\(2, 7, 3, 5\)"):
@@ -144,8 +145,9 @@ def test_bias_is_added_before_the_softmax(case):
     layer, inputs, bias = build(case), arrays(case), random_array((T, S), 11)
     _, plain = call(case, layer, inputs)
     _, biased = call(case, layer, inputs, attention_bias=bias)
-    expected = plain * np.exp(bias)
-    np.testing.assert_allclose(biased, expected / expected.sum(axis=-1, keepdims=True), rtol=1e-4)
+    if case.whole:
+        expected = plain * np.exp(bias)
+        np.testing.assert_allclose(biased, expected / expected.sum(axis=-1, keepdims=True), rtol=1e-4)
     # A bias as strong as a mask hides as well as one.
     mask = np.tri(T, S, 1, dtype=bool)
     _, hidden = call(case, layer, inputs, attention_bias=np.where(mask, 0.0, -1e9).astype("float32"))

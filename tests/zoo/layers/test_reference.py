@@ -1,7 +1,9 @@
 """Each layer against NumPy loops written from its formula, and against one example worked out by hand."""
 
 import math
+from pathlib import Path
 
+import cases_scores
 import keras
 import numpy as np
 import pytest
@@ -30,21 +32,95 @@ def _dense(layer, inputs, columns=slice(None)):
     return inputs @ kernel[:, columns] + bias[columns]
 
 
-def _scaled_dot(query, key):
-    return sum(q * k for q, k in zip(query, key, strict=True)) / math.sqrt(len(query))
+def _dot(query, key):
+    return sum(q * k for q, k in zip(query, key, strict=True))
 
 
-def _additive(score):
+def _dot_score(score):
+    return lambda query, key, place: _dot(query, key)
+
+
+def _scaled_dot_score(score):
+    return lambda query, key, place: _dot(query, key) / math.sqrt(len(query))
+
+
+def _general_score(score):
+    kernel, _ = _weights(score.key_dense)  # [Dk, Dq]
+
+    def function(query, key, place):
+        return sum(query[i] * kernel[j, i] * key[j] for j, i in np.ndindex(kernel.shape))
+
+    return function
+
+
+def _additive_score(score):
     (w1, bias), (w2, _), (v, _) = map(_weights, (score.query_dense, score.key_dense, score.score_dense))
 
-    def function(query, key):
+    def function(query, key, place):
         return sum(v[u, 0] * math.tanh(query @ w1[:, u] + key @ w2[:, u] + bias[u]) for u in range(len(bias)))
 
     return function
 
 
+def _concat_score(score):
+    w = np.concatenate([to_numpy(score.query_dense.kernel), to_numpy(score.key_dense.kernel)])  # [Dq + Dk, units]
+    v = to_numpy(score.score_dense.kernel)[:, 0]
+
+    def function(query, key, place):
+        return _dot(v, [math.tanh(_dot([*query, *key], w[:, u])) for u in range(len(v))])
+
+    return function
+
+
+def _tanh_concat_score(score):
+    w = np.concatenate([to_numpy(score.query_dense.kernel), to_numpy(score.key_dense.kernel)])[:, 0]  # [Dq + Dk]
+    bias = to_numpy(score.query_dense.bias)[0]
+    return lambda query, key, place: math.tanh(_dot(w, [*query, *key]) + bias)
+
+
+def _cosine_score(score):
+    temperature = math.exp(to_numpy(score.log_temperature)) if score.learn_temperature else score.temperature
+
+    def function(query, key, place):
+        return _dot(query, key) / math.sqrt(_dot(query, query)) / math.sqrt(_dot(key, key)) / temperature
+
+    return function
+
+
+def _location_score(score):
+    kernel, _ = _weights(score.query_dense)  # [Dq, max_length]
+    return lambda query, key, place: _dot(query, kernel[:, place])
+
+
+def _callable_score(score):
+    if score.function is cases_scores.first_feature:
+        return lambda query, key, place: abs(query[0] - key[0])
+    (w1, b1), (w2, b2) = map(_weights, (score.function.query_dense, score.function.key_dense))
+
+    def function(query, key, place):
+        pairs = [(query @ w1[:, u] + b1[u], key @ w2[:, u] + b2[u]) for u in range(len(b1))]
+        return -sum((q - k) ** 2 for q, k in pairs) / len(pairs)
+
+    return function
+
+
+# Each makes a function of one query, one key and the place of the key.
+_SCORES = {
+    layers.AdditiveScore: _additive_score,
+    layers.CallableScore: _callable_score,
+    layers.ConcatScore: _concat_score,
+    layers.CosineScore: _cosine_score,
+    layers.DotScore: _dot_score,
+    layers.GeneralScore: _general_score,
+    layers.LocationScore: _location_score,
+    layers.ScaledDotScore: _scaled_dot_score,
+    layers.TanhConcatScore: _tanh_concat_score,
+}
+
+
 def _score_function(score):
-    return _additive(score) if isinstance(score, layers.AdditiveScore) else _scaled_dot
+    assert type(score) in _SCORES, f"{type(score).__name__} has no reference in `_SCORES`."
+    return _SCORES[type(score)](score)
 
 
 def _attend(score, query, value, key, allowed):
@@ -52,10 +128,14 @@ def _attend(score, query, value, key, allowed):
     weights = np.zeros((len(query), len(key)))
     output = np.zeros((len(query), value.shape[1]))
     for t in range(len(query)):
-        weights[t] = _softmax([score(query[t], key[s]) for s in range(len(key))], allowed[t])
+        weights[t] = _softmax([score(query[t], key[s], s) for s in range(len(key))], allowed[t])
         for s in range(len(key)):
             output[t] += weights[t, s] * value[s]
     return output, weights
+
+
+def _single_head(layer, query, value, key, allowed):
+    return _attend(_score_function(layer.score), query, value, key, allowed)
 
 
 def _multi_head(layer, query, value, key, allowed):
@@ -63,26 +143,41 @@ def _multi_head(layer, query, value, key, allowed):
     kernel, bias = _weights(layer.output_dense)  # [N·H, D]
     output, weights = np.zeros((len(query), kernel.shape[1])), []
     for head in range(layer.num_heads):
-        key_columns, value_columns = (
-            slice(head * size, (head + 1) * size) for size in (layer.key_dim, layer.value_dim)
-        )
+        group = head * getattr(layer, "num_key_value_heads", layer.num_heads) // layer.num_heads
         projected = (
-            _dense(layer.query_dense, query, key_columns),
-            _dense(layer.value_dense, value, value_columns),
-            _dense(layer.key_dense, key, key_columns),
+            _dense(layer.query_dense, query, _columns(head, layer.key_dim)),
+            _dense(layer.value_dense, value, _columns(group, layer.value_dim)),
+            _dense(layer.key_dense, key, _columns(group, layer.key_dim)),
         )
         attended, head_weights = _attend(_score_function(layer.score), *projected, allowed)
         weights.append(head_weights)
-        output += attended @ kernel[value_columns]
+        output += attended @ kernel[_columns(head, layer.value_dim)]
     output += bias
     output[~allowed.any(axis=1)] = 0.0
     return output, np.array(weights)
 
 
+def _columns(head, size):
+    return slice(head * size, (head + 1) * size)
+
+
+# Each takes the layer, one sequence of queries, values and keys, and which query may attend to which key.
+_LAYERS = {
+    layers.AdditiveAttention: _single_head,
+    layers.Attention: _single_head,
+    layers.ConcatAttention: _single_head,
+    layers.CosineAttention: _single_head,
+    layers.DotAttention: _single_head,
+    layers.GeneralAttention: _single_head,
+    layers.GroupedQueryAttention: _multi_head,
+    layers.MultiHeadAttention: _multi_head,
+    layers.ScaledDotProductAttention: _single_head,
+}
+
+
 def _attention(layer, query, value, key, allowed):
-    if isinstance(layer, layers.MultiHeadAttention):
-        return _multi_head(layer, query, value, key, allowed)
-    return _attend(_score_function(layer.score), query, value, key, allowed)
+    assert type(layer) in _LAYERS, f"{type(layer).__name__} has no reference in `_LAYERS` or `_ELSEWHERE`."
+    return _LAYERS[type(layer)](layer, query, value, key, allowed)
 
 
 def _norm(layer, inputs):
@@ -125,15 +220,32 @@ def _check(results, *expected):
         np.testing.assert_allclose(result, np.array(reference), atol=5e-6, rtol=5e-5)
 
 
-@pytest.mark.parametrize("name", ["scaled_dot_score", "additive_score"])
-def test_scores(name):
-    layer, inputs = build(BY_NAME[name]), arrays(BY_NAME[name])
-    score = _score_function(layer)
-    expected = [[[score(q, k) for k in keys] for q in rows] for rows, keys in zip(*inputs.values(), strict=True)]
-    _check(call(BY_NAME[name], layer, inputs), expected)
+_SCORE_CASES = [case for case in CASES if issubclass(case.covers, layers.Score)]
 
 
-_ATTENTION = [case for case in CASES if issubclass(case.covers, layers.BaseAttention)]
+@pytest.mark.parametrize("case", _SCORE_CASES, ids=lambda case: case.name)
+def test_scores(case):
+    layer, inputs = build(case), arrays(case)
+    score, lengths = _score_function(layer), case.output[-2:]
+    # Whatever axes lead, the score of a pair depends on that pair alone.
+    queries, keys = (value.reshape(-1, *value.shape[-2:]) for value in inputs.values())
+    expected = np.zeros((len(queries), *lengths))
+    for b, t, s in np.ndindex(expected.shape):
+        expected[b, t, s] = score(queries[b][t], keys[b][s], s)
+    _check(call(case, layer, inputs), expected.reshape(case.output))
+
+
+# Layers whose references stand beside their other tests.
+_EFFICIENT = ("BlockLocalAttention", "LinearAttention", "PerformerAttention", "SlidingWindowAttention")
+_ELSEWHERE = {"LocalAttention": "test_local.py", **dict.fromkeys(_EFFICIENT, "test_efficient.py")}
+_ATTENTION = [
+    case for case in CASES if issubclass(case.covers, layers.BaseAttention) and case.covers.__name__ not in _ELSEWHERE
+]
+
+
+def test_references_that_stand_elsewhere_are_there():
+    for name, file in _ELSEWHERE.items():
+        assert f"layers.{name}(" in Path(__file__).with_name(file).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("case", _ATTENTION, ids=lambda case: case.name)

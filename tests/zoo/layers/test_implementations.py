@@ -1,0 +1,158 @@
+"""Dense, blockwise and fused: the ways to work attention out agree, under every mask, with scores, bias and dropout."""
+
+import keras
+import numpy as np
+import pytest
+from cases import ATTENTION_CASES
+from contract import arrays, build, call, case_masks, compiled, gradients, random_array, randomize, to_numpy
+from keras import ops
+
+from zoo import layers
+from zoo.layers import base_attention
+
+# Layers with a path of their own show elsewhere that it agrees.
+PLAIN = [case for case in ATTENTION_CASES if case.covers.attend is layers.BaseAttention.attend]
+every_plain = pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
+implementations = pytest.mark.parametrize("implementation", ["blockwise", "fused"])
+MASKS = ["none", "vectors", "pairs", "causal", "everything"]
+T, S = 3, 5
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Makes chunks of one or two of the three queries."""
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 2 * 7 * 2 * S)
+
+
+def _masks(case, kind):
+    if kind == "vectors":
+        return case_masks(case)
+    if kind == "pairs":
+        return {"attention_mask": np.random.default_rng(3).random((2, T, S)) < 0.5}
+    if kind == "everything":
+        return {"value_mask": np.zeros((2, S), bool)}
+    return {"use_causal_mask": True} if kind == "causal" else {}
+
+
+def _results(case, layer, bias=None, **options):
+    """Returns output, weights, and the gradients of both for all inputs and weights."""
+    inputs = {name: keras.Variable(value) for name, value in arrays(case).items()}
+    bias = None if bias is None else keras.Variable(bias)
+    directions = [ops.convert_to_tensor(random_array(shape, 97)) for shape in (case.output, case.weights)]
+
+    def run():
+        given = {} if bias is None else {"attention_bias": ops.convert_to_tensor(bias)}
+        tensors = (ops.convert_to_tensor(value) for value in inputs.values())
+        return layer(*tensors, return_attention_scores=True, **options, **given)
+
+    def loss():
+        return sum(ops.sum(result * direction) for result, direction in zip(run(), directions, strict=True))
+
+    variables = [*inputs.values(), *([] if bias is None else [bias]), *layer.trainable_variables]
+    return [to_numpy(result) for result in run()] + gradients(loss, variables)
+
+
+@every_plain
+@implementations
+@pytest.mark.parametrize("kind", MASKS)
+def test_agree_with_dense(case, implementation, kind):
+    layer, masks = build(case), _masks(case, kind)
+    layer.dropout = 0.0
+    for bias in (None, random_array((T, S), 11), random_array((1, S), 12)):
+        layer.implementation = "dense"
+        expected = _results(case, layer, bias, **masks)
+        layer.implementation = implementation
+        for result, reference in zip(_results(case, layer, bias, **masks), expected, strict=True):
+            np.testing.assert_allclose(result, reference, atol=5e-6 * max(1.0, np.abs(reference).max()), rtol=2e-5)
+
+
+@every_plain
+@implementations
+def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implementation):
+    layer, masks = build(case), case_masks(case)
+    masks["query_mask"][0] = False
+    layer.implementation = implementation
+    asked, weights = call(case, layer, arrays(case), **masks)
+    np.testing.assert_array_equal(call(case, layer, arrays(case), scores=False, **masks)[0], asked)
+    assert not np.any(asked[0]) and not np.any(weights[0]) and np.any(asked[1])
+
+
+@every_plain
+@pytest.mark.parametrize("xla", [False, True])
+def test_compiled(case, xla):
+    layer, masks = build(case), case_masks(case)
+    expected = call(case, layer, arrays(case), **masks)
+    layer.implementation = "blockwise"
+    tensors = [ops.convert_to_tensor(value) for value in arrays(case).values()]
+    results = compiled(lambda *tensors: layer(*tensors, return_attention_scores=True, **masks), xla)(*tensors)
+    for result, reference in zip(results, expected, strict=True):
+        np.testing.assert_allclose(to_numpy(result), reference, atol=2e-6, rtol=2e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are always known elsewhere")
+@every_plain
+def test_unknown_sizes(case):
+    import tensorflow as tf
+
+    layer, inputs = build(case), arrays(case)
+    expected = call(case, layer, inputs, use_causal_mask=True)
+    layer.implementation = "blockwise"
+    signature = [tf.TensorSpec([None, None, value.shape[-1]]) for value in inputs.values()]
+    function = tf.function(
+        lambda *tensors: layer(*tensors, return_attention_scores=True, use_causal_mask=True), input_signature=signature
+    )
+    for result, reference in zip(function(*inputs.values()), expected, strict=True):
+        np.testing.assert_allclose(to_numpy(result), reference, atol=2e-6, rtol=2e-5)
+
+
+@every_plain
+def test_chunks_drop_the_same_weights_in_both_passes(case):
+    # The output is linear in the values: its gradient there leads back to it, if both passes dropped the same.
+    config = build(case).get_config()
+    layer = case.covers.from_config({**config, "dropout": 0.5, "seed": 3})
+    layer.build(*case.inputs.values())
+    randomize(layer)
+    layer.implementation = "blockwise"
+    inputs = {name: keras.Variable(value) for name, value in arrays(case).items()}
+    direction = random_array(case.output, 97)
+
+    def outputs(training=True):
+        layer.dropout_layer.seed_generator.state.assign(ops.ones_like(layer.dropout_layer.seed_generator.state))
+        return layer(*(ops.convert_to_tensor(value) for value in inputs.values()), training=training)
+
+    (gradient,) = gradients(lambda: ops.sum(outputs() * ops.convert_to_tensor(direction)), [inputs["value"]])
+    values = to_numpy(inputs["value"])
+    dropped = to_numpy(outputs())
+    assert not np.allclose(dropped, to_numpy(outputs(training=False)))
+    inputs["value"].assign(np.zeros_like(values))
+    np.testing.assert_allclose(
+        np.sum(gradient * values), np.sum((dropped - to_numpy(outputs())) * direction), rtol=1e-4
+    )
+
+
+@every_plain
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_low_precision(case, policy):
+    expected = _results(case, build(case))
+    layer = build(case, policy)
+    layer.dropout, layer.implementation = 0.0, "blockwise"
+    for result, reference in zip(call(case, layer, arrays(case)), expected, strict=False):
+        np.testing.assert_allclose(result, reference, atol=0.06 * max(1.0, np.abs(reference).max()))
+
+
+def test_large_sizes_choose_chunks_by_themselves(monkeypatch):
+    layer = layers.ScaledDotProductAttention()
+    monkeypatch.setattr(base_attention, "DENSE_LIMIT", 100)
+    inputs, memory = ops.zeros((2, 7, 3)), {"value": ops.zeros((2, 8, 3))}
+    assert layer._chunk_size(inputs, memory) == 7  # all of them fit into a chunk
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 33)
+    assert layer._chunk_size(inputs, memory) == 2
+    assert layer._chunk_size(inputs[:1, :2], memory) is None
+    assert layer._chunk_size(inputs[:, :1], {"value": ops.zeros((2, 800, 3))}) is None
+    layer.implementation = "dense"
+    assert layer._chunk_size(inputs, memory) is None
+
+
+def test_unknown_implementation():
+    with pytest.raises(ValueError, match="`implementation` must be one of auto, dense, .*Received: .*='flash'"):
+        layers.ScaledDotProductAttention(implementation="flash")
