@@ -7,7 +7,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 demo: $(READY) ; $(BIN)/python examples/demo.py
 
-test: $(READY) ; $(BIN)/python -m pytest
+test: $(READY) ; $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax]' && $(BIN)/python -m pytest -m ''
 

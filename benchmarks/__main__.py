@@ -1,8 +1,11 @@
-"""Runs all measurements: `make bench`."""
+"""Runs all measurements and the conformance checks: `make bench`."""
 
-from benchmarks import attention, timing
+import sys
+
+from benchmarks import attention
+from benchmarks.conformance.__main__ import main as conformance
 
 if __name__ == "__main__":
-    print(timing.where(), flush=True)
-    for measure in (attention.multi_head, attention.additive):
-        print(f"\n{measure()}", flush=True)
+    status = attention.main([])
+    print("\n### Who keeps the attention contract\n", flush=True)
+    sys.exit(status or conformance([]))

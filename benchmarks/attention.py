@@ -1,71 +1,244 @@
-"""Attention layers beside their peers: float32, forward and backward, TensorFlow graph mode and PyTorch."""
+"""Attention layers beside their peers, forward and backward: time and memory of each in a process of its own."""
 
-import keras
-import numpy as np
-import tensorflow as tf
+import argparse
+import contextlib
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
-from benchmarks.timing import interleaved, table
-from zoo import layers
+from benchmarks.cases import CASES, Case, Contestant, Target
+from benchmarks.timing import ROOT, Spread, take_turns, where
 
 
-class Unpacked:
-    """A layer that takes a list of inputs, as one that takes them one by one."""
+class Failed(Exception):
+    """A contestant told no number; the text says why."""
 
-    def __init__(self, layer):
-        self.layer = layer
 
-    def __call__(self, *inputs):
-        return self.layer(list(inputs))
+class Worker:
+    """A process that measures one contestant, to be closed.
+
+    Args:
+        case: Its case.
+        contestant: The contestant.
+        tiny: Whether sizes are tiny.
+    """
+
+    def __init__(self, case: Case, contestant: Contestant, tiny: bool = False):
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": contestant.backend}
+        if contestant.backend == "tensorflow":
+            environment["CUDA_VISIBLE_DEVICES"] = "-1"  # these cases are about processors
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.worker",
+                case.name,
+                contestant.name,
+                *(["--tiny"] if tiny else []),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+        )
 
     @property
-    def trainable_variables(self):
-        return self.layer.trainable_variables
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended itself
+            self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def _answer(self, name):
+        line = self._process.stdout.readline()
+        if not line:
+            status = self._process.wait()
+            self._errors.seek(0)
+            lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
+            raise Failed(f"ended with status {status}: {lines[-1] if lines else 'nothing on standard error'}")
+        told = json.loads(line)
+        if "unavailable" in told:
+            raise Failed(told["unavailable"])
+        return told[name]
+
+    def extra_memory(self) -> int:
+        """Returns the bytes that the pass grows the process by; to be asked once, first."""
+        return self._answer("extra_memory")
+
+    def seconds(self) -> float:
+        """Returns the time of one pass."""
+        with contextlib.suppress(BrokenPipeError):  # what it wrote last says why
+            self._process.stdin.write("run\n")
+            self._process.stdin.flush()
+        return self._answer("seconds")
 
 
-def tensorflow_step(layer, inputs):
-    """Returns a function that runs a layer forward and backward once, compiled."""
+class Found:
+    """What was measured of a case.
 
-    @tf.function
-    def step(*tensors):
-        with tf.GradientTape() as tape:
-            tape.watch(tensors)
-            loss = tf.reduce_sum(layer(*tensors))
-        return tape.gradient(loss, [*tensors, *layer.trainable_variables])
+    Args:
+        case: The case.
+    """
 
-    tensors = [tf.constant(array) for array in inputs]
-    return lambda: [gradient.numpy() for gradient in step(*tensors)[:1]]
+    def __init__(self, case: Case):
+        self.case = case
+        self.memory: dict[str, Spread] = {}
+        self.time: dict[str, Spread] = {}
+        self.failed: dict[str, str] = {}
 
-
-def torch_step(model_dim, num_heads, array):
-    """Returns the same for PyTorch's multi-head attention."""
-    import torch
-
-    layer = torch.nn.MultiheadAttention(model_dim, num_heads, batch_first=True)
-    inputs = torch.tensor(array, requires_grad=True)
-
-    def step():
-        layer.zero_grad()
-        layer(inputs, inputs, inputs, need_weights=False)[0].sum().backward()
-
-    return step
-
-
-def multi_head() -> str:
-    """Measures multi-head self-attention, B 8, T 128, D 512, 8 heads."""
-    array = np.random.default_rng(0).normal(size=(8, 128, 512)).astype("float32")
-    contestants = {
-        "zoo.layers.MultiHeadAttention": tensorflow_step(layers.MultiHeadAttention(8, 64), [array, array]),
-        "keras.layers.MultiHeadAttention": tensorflow_step(keras.layers.MultiHeadAttention(8, 64), [array, array]),
-        "torch.nn.MultiheadAttention": torch_step(512, 8, array),
-    }
-    return table("multi-head, B8 T128 D512 h8", interleaved(contestants))
+    def value(self, target: Target) -> float | None:
+        """Returns the number that a target is about, or `None` if it was not measured."""
+        values = self.time if target.kind in ("speed", "time slope") else self.memory
+        ours, peer = values.get(target.ours), values.get(target.peer)
+        if ours is None or (peer is None and target.kind != "bytes"):
+            return None
+        if target.kind == "bytes":
+            return ours.median
+        ratio = peer.median / max(ours.median, 1e-9)
+        if target.kind in ("speed", "memory"):
+            return ratio
+        longer, shorter = (self.case.contestant(name).sizes.length for name in (target.ours, target.peer))
+        return -math.log(max(ratio, 1e-9)) / math.log(longer / shorter)
 
 
-def additive() -> str:
-    """Measures additive attention, B 4, T = S = 128, D 256; Keras' has no projections, ours has both."""
-    array = np.random.default_rng(0).normal(size=(4, 128, 256)).astype("float32")
-    contestants = {
-        "zoo.layers.AdditiveAttention": tensorflow_step(layers.AdditiveAttention(256), [array, array]),
-        "keras.layers.AdditiveAttention": tensorflow_step(Unpacked(keras.layers.AdditiveAttention()), [array, array]),
-    }
-    return table("additive, B4 T128 D256", interleaved(contestants))
+def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = False) -> Found:
+    """Returns the measurements of a case: memory in fresh processes, then time in those started last, turn by turn.
+
+    Args:
+        case: The case.
+        rounds: Turns of the time.
+        memory_rounds: Processes for each contestant.
+        tiny: Whether sizes are tiny, to see that everything runs.
+    """
+    found, workers, grown = Found(case), {}, {}
+    try:
+        for _ in range(memory_rounds):
+            for contestant in case.contestants:
+                if contestant.name in found.failed:
+                    continue
+                if contestant.name in workers:
+                    workers.pop(contestant.name).close()
+                workers[contestant.name] = worker = Worker(case, contestant, tiny)
+                try:
+                    grown.setdefault(contestant.name, []).append(worker.extra_memory())
+                except Failed as error:
+                    found.failed[contestant.name] = str(error)
+                    workers.pop(contestant.name).close()
+        turns = {name: worker.seconds for name, worker in workers.items()}
+        found.time = {name: Spread.of(values) for name, values in take_turns(turns, rounds).items()}
+    finally:
+        for worker in workers.values():
+            worker.close()
+    found.memory = {name: Spread.of(grown[name]) for name in workers}
+    return found
+
+
+def table(found: Found) -> str:
+    """Returns the measurements of a case as Markdown: each contestant, then each target."""
+    rows = []
+    for contestant in found.case.contestants:
+        cells = [contestant.name, contestant.note]
+        if contestant.name in found.failed:
+            cells += [f"not measured: {found.failed[contestant.name]}", ""]
+        else:
+            on_gpu = contestant.backend != "tensorflow"  # where the memory is not the process's
+            memory = "" if on_gpu else _spread(found.memory[contestant.name], 1e6, "MB")
+            cells += [_spread(found.time[contestant.name], 1e-3, "ms"), memory]
+        rows.append(f"| {' | '.join(cells)} |")
+    head = ["| layer | includes | time | extra memory |", "|---|---|---|---|"]
+    targets = [
+        "| measured | found | target | |",
+        "|---|---|---|---|",
+        *(_told(found, each) for each in found.case.targets),
+    ]
+    return "\n".join([f"### {found.case.title}", "", *head, *rows, "", *targets])
+
+
+def _spread(spread, unit, name):
+    low, high = (f"{value / unit:,.1f}" for value in (spread.low, spread.high))
+    return f"{spread.median / unit:,.1f} {name} ({low}–{high})"
+
+
+def _told(found, target):
+    value = found.value(target)
+    number = {
+        "speed": lambda value: f"{value:.2f}×",
+        "memory": lambda value: f"1/{value:.1f}",
+        "bytes": lambda value: f"{value / 1e6:,.1f} MB",
+        "time slope": lambda value: f"{value:.2f}",
+        "memory slope": lambda value: f"{value:.2f}",
+    }[target.kind]
+    more = target.kind in ("speed", "memory")  # a memory of 1/40 is a ratio of 40
+    sign = "≥" if target.kind == "speed" else "≤"
+    wanted = "reported" if target.bound is None else f"{sign} {number(target.bound)}"
+    if value is None:
+        return f"| {target.what} | not yet measured | {wanted} | |"
+    met = (
+        ""
+        if target.bound is None
+        else "met"
+        if (value >= target.bound if more else value <= target.bound)
+        else "missed"
+    )
+    return f"| {target.what} | {number(value)} | {wanted} | {met} |"
+
+
+def head(rounds: int, memory_rounds: int, tiny: bool) -> str:
+    """Returns what the tables have in common: machine, commit and method."""
+    lines = [
+        f"{where()}.",
+        "",
+        "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
+        f" median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
+        f" resident set of a pass less that right before it, median of {memory_rounds} fresh processes (quartiles).",
+    ]
+    return "\n".join([*lines, "", "**Tiny sizes: these numbers say only that it runs.**"] if tiny else lines)
+
+
+def main(arguments=None) -> int:
+    """Runs the command; returns its exit status.
+
+    Args:
+        arguments: Command line without the program. Default: that of the process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attention", description=__doc__)
+    parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
+    parser.add_argument("--output", type=Path, help="file to write the tables into as well")
+    parser.add_argument("--rounds", type=int, default=15, help="turns that each time is the median of (15)")
+    parser.add_argument("--memory_rounds", type=int, default=3, help="processes that each memory is of (3)")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    options = parser.parse_args(arguments)
+    for name in ("rounds", "memory_rounds"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be positive. Received: {getattr(options, name)}")
+    parts = [head(options.rounds, options.memory_rounds, options.tiny)]
+    print(parts[0], flush=True)
+    for name in options.case or CASES:
+        parts.append(table(measure(CASES[name], options.rounds, options.memory_rounds, options.tiny)))
+        print(f"\n{parts[-1]}", flush=True)
+    if options.output is not None:
+        options.output.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,50 +1,74 @@
-"""How everything here is timed: interleaved runs of all contestants, medians and ratios."""
+"""How everything here is timed and told: turns of all contestants, medians with their spread, machine and commit."""
 
 import os
 import platform
 import statistics
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
-def interleaved(
-    contestants: Mapping[str, Callable[[], object]], rounds: int = 15, warm_up: int = 2
-) -> dict[str, float]:
-    """Returns the median seconds of each contestant; they take turns, so that noise hits all alike.
+@dataclass(frozen=True)
+class Spread:
+    """What several measurements of one thing have in common.
 
     Args:
-        contestants: Functions without arguments by name.
-        rounds: Measured turns.
+        median: The middle one.
+        low: Where the lowest quarter ends.
+        high: Where the highest quarter begins.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Returns the spread of one or more measurements."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, low, high)
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Returns what each contestant measured, turn by turn: A B A B …, so that noise hits all alike.
+
+    Args:
+        contestants: Functions that measure once, by name.
+        rounds: Turns that count.
         warm_up: Turns before them.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    found: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(warm_up + rounds):
-        for name, function in contestants.items():
-            begun = time.perf_counter()
-            function()
+        for name, measure in contestants.items():
+            value = measure()
             if turn >= warm_up:
-                seconds[name].append(time.perf_counter() - begun)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+                found[name].append(value)
+    return found
 
 
 def where() -> str:
     """Returns processor, cores and commit of this measurement."""
-    model = platform.processor() or platform.machine()
+    model, flags = platform.processor() or platform.machine(), ""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), model)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, commit {commit or 'unknown'}"
+            lines = dict(line.split(":", 1) for line in reversed(file.readlines()) if ":" in line)
+        fields = {name.strip(): value.strip() for name, value in lines.items()}
+        model, flags = fields.get("model name", model), fields.get("flags", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    amx = "with" if "amx_bf16" in flags else "without"
+    return f"{model} {amx} AMX, {cores} cores, commit {_commit()}"
 
 
-def table(title: str, medians: Mapping[str, float]) -> str:
-    """Returns the medians as lines of Markdown, with the ratio to the first contestant.
+def _commit() -> str:
+    def git(*arguments):
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
-    Args:
-        title: What was measured.
-        medians: Seconds by name; ours first.
-    """
-    ours = next(iter(medians.values()))
-    rows = [f"| {name} | {seconds * 1e3:.1f} ms | {seconds / ours:.2f} |" for name, seconds in medians.items()]
-    return "\n".join([f"| {title} | median | of ours |", "|---|---|---|", *rows])
+    changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "benchmarks")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")

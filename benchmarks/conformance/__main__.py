@@ -1,0 +1,61 @@
+"""Prints who keeps the attention contract, as Markdown."""
+
+import argparse
+import importlib.util
+import os
+import sys
+import warnings
+from pathlib import Path
+
+NEEDED = {"tensorflow": "tensorflow", "keras": "keras"}
+
+
+def main(arguments=None) -> int:
+    """Runs the command; returns its exit status.
+
+    Args:
+        arguments: Command line without the program. Default: that of the process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.conformance", description=__doc__)
+    parser.add_argument("--layer", default="*", help="pattern of names of layers, such as 'keras.layers.*'")
+    parser.add_argument("--check", default="*", help="pattern of names of checks, such as '*causal*'")
+    parser.add_argument("--output", type=Path, help="file to write the table into as well")
+    options = parser.parse_args(arguments)
+    for module, package in NEEDED.items():
+        if importlib.util.find_spec(module) is None:
+            print(f"{module} is not installed; the checks need it: pip install {package}", file=sys.stderr)
+            return 2
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return measure(options)
+
+
+def measure(options) -> int:
+    """Runs the checks and prints the tables."""
+    import keras
+    import tensorflow as tf
+
+    from benchmarks.conformance import report
+
+    if keras.backend.backend() != "tensorflow":
+        print(f"The checks run on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}", file=sys.stderr)
+        return 2
+    tf.get_logger().setLevel("ERROR")  # it warns of as many graphs as there are checks
+    warnings.simplefilter("ignore")  # Keras' of what its own layers do to masks
+    results, missing = report.run(options.layer, options.check, lambda line: print(line, file=sys.stderr, flush=True))
+    if not any(results.values()):
+        print(
+            f"No check of a layer matches. Received: --layer {options.layer!r} --check {options.check!r}",
+            file=sys.stderr,
+        )
+        for line in missing:
+            print(line, file=sys.stderr)
+        return 2
+    text = report.markdown(results, missing)
+    print(text, end="")
+    if options.output is not None:
+        options.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,360 @@
+"""The layers that are compared, each with what it takes to make and to call it like all the others.
+
+Sizes are distinct: B 2, T 3, S 5, query 11, value 13, key 17, heads of 31. Blocks are 62 wide, with two heads.
+"""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+BATCH, QUERIES, KEYS, HEAD = 2, 3, 5, 31
+MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask")
+QUERY_VALUE_KEY = {"query": 11, "value": 13, "key": 17}
+
+
+class NotApplicable(Exception):
+    """A check has nothing to look at: the layer does not offer what it is about."""
+
+
+class Missing(Exception):
+    """A layer is not there: its package, or this version of it, does not have it."""
+
+
+def find(path: str) -> type:
+    """Returns a class by its path, such as `keras_hub.layers.RotaryEmbedding`.
+
+    Args:
+        path: Module and name.
+
+    Raises:
+        Missing: If there is none.
+    """
+    module, _, name = path.rpartition(".")
+    package = module.partition(".")[0]
+    if importlib.util.find_spec(package) is None:
+        raise Missing(f"{package} is not installed")
+    found = getattr(importlib.import_module(module), name, None)
+    if found is None:
+        raise Missing(f"{module} has no {name}")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A layer and how it is called.
+
+    Args:
+        path: Where the class is.
+        group: The table it belongs to.
+        options: Its options, from a dtype policy and a rate of dropout.
+        sizes: Sizes of the inputs, in order; one input alone is query, key and value at once.
+        note: What sets it apart from others of the same class.
+        arguments: For what we call an argument, what the layer calls it, where that differs.
+        packed: Whether inputs and masks come as lists.
+        num_heads: Number of heads, or `None` for a layer whose scores have no such axis.
+        residual: Whether it adds its input to what attention finds.
+        causal: Whether it is causal by itself, in its first input.
+        pure_weights: Whether dropout acts on nothing before the weights.
+        large: Factor of inputs that brings products, but not scaled products, out of float16's range.
+        apply: How it is called, where not simply.
+        steps: How it decodes step by step: `(subject, layer, inputs, first)` → output.
+    """
+
+    path: str
+    group: str
+    options: Callable[[str, float], Mapping[str, Any]]
+    sizes: Mapping[str, int]
+    note: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    packed: bool = False
+    num_heads: int | None = None
+    residual: bool = False
+    causal: bool = False
+    pure_weights: bool = True
+    large: float = 200.0
+    apply: Callable | None = None
+    steps: Callable | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}, {self.note}" if self.note else self.path
+
+    @property
+    def is_self_attention(self) -> bool:
+        """Whether query, key and value are one input."""
+        return len(self.sizes) == 1
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The inputs that queries look at."""
+        return tuple(self.sizes) if self.is_self_attention else tuple(name for name in self.sizes if name != "query")
+
+    def make(self, policy="float32", dropout=0.0):
+        """Returns a new layer."""
+        keras.utils.set_random_seed(7)  # dropout is the same in layers made alike
+        return find(self.path)(**self.options(policy, dropout), dtype=policy)
+
+    def inputs(self, queries=QUERIES, keys=KEYS, sizes=None, seed=0):
+        """Returns random inputs by name."""
+        sizes = sizes or self.sizes
+        queries = keys if self.is_self_attention else queries
+        lengths = {name: queries if name == "query" else keys for name in sizes}
+        return {
+            name: random_array((BATCH, lengths[name], size), [seed, index])
+            for index, (name, size) in enumerate(sizes.items())
+        }
+
+    def build(self, policy="float32", dropout=0.0, inputs=None):
+        """Returns a new layer with random weights that depend on their shapes and order alone."""
+        layer = self.make(policy, dropout)
+        self.call(layer, inputs or self.inputs())
+        layer.set_weights([_random_weight(weight.shape, index) for index, weight in enumerate(layer.weights)])
+        return layer
+
+    @functools.cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The arguments of the layer's `call`."""
+        return inspect.signature(find(self.path).call).parameters
+
+    def argument(self, role: str) -> str:
+        """Returns what the layer calls one of `MASKS`, `bias`, `scores` or `causal`.
+
+        Raises:
+            NotApplicable: If it does not have it.
+        """
+        if self.packed and role in ("query_mask", "value_mask"):
+            return "mask"
+        names = {"scores": "return_attention_scores", "causal": "use_causal_mask"}
+        name = self.arguments.get(role, names.get(role, role))
+        if role == "bias":
+            name = next((name for name in self.parameters if "bias" in name), None)
+        if name not in self.parameters:
+            raise NotApplicable(f"`call` takes no {f'`{name}`' if name else role}")
+        return name
+
+    def offers(self, role: str) -> bool:
+        """Returns whether the layer has an argument for it."""
+        try:
+            return bool(self.argument(role))
+        except NotApplicable:
+            return False
+
+    def call(self, layer, inputs, scores=False, causal=False, training=False, **given):
+        """Returns the output and the weights, or `None` for those not asked for.
+
+        Args:
+            layer: The layer.
+            inputs: Tensors by name.
+            scores: Whether the weights are asked for.
+            causal: Whether a causal mask is.
+            training: Whether dropout is active.
+            **given: Masks and `bias`, by our names.
+        """
+        if self.apply is not None:
+            return self.apply(layer, *inputs.values(), **given), None
+        options = {} if self.packed else {self.argument(role): value for role, value in given.items()}
+        if self.packed and given:
+            [self.argument(role) for role in given]
+            options["mask"] = [given.get("query_mask"), given.get("value_mask")]
+        options |= {self.argument("scores"): True} if scores else {}
+        options |= {self.argument("causal"): True} if causal else {}
+        options |= {"training": training} if "training" in self.parameters else {}
+        values = list(inputs.values())
+        results = layer(values, **options) if self.packed else layer(*values, **options)
+        return results if isinstance(results, tuple) else (results, None)
+
+    def run(self, layer, inputs, **options):
+        """Returns what `call` does as float32 NumPy arrays."""
+        options = {
+            name: ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in options.items()
+        }
+        tensors = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
+        return tuple(None if each is None else to_numpy(each) for each in self.call(layer, tensors, **options))
+
+
+def random_array(shape, seed):
+    """Returns uniform random numbers between −1 and 1."""
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, shape).astype("float32")
+
+
+def _random_weight(shape, seed):
+    """Returns random values of the size that a fresh kernel has, also for biases and scales."""
+    deviation = shape[0] ** -0.5 if len(shape) > 1 else 0.4
+    return random_array(shape, [seed, 7]) * 3**0.5 * deviation
+
+
+def to_numpy(tensor):
+    """Returns a tensor as a float32 array."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+
+
+def _zoo_steps(subject, layer, inputs, first):
+    """Decodes with this project's caches: `first` positions, then one at a time."""
+    sequence = inputs["query"]
+    maker = getattr(layer, "self_attention", layer)
+    outputs, cache = [], maker.create_cache(BATCH, sequence.shape[1])
+    for start, end in _cuts(sequence.shape[1], first):
+        part = sequence[:, start:end]
+        others = [inputs[name] for name in inputs if name != "query"] if subject.residual else [part]
+        output, cache = layer(part, *others, cache=cache)
+        outputs.append(to_numpy(output))
+    return np.concatenate(outputs, axis=1)
+
+
+def _cuts(length, first):
+    return [(0, first), *((index, index + 1) for index in range(first, length))]
+
+
+def _hub_attention_steps(subject, layer, inputs, first):
+    """Decodes with KerasHub's caches; the causal mask is the caller's."""
+    sequence = inputs["query"]
+    length = sequence.shape[1]
+    outputs, cache = [], np.zeros((BATCH, 2, length, subject.num_heads, HEAD), "float32")
+    for start, end in _cuts(length, first):
+        mask = np.arange(length) <= np.arange(start, end)[:, None]
+        part = sequence[:, start:end]
+        mask = np.broadcast_to(mask, (BATCH, *mask.shape))
+        output, cache = layer(part, part, attention_mask=mask, cache=cache, cache_update_index=start)
+        outputs.append(to_numpy(output))
+    return np.concatenate(outputs, axis=1)
+
+
+def _hub_decoder_steps(subject, layer, inputs, first):
+    """Decodes with KerasHub's two caches; the second is filled once."""
+    sequence, memory = inputs["query"], inputs["value"]
+    rooms = [np.zeros((BATCH, 2, each.shape[1], subject.num_heads, HEAD), "float32") for each in (sequence, memory)]
+    outputs = []
+    for start, end in _cuts(sequence.shape[1], first):
+        output, *rooms = layer(
+            sequence[:, start:end],
+            memory,
+            self_attention_cache=rooms[0],
+            self_attention_cache_update_index=start,
+            cross_attention_cache=rooms[1],
+            cross_attention_cache_update_index=None if start else 0,
+        )
+        outputs.append(to_numpy(output))
+    return np.concatenate(outputs, axis=1)
+
+
+def _with(**options):
+    """Returns a function of policy and dropout that returns these options and the dropout."""
+    return lambda policy, dropout: {**options, "dropout": dropout}
+
+
+def _zoo_parts(*names):
+    """Returns the same for a block with attention layers of these names and a feed-forward network."""
+
+    def options(policy, dropout):
+        attention = find("zoo.layers.MultiHeadAttention")
+        parts = {name: attention(2, HEAD, dropout=dropout, dtype=policy, name=name) for name in names}
+        return {**parts, "feed_forward": find("zoo.layers.FeedForward")(37, dtype=policy), "dropout": dropout}
+
+    return options
+
+
+def _no_options(policy, dropout):
+    return {}
+
+
+def _place(layer, inputs, start_index=0):
+    """Returns inputs [B, T, H] with their positions: KerasHub's sinusoids come alone."""
+    found = layer(inputs, start_index=start_index)
+    return found + ops.cast(inputs, found.dtype) if type(layer).__name__ == "SinePositionEncoding" else found
+
+
+SINGLE = "Single head"
+MULTI = "Multi-head"
+BLOCKS = "Transformer blocks"
+POSITIONS = "Positions"
+_DOT = {**QUERY_VALUE_KEY, "key": 11}  # no projections: queries and keys are of one size
+_HEADS = {"sizes": QUERY_VALUE_KEY, "num_heads": 7}
+_ENCODER = {"sizes": {"query": 62}, "num_heads": 2, "residual": True}
+_DECODER = {
+    "sizes": {"query": 62, "value": 62},
+    "num_heads": 2,
+    "residual": True,
+    "causal": True,
+    "pure_weights": False,
+}
+_HUB_DECODER = {
+    "query_mask": "decoder_padding_mask",
+    "value_mask": "encoder_padding_mask",
+    "attention_mask": "encoder_attention_mask",
+}
+
+_HUB_BLOCK = _with(intermediate_dim=37, num_heads=2)
+_MANY = {"num_heads": 7, "key_dim": HEAD}
+
+SUBJECTS = (
+    # Without a division by √d the products themselves have to stay in float16's range.
+    Subject("keras.layers.Attention", SINGLE, _with(), _DOT, packed=True, large=100.0),
+    Subject("keras.layers.AdditiveAttention", SINGLE, _with(), _DOT, packed=True),
+    Subject("zoo.layers.DotAttention", SINGLE, _with(), _DOT, large=100.0, steps=_zoo_steps),
+    Subject("zoo.layers.ScaledDotProductAttention", SINGLE, _with(), _DOT, steps=_zoo_steps),
+    Subject("zoo.layers.AdditiveAttention", SINGLE, _with(units=37), QUERY_VALUE_KEY, steps=_zoo_steps),
+    Subject("keras.layers.MultiHeadAttention", MULTI, _with(**_MANY), **_HEADS),
+    Subject(
+        "keras.layers.GroupQueryAttention",
+        MULTI,
+        _with(head_dim=HEAD, num_query_heads=6, num_key_value_heads=3),
+        {"query": 11, "value": 11, "key": 11},  # its symbolic call wants one size
+        num_heads=6,
+    ),
+    Subject("keras_hub.layers.CachedMultiHeadAttention", MULTI, _with(**_MANY), steps=_hub_attention_steps, **_HEADS),
+    Subject("zoo.layers.MultiHeadAttention", MULTI, _with(**_MANY), steps=_zoo_steps, **_HEADS),
+    Subject(
+        "zoo.layers.MultiHeadAttention",
+        MULTI,
+        _with(**_MANY, implementation="blockwise"),
+        note="blockwise",
+        steps=_zoo_steps,
+        **_HEADS,
+    ),
+    Subject(
+        "zoo.layers.GroupedQueryAttention",
+        MULTI,
+        _with(num_heads=6, num_key_value_heads=3, key_dim=HEAD),
+        QUERY_VALUE_KEY,
+        num_heads=6,
+        steps=_zoo_steps,
+    ),
+    Subject(
+        "keras_hub.layers.TransformerEncoder", BLOCKS, _HUB_BLOCK, arguments={"value_mask": "padding_mask"}, **_ENCODER
+    ),
+    Subject(
+        "zoo.layers.TransformerEncoderBlock",
+        BLOCKS,
+        _zoo_parts("attention"),
+        arguments={"value_mask": "mask"},
+        **_ENCODER,
+    ),
+    Subject(
+        "keras_hub.layers.TransformerDecoder",
+        BLOCKS,
+        _HUB_BLOCK,
+        arguments=_HUB_DECODER,
+        steps=_hub_decoder_steps,
+        **_DECODER,
+    ),
+    Subject(
+        "zoo.layers.TransformerDecoderBlock",
+        BLOCKS,
+        _zoo_parts("self_attention", "cross_attention"),
+        arguments={"query_mask": "mask", "value_mask": "memory_mask"},
+        steps=_zoo_steps,
+        **_DECODER,
+    ),
+    Subject("keras_hub.layers.RotaryEmbedding", POSITIONS, _no_options, {"query": 12}, apply=_place),
+    Subject("zoo.layers.RotaryPositions", POSITIONS, _no_options, {"query": 12}, apply=_place),
+    Subject("keras_hub.layers.SinePositionEncoding", POSITIONS, _no_options, {"query": 12}, apply=_place),
+    Subject("zoo.layers.SinusoidalPositions", POSITIONS, _no_options, {"query": 12}, apply=_place),
+)

@@ -1,0 +1,41 @@
+"""The memory of a function, as the operating system accounts it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import memory
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+MEGABYTE = 2**20
+
+
+def test_it_is_the_peak_that_counts():
+    def function():
+        for _ in range(3):
+            np.ones(32 * MEGABYTE, "uint8").sum()  # freed again: 32 MiB at any time
+
+    assert 30 * MEGABYTE < memory.extra_memory(function) < 45 * MEGABYTE
+
+
+def test_what_was_held_before_does_not_count():
+    before = np.ones(64 * MEGABYTE, "uint8")
+    assert memory.extra_memory(lambda: before.sum()) < 16 * MEGABYTE
+
+
+def test_a_former_peak_does_not_count():
+    np.ones(256 * MEGABYTE, "uint8").sum()
+    if memory._peak() - memory._resident() > 200 * MEGABYTE:
+        memory._forget_peak()
+    if memory._peak() - memory._resident() > 200 * MEGABYTE:
+        pytest.skip("this system does not forget a peak")
+    assert memory.extra_memory(lambda: None) < 16 * MEGABYTE
+
+
+def test_without_a_way_to_forget_the_peak(monkeypatch):
+    monkeypatch.setattr(memory, "_CLEAR", Path("/no/such/file"))
+    assert memory.extra_memory(lambda: np.ones(8, "uint8")) >= 0
+    monkeypatch.setattr(memory, "_STATUS", Path("/no/such/file"))
+    assert memory._peak() == memory._resident() > 10 * MEGABYTE or sys.platform == "darwin"
