@@ -215,7 +215,10 @@ class BaseAttention(keras.layers.Layer):
         memory = {name: memory[name] for name in memory if name != "index"}
         bias = None if attention_bias is None else _with_rows(attention_bias, ops.shape(visible.query_positions)[0])
         if not drop and self._fuses(visible, bias):
-            fused = {"output": self.fused_output(query, memory, visible, bias), "seen": self._seen(visible)}
+            output, seen = self.fused_output(query, memory, visible, bias), self._seen(visible)
+            # A kernel attends to everything alike where it may attend to nothing, maybe in one head alone.
+            output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))
+            fused = {"output": output, "seen": seen}
             if return_attention_scores:
                 fused["weights"] = self._attend_plainly(query, memory, visible, bias, None, ["weights"])["weights"]
             return fused
