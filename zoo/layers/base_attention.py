@@ -266,11 +266,12 @@ class BaseAttention(keras.layers.Layer):
         """Returns how many queries make a chunk, or `None` for all at once."""
         length, keys = query.shape[-2], memory["value"].shape[-2]
         forced = self.implementation == "blockwise"
-        # Unknown sizes are `None`, or symbols while JAX traces.
         if self.implementation == "dense" or not (forced or (isinstance(length, int) and isinstance(keys, int))):
             return None
         sizes = (*ops.shape(query)[:-1], ops.shape(memory["value"])[-2], self.pair_size())
-        known = [size if isinstance(size, int) else 1 for size in sizes]
+        known = [size if isinstance(size, int) else 1 for size in sizes]  # a batch of unknown size is at least one row
+        if backend.backend() == "jax" and not all(isinstance(size, int) for size in sizes):
+            return None  # Keras infers shapes with symbols, which no loop can count to
         if length == 1 or (not forced and math.prod(known) <= DENSE_LIMIT):
             return None
         pairs = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))  # of one query
