@@ -24,7 +24,7 @@ BACKEND = keras.backend.backend()
 ROOM = 2  # places of a cache that stay empty
 RATE = 0.5
 TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.06, "mixed_float16": 0.01}
-SUM_TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.02, "mixed_float16": 0.002}
+SUM_TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 2**-8, "mixed_float16": 2**-11}  # weights rounded once
 # What hidden positions are filled with; in float16, larger numbers leave the range in the projections.
 HUGE = {"float32": 1e4, "mixed_bfloat16": 1e4, "mixed_float16": 1e2}
 LARGE = 140.0  # products of queries and keys of this size are beyond float16 until they are scaled
@@ -90,7 +90,7 @@ class Situation:
                 changes["cached"] = False
             elif isinstance(layer, layers.LinearAttention):
                 changes |= {"attention_mask": None, "bias": None}
-            else:
+            else:  # what comes into a cache is not looked at: NaN would stay NaN
                 changes |= {"poison": "huge"}
         return dataclasses.replace(self, **changes)
 
@@ -149,7 +149,7 @@ MATRIX = [case for case in CASES if isinstance(case.make("float32"), layers.Base
 ]
 every_case = pytest.mark.parametrize("case", MATRIX, ids=lambda case: case.name)
 
-_built, _plain = {}, {}
+_built, _plain = {}, {}  # layers, and their weights without masks
 
 
 def _layer(case, policy):
@@ -244,14 +244,13 @@ class Matrix:
 
     def _expected_weights(self):
         situation, keys = self.situation, self.shape[-1]
-        # The first call of a place and sizes says what the weights are without masks.
-        name = (self.case.name, situation.sizes, self.first, situation.large)
-        if name not in _plain:
+        setting = (self.case.name, situation.sizes, self.first, situation.large)
+        if setting not in _plain:
             self.exact.implementation = "dense"
             inputs = (self.floats[name] for name in ("query", "value", "key"))
             _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True)
-            _plain[name] = to_numpy(plain).reshape(self.shape).astype("float64")
-        plain = _plain[name]
+            _plain[setting] = to_numpy(plain).reshape(self.shape).astype("float64")
+        plain = _plain[setting]
         if self.case.whole:
             return references.weights(plain, self.allowed, self.bias)
         lengths = np.sum(self.full["value_mask"] & self.full["key_mask"], axis=1)
@@ -565,12 +564,17 @@ def check(case, situation):
         _check_symbolic(matrix, results)
 
 
-HISTORY = (
-    # What Keras' own layers did.
-    Situation(sizes=(2, 1, 5), causal=True, implementation="fused"),  # saw key 0 alone
+EXAMPLES = (
+    # What Keras' own layers get wrong, and what they do then.
+    Situation(sizes=(2, 1, 5), causal=True, implementation="fused"),  # see key 0 alone
     Situation(query_mask="some", value_mask="all but one", implementation="fused", backward=True),  # ignored; uniform
     Situation(policy="mixed_float16", large=True, implementation="fused"),  # NaN
     Situation(attention_mask="additive"),  # read as boolean
+    # What ours got wrong.
+    Situation(attention_mask="heads", bias="all", budget=300, backward=True, sizes=(1, 7, 5)),  # NaN in rows to spare
+    Situation(attention_mask="heads", implementation="fused", sizes=(3, 5, 3)),  # uniform, where one head sees nothing
+    # Rarely drawn: kernels that take a bias take no mask beside it.
+    Situation(bias="all", implementation="fused"),
 )
 SIZES = [(2, 1, 5), (2, 3, 5), (1, 5, 3), (3, 5, 5), (2, 7, 7), (1, 2, 7), (2, 1, 1)]
 
@@ -580,7 +584,7 @@ STEADY = {"deadline": None, "derandomize": True, "phases": [Phase.explicit, Phas
 
 
 def _examples(test):
-    for situation in HISTORY:
+    for situation in EXAMPLES:
         test = example(situation=situation)(test)
     return test
 
