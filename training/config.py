@@ -22,6 +22,7 @@ class DataConfig:
         tokenizer: `"auto"` takes what suits the data: characters for `dates`, subwords for text.
         vocab_size: Largest size of each subword vocabulary; characters are all kept.
         shared_vocabulary: One vocabulary for both sides; `None` takes what suits the data.
+        lowercase: Whether all text is read and written in lower case.
         max_length: Largest number of symbols of a training sentence on either side, the end included; longer ones are
             cut there, and training says how many.
     """
@@ -30,6 +31,7 @@ class DataConfig:
     tokenizer: Literal["auto", "subword", "chars"] = "auto"
     vocab_size: int = 6000
     shared_vocabulary: bool | None = None
+    lowercase: bool = False
     max_length: int = 100
 
 

@@ -36,11 +36,14 @@ def make_tokenizers(config: Config, data: ParallelData) -> tuple[Tokenizer, Toke
         settings.shared_vocabulary = data.shared_vocabulary
     pairs = data.split("train")
     size = settings.vocab_size if settings.tokenizer == "subword" else None
+
+    def learn(lines):
+        return train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
+
     if settings.shared_vocabulary:
-        shared = train_tokenizer(settings.tokenizer, [*pairs.source, *pairs.target], size)
+        shared = learn([*pairs.source, *pairs.target])
         return shared, shared
-    source, target = (train_tokenizer(settings.tokenizer, side, size) for side in (pairs.source, pairs.target))
-    return source, target
+    return learn(pairs.source), learn(pairs.target)
 
 
 def encode_split(

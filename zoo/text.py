@@ -44,9 +44,16 @@ _MAX_TRAINING_BYTES = 1 << 30
 
 
 class Tokenizer(abc.ABC):
-    """Turns strings into rows of ids and back. `kind` names the class in files and configurations."""
+    """Turns strings into rows of ids and back. `kind` names the class in files and configurations.
+
+    Args:
+        lowercase: Whether text is read in lower case (Unicode's mapping of letters; ß stays ß).
+    """
 
     kind: str
+
+    def __init__(self, lowercase: bool = False):
+        self.lowercase = lowercase
 
     @property
     @abc.abstractmethod
@@ -113,6 +120,7 @@ class SubwordTokenizer(Tokenizer):
 
     Args:
         model: A serialized SentencePiece model whose first four pieces are the special ones.
+        lowercase: See `Tokenizer`.
 
     Raises:
         InputError: The bytes are no such model.
@@ -120,7 +128,8 @@ class SubwordTokenizer(Tokenizer):
 
     kind = "subword"
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes, lowercase: bool = False):
+        super().__init__(lowercase)
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -133,18 +142,21 @@ class SubwordTokenizer(Tokenizer):
             raise InputError(f"A model's ids 0-3 must be {SPECIAL_PIECES}. Received: {self._pieces[:4]}.")
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int = 8000, seed: int = 0) -> "SubwordTokenizer":
+    def train(
+        cls, lines: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, seed: int = 0
+    ) -> "SubwordTokenizer":
         """Learns a vocabulary; the same lines, size and seed give the same model.
 
         Args:
             lines: Training text.
             vocab_size: Ids wanted. A corpus too small for them gives fewer; see `vocab_size` of the result.
+            lowercase: See `Tokenizer`.
             seed: Draws the sample when there are more than two million lines.
 
         Raises:
             InputError: There is no text, or `vocab_size` is too small for the characters in it.
         """
-        lines = [line for line in map(_clean, lines) if line.strip()]
+        lines = [line for line in (_clean(line, lowercase) for line in lines) if line.strip()]
         if vocab_size <= len(SPECIAL_PIECES):
             raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
         if not lines:
@@ -174,7 +186,7 @@ class SubwordTokenizer(Tokenizer):
             needed = re.search(r"required_chars. \d+ vs (\d+)", str(error))
             fix = f"needs a vocab_size of at least {needed[1]}" if needed else f"gives no subword vocabulary ({error})"
             raise InputError(f"This text {fix}. Received: vocab_size={vocab_size}.") from error
-        return cls(_round_scores(model.getvalue()))
+        return cls(_round_scores(model.getvalue()), lowercase)
 
     @property
     def vocab_size(self) -> int:
@@ -183,7 +195,7 @@ class SubwordTokenizer(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer`."""
-        return self._processor.encode([_clean(text) for text in texts])
+        return self._processor.encode([_clean(text, self.lowercase) for text in texts])
 
     def piece_table(self) -> tuple[str, ...]:
         """See `Tokenizer`."""
@@ -199,7 +211,7 @@ class SubwordTokenizer(Tokenizer):
         return self._processor.decode(rows) if rows else []
 
     def _files(self) -> dict[str, bytes]:
-        return {".model": self.model, ".json": json.dumps({"kind": self.kind}).encode()}
+        return {".model": self.model, ".json": json.dumps({"kind": self.kind, "lowercase": self.lowercase}).encode()}
 
 
 class CharTokenizer(Tokenizer):
@@ -207,6 +219,7 @@ class CharTokenizer(Tokenizer):
 
     Args:
         characters: The vocabulary without the special ids: id 4 is the first.
+        lowercase: See `Tokenizer`.
 
     Raises:
         InputError: An entry is not one character, or is there twice.
@@ -214,7 +227,8 @@ class CharTokenizer(Tokenizer):
 
     kind = "chars"
 
-    def __init__(self, characters: Sequence[str]):
+    def __init__(self, characters: Sequence[str], lowercase: bool = False):
+        super().__init__(lowercase)
         wrong = [c for c in characters if not isinstance(c, str) or len(c) != 1]
         if wrong or len(set(characters)) != len(characters):
             raise InputError(f"A vocabulary holds distinct single characters. Received: {wrong or 'a repeated one'}.")
@@ -224,13 +238,14 @@ class CharTokenizer(Tokenizer):
             self.ids.update(dict.fromkeys(_SPACES, self.ids[" "]))
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int | None = None) -> "CharTokenizer":
+    def train(cls, lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False) -> "CharTokenizer":
         """Collects the characters of `lines`, the most frequent first, ties by code point.
 
         Args:
             lines: Training text.
             vocab_size: Ids at most, the four special ones included; the rarest characters then become
                 unknown. `None` keeps all.
+            lowercase: See `Tokenizer`.
 
         Raises:
             InputError: There is no text, or `vocab_size` leaves no room for a character.
@@ -238,11 +253,11 @@ class CharTokenizer(Tokenizer):
         if vocab_size is not None and vocab_size <= len(SPECIAL_PIECES):
             raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
         spaces = str.maketrans(dict.fromkeys(_SPACES, " "))
-        counts = Counter(itertools.chain.from_iterable(_clean(line).translate(spaces) for line in lines))
+        counts = Counter(itertools.chain.from_iterable(_clean(line, lowercase).translate(spaces) for line in lines))
         if not counts:
             raise InputError("A character vocabulary needs at least one character of text. Received: none.")
         ranked = sorted(counts, key=lambda c: (-counts[c], c))
-        return cls(ranked if vocab_size is None else ranked[: vocab_size - len(SPECIAL_PIECES)])
+        return cls(ranked if vocab_size is None else ranked[: vocab_size - len(SPECIAL_PIECES)], lowercase)
 
     @property
     def vocab_size(self) -> int:
@@ -251,7 +266,7 @@ class CharTokenizer(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer`."""
-        return [[self.ids.get(c, UNKNOWN) for c in _clean(text)] for text in texts]
+        return [[self.ids.get(c, UNKNOWN) for c in _clean(text, self.lowercase)] for text in texts]
 
     def piece_table(self) -> tuple[str, ...]:
         """See `Tokenizer`; a space shows as ▁ and other invisible characters by code point, `"U+200C"`."""
@@ -272,19 +287,23 @@ class CharTokenizer(Tokenizer):
         return ["".join(surfaces[i] for i in row) for row in rows]
 
     def _files(self) -> dict[str, bytes]:
-        return {".json": json.dumps({"kind": self.kind, "characters": self.characters}).encode()}
+        state = {"kind": self.kind, "lowercase": self.lowercase, "characters": self.characters}
+        return {".json": json.dumps(state).encode()}
 
 
 _KINDS = {cls.kind: cls for cls in (SubwordTokenizer, CharTokenizer)}
 
 
-def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int | None = None) -> Tokenizer:
+def train_tokenizer(
+    kind: str, lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False
+) -> Tokenizer:
     """Learns a tokenizer of a kind.
 
     Args:
         kind: `"subword"` or `"chars"`.
         lines: Training text.
         vocab_size: Ids wanted; `None` takes the default of the kind.
+        lowercase: See `Tokenizer`.
 
     Raises:
         InputError: The kind is unknown, or the text does not suffice.
@@ -292,7 +311,7 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int | None = No
     if kind not in _KINDS:
         raise unknown_name("tokenizer", kind, _KINDS)
     sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
-    return _KINDS[kind].train(lines, **sizes)
+    return _KINDS[kind].train(lines, lowercase=lowercase, **sizes)
 
 
 def pad(rows: list[list[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
@@ -328,17 +347,19 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     kind = state.get("kind") if isinstance(state, dict) else None
     if kind not in _KINDS:
         raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
+    lowercase = state.get("lowercase", False)
     if kind == SubwordTokenizer.kind:
-        return SubwordTokenizer(_read(path.with_name(f"{path.name}.model")))
+        return SubwordTokenizer(_read(path.with_name(f"{path.name}.model")), lowercase)
     characters = state.get("characters")
     if not isinstance(characters, list):
         raise InputError(f"{described}: a character tokenizer needs a list 'characters'. Received: {characters!r}.")
-    return CharTokenizer(characters)
+    return CharTokenizer(characters, lowercase)
 
 
-def _clean(text: str) -> str:
-    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes."""
-    return _SURROGATES.sub("\ufffd", text)
+def _clean(text: str, lowercase: bool = False) -> str:
+    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes; then lower case."""
+    text = _SURROGATES.sub("\ufffd", text)
+    return text.lower() if lowercase else text
 
 
 def _round_scores(model: bytes) -> bytes:

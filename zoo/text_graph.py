@@ -25,6 +25,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
         self.vocab_size = tokenizer.vocab_size
+        self.lowercase = tokenizer.lowercase
         # Held as NumPy bytes: an EagerTensor would tie the module to the runtime that made it.
         self._pieces = _string_table(("", *tokenizer.piece_table()[PAD + 1 :]))
 
@@ -67,6 +68,11 @@ class TokenizerGraph(tf.Module, abc.ABC):
         known = (ids > PAD) & (ids < self.vocab_size)
         return tf.gather(tf.constant(self._pieces), tf.where(known, ids, PAD))
 
+    def _read(self, text: tf.Tensor) -> tf.Tensor:
+        """Returns valid UTF-8, in lower case where the tokenizer says so."""
+        valid = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+        return tf.strings.lower(valid, encoding="utf-8") if self.lowercase else valid
+
     @abc.abstractmethod
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the texts of rows that hold ordinary and unknown ids only."""
@@ -85,8 +91,7 @@ class SubwordGraph(TokenizerGraph):
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         """See `TokenizerGraph`."""
-        valid = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
-        return self._processor.tokenize(valid)
+        return self._processor.tokenize(self._read(text))
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         return self._processor.detokenize(ids)
@@ -108,7 +113,7 @@ class CharGraph(TokenizerGraph):
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         """See `TokenizerGraph`."""
-        code_points = tf.strings.unicode_decode(text, "UTF-8", errors="replace", replacement_char=0xFFFD)
+        code_points = tf.strings.unicode_decode(self._read(text), "UTF-8")
         table = tf.constant(self._code_points)
         wanted = code_points.flat_values
         at = tf.minimum(tf.searchsorted(table, wanted), len(self._code_points) - 1)
