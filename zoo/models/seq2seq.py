@@ -1,10 +1,8 @@
 """What every sequence-to-sequence model offers to training, decoding and export."""
 
 import keras
-from keras import ops
 
-from zoo.errors import InputError
-from zoo.text import PAD
+from zoo.models.checks import check_sizes
 
 
 class Seq2SeqModel(keras.Model):
@@ -84,35 +82,3 @@ class Seq2SeqModel(keras.Model):
             "source_vocab_size": self.source_vocab_size,
             "target_vocab_size": self.target_vocab_size,
         }
-
-
-def check_sizes(**sizes):
-    """Checks options that are sizes.
-
-    Args:
-        **sizes: The options by name.
-
-    Raises:
-        InputError: If one is not a positive integer.
-    """
-    for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
-            raise InputError(f"`{name}` must be a positive integer. Received: {name}={size}.")
-
-
-def check_dropout(rate):
-    """Checks a rate of dropout.
-
-    Args:
-        rate: The rate.
-
-    Raises:
-        InputError: If it is not in [0, 1).
-    """
-    if not 0 <= rate < 1:
-        raise InputError(f"`dropout` must be in [0, 1). Received: dropout={rate}.")
-
-
-def real(ids):
-    """Returns the boolean mask of the positions that are not padding."""
-    return ops.not_equal(ids, PAD)

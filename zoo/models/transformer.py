@@ -5,7 +5,9 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.models.seq2seq import Seq2SeqModel, check_dropout, check_sizes, real
+from zoo.models.checks import check_dropout, check_sizes
+from zoo.models.ids import real
+from zoo.models.seq2seq import Seq2SeqModel
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -1,0 +1,1 @@
+"""Convolutional sequence-to-sequence models."""

@@ -1,0 +1,10 @@
+"""What models need to know of ids."""
+
+from keras import ops
+
+from zoo.text import PAD
+
+
+def real(ids):
+    """Returns the boolean mask of the positions that are not padding."""
+    return ops.not_equal(ids, PAD)
