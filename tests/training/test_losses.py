@@ -64,6 +64,37 @@ def test_padding_changes_nothing(data, smoothing):
     np.testing.assert_allclose(float(loss(*wider)), float(loss(*data)), rtol=1e-6)
 
 
+def gradient(function, logits):
+    """Returns the gradient of a scalar function of the logits."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        logits = tf.constant(logits)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            result = function(logits)
+        return tape.gradient(result, logits).numpy()
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.array(jax.jit(jax.grad(function))(logits))
+    logits = keras.ops.convert_to_tensor(logits).requires_grad_()
+    function(logits).backward()
+    return logits.grad.numpy()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradient_is_softmax_minus_target_distribution(data, smoothing):
+    symbols, logits, weights = data
+    found = gradient(lambda z: SmoothedCrossEntropy(smoothing)(symbols, z, weights), logits)
+    for b in range(B):
+        for t in range(T):
+            target = np.full(V, smoothing / V)
+            target[symbols[b, t]] += 1 - smoothing
+            expected = weights[b, t] * (np.exp(log_softmax(logits[b, t])) - target) / weights.sum()
+            np.testing.assert_allclose(found[b, t], expected, atol=1e-6)
+
+
 def test_nothing_but_padding_costs_nothing(data):
     symbols, logits, weights = data
     assert float(SmoothedCrossEntropy(0.1)(symbols, logits, weights * 0)) == 0.0
