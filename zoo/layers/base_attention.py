@@ -179,27 +179,59 @@ class BaseAttention(keras.layers.Layer):
         memory=None,
         cache=None,
     ):
-        filled = 0 if cache is None else cache["index"]
+        given = {
+            "query_mask": query_mask,
+            "value_mask": value_mask,
+            "key_mask": key_mask,
+            "attention_mask": attention_mask,
+        }
+        options = {
+            "attention_bias": attention_bias,
+            "return_attention_scores": return_attention_scores,
+            "drop": bool(training) and self.dropout > 0,
+        }
         if cache is not None:
-            start_index, use_causal_mask = filled if start_index is None else start_index, True
-        known = cache or memory
-        lengths = ops.shape(query)[1], ops.shape(value)[1] if known is None else ops.shape(known["value"])[-2]
+            return self.step(query, value, key, cache, memory=memory, start_index=start_index, **given, **options)
+        lengths = ops.shape(query)[1], ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
         start_index = self.first_position(lengths, use_causal_mask) if start_index is None else start_index
-        visible = masks.visibility(
-            lengths, start_index, query_mask, value_mask, key_mask, attention_mask, use_causal_mask, self.has_heads
-        )
+        visible = masks.visibility(lengths, start_index, **given, causal=use_causal_mask, heads=self.has_heads)
         if memory is None:
-            hidden = None if cache is not None else visible.key_mask
-            memory = self.project_memory(masks.blank(value, hidden), masks.blank(key, hidden), filled)
-        if cache is not None:
-            memory = cache = caches.extend(cache, memory)
-        queries = self.project_query(masks.blank(query, visible.query_mask), start_index)
-        drop = bool(training) and self.dropout > 0
-        found = self.attend(queries, memory, visible, attention_bias, return_attention_scores, drop)
+            memory = self.project_memory(masks.blank(value, visible.key_mask), masks.blank(key, visible.key_mask))
+        results = self._results(query, memory, visible, start_index, **options)
+        return results if len(results) > 1 else results[0]
+
+    def step(
+        self, query, value, key, cache, memory, start_index, attention_bias, return_attention_scores, drop, **given
+    ):
+        """Returns what a call with a cache returns: the output, the weights if asked for, and the new cache.
+
+        A layer whose cache is no keys and values overrides this together with `create_cache`.
+
+        Args:
+            query: As in a call, like all that follows.
+            value: New values.
+            key: New keys.
+            cache: What came before them.
+            memory: Projections of both, or `None`.
+            start_index: Place of the first query, or `None`.
+            attention_bias: Float tensor, or `None`.
+            return_attention_scores: Whether the weights are wanted.
+            drop: Whether dropout is active.
+            **given: The masks.
+        """
+        start_index = cache["index"] if start_index is None else start_index
+        lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
+        visible = masks.visibility(lengths, start_index, **given, causal=True, heads=self.has_heads)
+        memory = self.project_memory(value, key, cache["index"]) if memory is None else memory
+        cache = caches.extend(cache, memory)
+        results = self._results(query, cache, visible, start_index, attention_bias, return_attention_scores, drop)
+        return *results, cache
+
+    def _results(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
+        query = self.project_query(masks.blank(query, visible.query_mask), start_index)
+        found = self.attend(query, memory, visible, attention_bias, return_attention_scores, drop)
         output = self._zero_empty_rows(self.project_output(found["output"]), found.get("seen"))
-        weights = (found["weights"],) if return_attention_scores else ()
-        results = (output, *weights) + ((cache,) if cache is not None else ())
-        return results if len(results) > 1 else output
+        return (output, found["weights"]) if return_attention_scores else (output,)
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
         """Returns `output`, `weights` if asked for, and `seen` if anything is masked: whether a query sees any key.

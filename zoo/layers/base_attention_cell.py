@@ -205,11 +205,12 @@ class BaseAttentionCell(keras.layers.Layer):
             inner_states: Their states.
             training: Whether dropout is active.
         """
-        cells, rest, states = self._inner_cells(), list(inner_states), []
-        for cell in cells:
+        rest, states = list(inner_states), []
+        for cell in self._inner_cells():
             states.append(rest[: len(_sizes(cell))])
             rest = rest[len(_sizes(cell)) :]
-        _, states = self.cell(inputs, states if len(cells) > 1 else states[0], training=training)
+        stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
+        _, states = self.cell(inputs, states if stacked else states[0], training=training)
         return keras.tree.flatten(states)
 
     def advance(self, inputs, states, memory, memory_mask=None, training=None, return_attention_scores=False):

@@ -47,8 +47,8 @@ class BidirectionalEncoder(keras.layers.Layer):
         (TensorShape([2, 3, 14]), 2, TensorShape([2, 14]))
 
     Reference:
-        Schuster and Paliwal 1997, "Bidirectional Recurrent Neural Networks", section II.C,
-        https://doi.org/10.1109/78.650093; Bahdanau et al. 2015, section 3.2, https://arxiv.org/abs/1409.0473
+        Schuster and Paliwal 1997, "Bidirectional Recurrent Neural Networks", https://doi.org/10.1109/78.650093;
+        Bahdanau et al. 2015, section 3.2, https://arxiv.org/abs/1409.0473
     """
 
     def __init__(self, units, num_layers=1, cell_type="gru", dropout=0.0, seed=None, use_cudnn="auto", **kwargs):

@@ -57,7 +57,7 @@ class GatedConvolutionBlock(keras.layers.Layer):
         TensorShape([2, 7, 5])
 
     Reference:
-        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", sections 3.2, 3.3 and 3.5,
+        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", sections 3.2-3.5,
         https://arxiv.org/abs/1705.03122
     """
 

@@ -19,9 +19,12 @@ def has_fused_attention():
 
 
 def _split(tensor, count, size):
-    """Returns [count, ..., size, D] from [..., T, D], padded with zeros at the end."""
+    """Returns [count, ..., size, D] from [..., T, D]; rows to spare at the end are the last row again.
+
+    They are thrown away, but their gradient must be finite, too, and no score is sure to have one for zeros.
+    """
     shape = list(ops.shape(tensor))
-    padding = ops.zeros((*shape[:-2], count * size - shape[-2], shape[-1]), dtype=tensor.dtype)
+    padding = ops.broadcast_to(tensor[..., -1:, :], (*shape[:-2], count * size - shape[-2], shape[-1]))
     padded = ops.concatenate([tensor, padding], axis=-2)
     chunks = ops.reshape(padded, (*shape[:-2], count, size, shape[-1]))
     return ops.moveaxis(chunks, -3, 0)
@@ -78,70 +81,95 @@ def _map_torch(function, chunks, shared, variables, outputs, dtype, count, fuse)
 
 def _map_tensorflow(function, chunks, shared, variables, outputs, dtype, count, fuse):
     tf = importlib.import_module("tensorflow")
-    names = [*chunks, *shared]
+    ends = len(chunks), len(chunks) + len(shared)
+
+    def one(index, inputs):
+        rows, common, values = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            return function(dict(zip(chunks, rows, strict=True)), dict(zip(shared, common, strict=True)), index)
+
     # The same tensor may come in twice, as key and as value: each place needs a gradient of its own.
-    tensors = [tf.identity(tensor) for tensor in (*chunks.values(), *shared.values())]
-    weights = [tf.identity(variable.value) for variable in variables]
-
-    known = all(tensor.shape.is_fully_defined() for tensor in tensors) and not tf.executing_eagerly()
-
-    def one(index, tensors, weights):
-        given = dict(zip(names, tensors, strict=True))
-        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
-            return function({name: given[name] for name in chunks}, {name: given[name] for name in shared}, index)
-
-    def chunk_of(index, tensors):
-        return [tensor[index] if name in chunks else tensor for name, tensor in zip(names, tensors, strict=True)]
-
-    def loop(body, arrays, sums):
-        arrays = [tf.TensorArray(kind, size=count) for kind in arrays]
-
-        def step(index, arrays, sums):
-            written, added = body(index)
-            arrays = [array.write(index, value) for array, value in zip(arrays, written, strict=True)]
-            return index + 1, arrays, [old + tf.cast(new, old.dtype) for old, new in zip(sums, added, strict=True)]
-
-        _, arrays, sums = tf.while_loop(
-            lambda index, *_: index < count, step, (0, arrays, sums), parallel_iterations=1, maximum_iterations=count
-        )
-        return [array.stack() for array in arrays], sums
+    given = [*chunks.values(), *shared.values(), *(variable.value for variable in variables)]
+    given = [tf.identity(each) for each in given]
+    fuse = fuse and all(each.shape.is_fully_defined() for each in given) and not tf.executing_eagerly()
 
     @tf.custom_gradient
     def run(*inputs):
-        tensors, weights = inputs[: len(names)], inputs[len(names) :]
-        results, _ = loop(lambda index: (one(index, chunk_of(index, tensors), weights), []), [dtype] * outputs, [])
+        results, _ = _loop_tensorflow(
+            lambda index: (one(index, _at(index, inputs, ends[0])), []), count, [dtype] * outputs, []
+        )
 
         def gradient(*upstream):
-            kinds = [_kind(tensor, name in chunks) for name, tensor in zip(names, tensors, strict=True)]
-            total = [*_of_kind("shared", kinds, tensors), *weights]
-
-            def body(index):
-                local = [tf.identity(tensor) for tensor in chunk_of(index, tensors)]
-                values = [tf.identity(weight) for weight in weights]
-                by_row = _of_kind("row", kinds, local)
-                sources = [*by_row, *_of_kind("shared", kinds, local), *values]
-                with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(sources)
-                    found = one(index, local, values)
-                gradients = tape.gradient(
-                    found, sources, [each[index] for each in upstream], unconnected_gradients="zero"
-                )
-                gradients = [tf.convert_to_tensor(each) for each in gradients]
-                return gradients[: len(by_row)], gradients[len(by_row) :]
-
-            # Sums over many chunks lose too much in half precision.
-            zeros = [tf.zeros_like(each, dtype=keras.backend.result_type(each.dtype.name, "float32")) for each in total]
-            row_types = [tensor.dtype for tensor in _of_kind("row", kinds, tensors)]
-            sweep = functools.partial(loop, body, row_types, zeros)
-            rows, sums = tf.function(sweep, jit_compile=True, autograph=False)() if fuse and known else sweep()
-            sums = [tf.cast(each, like.dtype) for each, like in zip(sums, total, strict=True)]
-            found = {"row": iter(rows), "shared": iter(sums), "integer": itertools.repeat(None)}
-            inputs = [next(found[kind]) for kind in kinds]
-            return [*inputs, *sums[len(sums) - len(weights) :]]
+            return _gradients_tensorflow(one, inputs, ends[0], upstream, count, fuse)
 
         return tuple(results), gradient
 
-    return run(*tensors, *weights)
+    return run(*given)
+
+
+def _at(index, inputs, rows):
+    """Returns the inputs of a chunk: its own of the first `rows` inputs, and all others as they are."""
+    return [each[index] if place < rows else each for place, each in enumerate(inputs)]
+
+
+def _loop_tensorflow(body, count, dtypes, sums):
+    """Returns the first results of all steps, each stacked, and the sums of the others.
+
+    Args:
+        body: Called with the number of the step; returns a list of tensors to stack and one of tensors to add up.
+        count: Number of steps.
+        dtypes: Of the tensors to stack.
+        sums: What the sums begin with, in the dtypes in which they are added up.
+    """
+    tf = importlib.import_module("tensorflow")
+    arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
+
+    def step(index, arrays, sums):
+        written, added = body(index)
+        arrays = [array.write(index, value) for array, value in zip(arrays, written, strict=True)]
+        return index + 1, arrays, [old + tf.cast(new, old.dtype) for old, new in zip(sums, added, strict=True)]
+
+    _, arrays, sums = tf.while_loop(
+        lambda index, *_: index < count, step, (0, arrays, sums), parallel_iterations=1, maximum_iterations=count
+    )
+    return [array.stack() for array in arrays], sums
+
+
+def _gradients_tensorflow(one, inputs, rows, upstream, count, fuse):
+    """Returns the gradient of each input: by chunk for the first `rows` inputs, summed over the chunks for the others.
+
+    Args:
+        one: Called with the number of a chunk and its inputs; returns its results.
+        inputs: Of all chunks; integers have no gradient.
+        rows: How many of the inputs are chunks.
+        upstream: Gradients of the results of all chunks.
+        count: Number of chunks.
+        fuse: Whether XLA compiles the loop.
+    """
+    tf = importlib.import_module("tensorflow")
+    kinds = [_kind(each, place < rows) for place, each in enumerate(inputs)]
+
+    def body(index):
+        local = [tf.identity(each) for each in _at(index, inputs, rows)]
+        own = _of_kind("row", kinds, local)
+        sources = [*own, *_of_kind("shared", kinds, local)]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            found = one(index, local)
+        found = tape.gradient(found, sources, [each[index] for each in upstream], unconnected_gradients="zero")
+        found = [tf.convert_to_tensor(each) for each in found]
+        return found[: len(own)], found[len(own) :]
+
+    total = _of_kind("shared", kinds, inputs)
+    # Sums over many chunks lose too much in half precision.
+    zeros = [tf.zeros_like(each, dtype=keras.backend.result_type(each.dtype.name, "float32")) for each in total]
+    sweep = functools.partial(
+        _loop_tensorflow, body, count, [each.dtype for each in _of_kind("row", kinds, inputs)], zeros
+    )
+    by_chunk, sums = tf.function(sweep, jit_compile=True, autograph=False)() if fuse else sweep()
+    sums = [tf.cast(each, like.dtype) for each, like in zip(sums, total, strict=True)]
+    found = {"row": iter(by_chunk), "shared": iter(sums), "integer": itertools.repeat(None)}
+    return [next(found[kind]) for kind in kinds]
 
 
 def _kind(tensor, by_row):

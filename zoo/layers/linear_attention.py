@@ -174,57 +174,14 @@ class LinearAttention(MultiHeadAttention):
             "index": ops.zeros((), dtype="int32"),
         }
 
-    def call(
-        self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        *,
-        attention_bias=None,
-        start_index=None,
-        memory=None,
-        cache=None,
-    ):
-        options = {
-            "attention_mask": attention_mask,
-            "attention_bias": attention_bias,
-            "start_index": start_index,
-            "memory": memory,
-        }
-        if cache is None:
-            return super().call(
-                query,
-                value,
-                key,
-                query_mask,
-                value_mask,
-                key_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-                use_causal_mask=use_causal_mask,
-                **options,
-            )
-        options["return_attention_scores"] = return_attention_scores or None
-        refused = [name for name, option in options.items() if option is not None]
+    def step(self, query, value, key, cache, query_mask, value_mask, key_mask, **others):
+        refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
         if refused:
             raise ValueError(
                 f"{type(self).__name__} has no keys in its cache to work out weights with: a call with `cache` "
-                f"takes no {', '.join(f'`{name}`' for name in refused)}."
+                f"takes no {', '.join(refused)}."
             )
-        return self._step(query, value, key, query_mask, value_mask, key_mask, cache)
-
-    def _step(self, query, value, key, query_mask, value_mask, key_mask, cache):
-        """Returns the output for new positions, which attend to those in the cache and up to their own; and the cache.
-
-        The masks of values cover the room of the cache.
-        """
+        # The masks of values cover the room of the cache, but only new positions are looked at.
         index, length = cache["index"], ops.shape(query)[1]
         value_mask, key_mask = (
             _of_positions(masks.check_mask(mask, name, (2,)), index, length)

@@ -66,7 +66,7 @@ class ShawRelativePositions(Positions):
 
     Args:
         max_distance: k, a positive integer.
-        use_values: Whether values gain vectors, too (the paper's section 4.3 finds those of keys sufficient).
+        use_values: Whether values gain vectors, too (in the paper's section 4.3 those of keys do as well alone).
         initializer: Initializer of the vectors.
 
     Example:

@@ -1,6 +1,7 @@
 """What every causal language model offers to training, decoding and export."""
 
 import keras
+from keras import ops
 
 from zoo.models.checks import check_sizes
 
@@ -38,6 +39,20 @@ class LanguageModel(keras.Model):
         """
         raise NotImplementedError
 
+    def prefill(self, tokens, state):
+        """Reads several symbols of each row at once, as many of one row as of the others.
+
+        Rows of different lengths have the length of the shortest one in common; behind it, `decode_step` goes on.
+
+        Args:
+            tokens: The next symbols of each row, [B, T], none of them padding.
+            state: From `initial_state` or the step before.
+
+        Returns:
+            Logits [B, V] for the symbol behind them, and the new state.
+        """
+        raise NotImplementedError
+
     def decode_step(self, last, state):
         """Returns logits [B, V] for the next symbol, and the new state.
 
@@ -45,7 +60,7 @@ class LanguageModel(keras.Model):
             last: The last symbol of each row, [B].
             state: From `initial_state` or the step before.
         """
-        raise NotImplementedError
+        return self.prefill(ops.expand_dims(last, 1), state)
 
     def get_config(self):
         return {**super().get_config(), "vocab_size": self.vocab_size, "max_length": self.max_length}

@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.errors import InputError
 from zoo.models.checks import check_sizes
 
 
@@ -17,7 +18,12 @@ class Seq2SeqModel(keras.Model):
 
     Returns:
         Logits [B, T, V]: position t predicts the target symbol after the first t + 1.
+
+    Attributes:
+        attends: Whether there is attention to ask for.
     """
+
+    attends = True
 
     def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
         super().__init__(**kwargs)
@@ -36,6 +42,8 @@ class Seq2SeqModel(keras.Model):
 
     def decode(self, target, memory, training=None):
         """Returns logits [B, T, V] and attention weights [B, layers, heads, T, S] under teacher forcing.
+
+        The weights are `None` where the model does not attend.
 
         Args:
             target: [B, T], starting with the start symbol.
@@ -73,7 +81,12 @@ class Seq2SeqModel(keras.Model):
         Args:
             source: [B, S].
             target: [B, T], starting with the start symbol: row t is the attention that predicts its successor.
+
+        Raises:
+            InputError: If the model does not attend.
         """
+        if not self.attends:
+            raise InputError(f"{type(self).__name__} has no attention. `rnnsearch` is a model like it that has.")
         return self.decode(target, self.encode(source))[1]
 
     def get_config(self):

@@ -418,6 +418,18 @@ def test_lists_are_stacks():
     np.testing.assert_array_equal(*outputs)
 
 
+def test_a_list_of_one_cell_with_two_states():
+    memory, inputs = random_array((2, 5, 3), seed=1), random_array((2, 7, 11), seed=2)
+    results = []
+    for cell in (keras.layers.LSTMCell(13), [keras.layers.LSTMCell(13)]):
+        cell = layers.LuongAttentionCell(cell, layers.AdditiveAttention(units=3), memory_dim=3)
+        cell.build((2, 11))
+        chance = np.random.default_rng(3)
+        cell.set_weights([chance.normal(size=weight.shape) for weight in cell.get_weights()])
+        results.append(to_numpy(keras.layers.RNN(cell)(inputs, initial_state=cell.initial_states(memory))))
+    np.testing.assert_array_equal(*results)
+
+
 def test_dropout_of_the_attention_works_inside_the_loop():
     attention = layers.AdditiveAttention(31, dropout=0.5, seed=3)
     cell = layers.RecurrentAttentionCell(keras.layers.GRUCell(7), attention, memory_dim=13)

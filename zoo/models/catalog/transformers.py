@@ -1,25 +1,158 @@
 """Transformers for sequence to sequence."""
 
+from zoo.models.attention_options import AttentionOptions
 from zoo.models.catalog.options import SEQ2SEQ
 from zoo.registry import ModelSpec, Paper, register_model
 
-register_model(
-    ModelSpec(
-        name="transformer_tiny",
-        task="seq2seq",
-        paper=Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762"),
-        summary="Transformer of 4+4 layers, d 128, for small corpora; sizes of Wu et al. 2021 "
-        "(https://arxiv.org/abs/2105.14462).",
-        config={
-            "num_layers": 4,
-            "model_dim": 128,
-            "intermediate_dim": 256,
-            "num_heads": 4,
-            "dropout": 0.3,
-            "normalize_first": False,
-            "tied_embeddings": "auto",
-        },
-        model_class="zoo.models.transformer:Transformer",
-        required=SEQ2SEQ,
+TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads": 4, "dropout": 0.3}
+VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
+
+
+def _register(name, paper, summary, **options):
+    config = {**AttentionOptions(**options).config(), "tied_embeddings": "auto", "max_length": 256}
+    register_model(
+        ModelSpec(
+            name=name,
+            task="seq2seq",
+            paper=paper,
+            summary=summary,
+            config=config,
+            model_class="zoo.models.transformer:Transformer",
+            required=SEQ2SEQ,
+        )
     )
+
+
+def _register_variant(name, paper, summary, **options):
+    _register(f"transformer_tiny_{name}", paper, f"transformer_tiny with {summary}", **{**TINY, **options})
+
+
+_register(
+    "transformer_tiny",
+    VASWANI,
+    "Transformer of 4+4 layers, d 128, for small corpora; sizes of Wu et al. 2021 (https://arxiv.org/abs/2105.14462).",
+    **TINY,
+)
+_register(
+    "transformer_small",
+    VASWANI,
+    "Transformer of 6+6 layers, d 512, with half the paper's feed-forward size and heads, for corpora of some 100,000 "
+    "sentences; sizes of Wu et al. 2021 (https://arxiv.org/abs/2105.14462).",
+    num_layers=6,
+    model_dim=512,
+    intermediate_dim=1024,
+    num_heads=4,
+    dropout=0.3,
+)
+_register(
+    "transformer_base",
+    VASWANI,
+    "The paper's base model: 6+6 layers, d 512, 8 heads; 63.1 million weights with a shared vocabulary of 37,000 "
+    "(the paper says 65).",
+    num_layers=6,
+    model_dim=512,
+    intermediate_dim=2048,
+    num_heads=8,
+    dropout=0.1,
+)
+_register(
+    "transformer_big",
+    VASWANI,
+    "The paper's big model: 6+6 layers, d 1024, 16 heads; 214.2 million weights with a shared vocabulary of 37,000 "
+    "(the paper says 213).",
+    num_layers=6,
+    model_dim=1024,
+    intermediate_dim=4096,
+    num_heads=16,
+    dropout=0.3,
+)
+
+# Each of them changes one option.
+_register_variant(
+    "additive",
+    Paper(
+        "Neural Machine Translation by Jointly Learning to Align and Translate",
+        2015,
+        "https://arxiv.org/abs/1409.0473",
+    ),
+    "heads that compare queries and keys by Bahdanau's additive score.",
+    score="additive",
+)
+_register_variant(
+    "unscaled",
+    Paper("Massive Exploration of Neural Machine Translation Architectures", 2017, "https://arxiv.org/abs/1703.03906"),
+    "dot products that are not divided by √d_k.",
+    score="dot",
+)
+_register_variant(
+    "cosine",
+    Paper("Swin Transformer V2: Scaling Up Capacity and Resolution", 2022, "https://arxiv.org/abs/2111.09883"),
+    "cosines of queries and keys, divided by a learned temperature, as scores.",
+    score="cosine",
+)
+_register_variant(
+    "learned_positions",
+    Paper("Convolutional Sequence to Sequence Learning", 2017, "https://arxiv.org/abs/1705.03122"),
+    "learned position embeddings, a table of max_length rows for each side.",
+    positions="learned",
+)
+_register_variant(
+    "concat_positions",
+    Paper("Perceiver: General Perception with Iterative Attention", 2021, "https://arxiv.org/abs/2103.03206"),
+    "sinusoids that are concatenated with the embeddings, and not added to them.",
+    positions="concat",
+)
+_register_variant(
+    "rotary",
+    Paper("RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021, "https://arxiv.org/abs/2104.09864"),
+    "rotary positions in self-attention.",
+    positions="rotary",
+)
+_register_variant(
+    "alibi",
+    Paper(
+        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        2022,
+        "https://arxiv.org/abs/2108.12409",
+    ),
+    "a bias against distance in self-attention, with a slope for each head.",
+    positions="alibi",
+)
+_register_variant(
+    "relative",
+    Paper("Self-Attention with Relative Position Representations", 2018, "https://arxiv.org/abs/1803.02155"),
+    "learned vectors for the distances in self-attention, in keys and values.",
+    positions="relative",
+)
+_register_variant(
+    "grouped_query",
+    Paper(
+        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        2023,
+        "https://arxiv.org/abs/2305.13245",
+    ),
+    "two heads of keys and values in the decoder, each shared by two heads of queries.",
+    num_key_value_heads=2,
+)
+_register_variant(
+    "local",
+    Paper("Longformer: The Long-Document Transformer", 2020, "https://arxiv.org/abs/2004.05150"),
+    "self-attention to a sliding window of 8 positions on each side.",
+    self_attention="local",
+)
+_register_variant(
+    "linear",
+    Paper(
+        "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
+        2020,
+        "https://arxiv.org/abs/2006.16236",
+    ),
+    "linear self-attention, whose steps cost the same at any length.",
+    self_attention="linear",
+)
+_register_variant(
+    "single_head",
+    Paper("Are Sixteen Heads Really Better than One?", 2019, "https://arxiv.org/abs/1905.10650"),
+    "a single head in each attention.",
+    num_heads=1,
 )

@@ -1,0 +1,455 @@
+"""The recurrent sequence-to-sequence models: their options, reading orders, starts, windows and sizes."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from test_models import SMALL, SOURCE_SYMBOLS, TARGET_SYMBOLS, B, S, T, batch, create, logits, numpy, without_weights
+
+import zoo
+from zoo.errors import InputError
+from zoo.models.recurrent import NOISE, MaskedInputCell, OneWayEncoder, StartStates
+from zoo.text import PAD
+from zoo.translator import Translator
+
+LUONG = SMALL["luong_dot"][0]
+ENCDEC = SMALL["rnn_encdec"][0]
+RNN = SMALL["rnnsearch"][0]
+LENGTHS = (5, 2, 3)  # of the sources of `batch`
+
+tensorflow_only = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="written with TensorFlow")
+
+
+def rows(source):
+    """Returns each row of ids without its padding."""
+    return [row[row != PAD] for row in source]
+
+
+def backwards(source):
+    """Returns sources with the symbols of each row in reverse order, padding still behind them."""
+    result = np.full_like(source, PAD)
+    for row, ids in enumerate(rows(source)):
+        result[row, : len(ids)] = ids[::-1]
+    return result
+
+
+@pytest.mark.parametrize("cell_type", ["gru", "lstm"])
+def test_a_reversed_encoder_reads_each_row_from_its_end(cell_type):
+    forward, reverse = (OneWayEncoder(7, 2, cell_type, reverse=reverse) for reverse in (False, True))
+    inputs = np.random.default_rng(1).normal(size=(B, S, 3)).astype("float32")
+    mask = np.arange(S) < np.array(LENGTHS)[:, None]
+    for encoder in (forward, reverse):
+        encoder.build((None, None, 3))
+    reverse.set_weights(forward.get_weights())
+    outputs, states = reverse(inputs, mask=mask, return_state=True)
+    assert len(states) == (2 if cell_type == "gru" else 4)
+    for row, length in enumerate(LENGTHS):
+        expected, final = forward(inputs[row : row + 1, :length][:, ::-1], return_state=True)
+        np.testing.assert_allclose(numpy(outputs)[row, :length], numpy(expected)[0, ::-1], atol=1e-6)
+        for state, reference in zip(states, final, strict=True):
+            np.testing.assert_allclose(numpy(state)[row], numpy(reference)[0], atol=1e-6)
+    # The top state stands at the first place, where the reading ends.
+    np.testing.assert_allclose(numpy(outputs)[:, 0], numpy(states[-1 if cell_type == "gru" else -2]), atol=1e-6)
+
+
+def test_alignments_are_in_the_order_of_the_source():
+    reverse, forward = (create("luong_dot", {**LUONG, "reverse_source": reverse}) for reverse in (True, False))
+    source, target = batch()
+    weights = numpy(reverse.attention(source, target))
+    mirrored = numpy(forward.attention(backwards(source), target))
+    np.testing.assert_allclose(logits(reverse, source, target), logits(forward, backwards(source), target), atol=2e-6)
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(weights[row, ..., :length], mirrored[row, ..., :length][..., ::-1], atol=1e-6)
+    assert np.abs(weights - mirrored).max() > 0.01
+
+
+@pytest.mark.parametrize("options", SMALL["rnn_encdec"][:2], ids=["summary", "states"])
+def test_encoders_without_attention_read_in_both_orders(options):
+    reverse, forward = (create("rnn_encdec", {**options, "reverse_source": reverse}) for reverse in (True, False))
+    source, target = batch()
+    expected = logits(forward, backwards(source), target)
+    np.testing.assert_allclose(logits(reverse, source, target), expected, atol=2e-6)
+    assert np.abs(logits(forward, source, target) - expected).max() > 0.01
+
+
+def test_a_bidirectional_encoder_has_one_order():
+    options = {**LUONG, "bidirectional": True}
+    models = [create("luong_general", {**options, "reverse_source": reverse}) for reverse in (True, False)]
+    results = [logits(model, *batch()) for model in models]
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("name", ["rnn_encdec", "rnnsearch", "luong_dot"])
+@pytest.mark.parametrize("cell_type", ["gru", "lstm"])
+def test_starts(name, cell_type):
+    small = {**SMALL[name][0], "cell_type": cell_type, "dropout": 0.0}
+    source, _ = batch()
+    starts, trained = {}, {}
+    for kind in ("encoder", "zeros", "learned", "random"):
+        model = create(name, {**small, "start_state": kind})
+        starts[kind], trained[kind] = (
+            np.stack([numpy(state) for state in model.encode(source, training=training)["start"]])
+            for training in (None, True)
+        )
+        if kind == "learned":
+            weight = numpy(model.start.states)
+    assert starts["encoder"].shape == (small.get("num_layers", 1) * (1 + (cell_type == "lstm")), B, small["units"])
+    assert np.ptp(starts["encoder"], axis=1).max(axis=-1).min() > 0.01  # each state depends on the source
+    assert not np.any(starts["zeros"]) and not np.any(starts["random"])
+    np.testing.assert_array_equal(starts["learned"], np.broadcast_to(weight[:, None], starts["learned"].shape))
+    for kind in starts:
+        np.testing.assert_array_equal(trained[kind] == starts[kind], kind != "random")
+
+
+def test_random_starts_act_in_training_only():
+    source, target = batch()
+    model = create("luong_dot", {**LUONG, "start_state": "random", "dropout": 0.0})
+    first, second = (logits(model, source, target, training=True) for _ in range(2))
+    assert np.all(np.any(first != second, axis=(1, 2)))
+    np.testing.assert_array_equal(logits(model, source, target), logits(model, source, target))
+
+
+def test_luongs_decoder_starts_from_the_encoders_final_states():
+    model = create("luong_dot", LUONG)
+    source, _ = batch()
+    _, states = model.encoder(model.source_embedding(source), mask=source != PAD, return_state=True)
+    inner = model.initial_state(model.encode(source), T)["inner"]
+    # h and c of both layers, the upper with a mask of ones behind them; then h̃, which is zero.
+    expected = [*states, np.ones((B, 6)), np.zeros((B, 7))]
+    assert len(inner) == len(expected)
+    for state, reference in zip(inner, expected, strict=True):
+        np.testing.assert_allclose(numpy(state), numpy(reference), atol=1e-6)
+
+
+def test_rnnsearch_starts_from_the_backward_state():
+    # That is the one which has read the whole source, from its end to its first symbol.
+    model = create("rnnsearch", RNN)
+    source, _ = batch()
+    annotations = numpy(model.encode(source)["annotations"])
+    start = numpy(model.start_dense(annotations[:, 0, RNN["units"] :]))
+    np.testing.assert_allclose(numpy(model.encode(source)["start"][0]), start, atol=1e-6)
+
+
+@pytest.mark.parametrize("cell_type", ["gru", "lstm"])
+def test_the_summary_is_made_of_the_last_output(cell_type):
+    model = create("rnn_encdec", {**ENCDEC, "num_layers": 2, "cell_type": cell_type})
+    source, _ = batch()
+    outputs = numpy(model.encoder(model.source_embedding(source), mask=source != PAD))
+    last = outputs[np.arange(B), np.array(LENGTHS) - 1]
+    memory = model.encode(source)
+    np.testing.assert_allclose(numpy(memory["summary"]), numpy(model.summary_dense(last)), atol=1e-6)
+    expected = numpy(model.start_dense(memory["summary"]))
+    np.testing.assert_allclose(np.concatenate([numpy(state) for state in memory["start"]], -1), expected, atol=1e-6)
+
+
+def test_random_starts_are_drawn_for_each_sentence():
+    layer = StartStates(3, 500, "random", seed=1)
+    first, second = (np.stack([numpy(state) for state in layer(np.zeros((2, 1)), training=True)]) for _ in range(2))
+    draws = np.concatenate([first, second], axis=1).reshape(12, 500)
+    np.testing.assert_allclose(draws.std(axis=1), NOISE, rtol=0.15)
+    assert np.abs(np.corrcoef(draws) - np.eye(12)).max() < 0.2
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        StartStates(2, 3, "learned", seed=5),
+        OneWayEncoder(3, 2, "gru", dropout=0.25, reverse=True),
+        MaskedInputCell(keras.layers.LSTMCell(3), 5),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_layers_have_configs(layer):
+    assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
+
+
+def test_a_masked_cell_drops_its_inputs_only():
+    inner = keras.layers.LSTMCell(3)
+    cell = MaskedInputCell(inner, 5)
+    cell.build((2, 5))
+    chance = np.random.default_rng(2)
+    inputs, h, c = (chance.normal(size=(2, size)).astype("float32") for size in (5, 3, 3))
+    mask = np.array([[2.0, 0.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]], "float32")
+    output, states = cell(inputs, [h, c, mask])
+    expected, expected_states = inner(inputs * mask, [h, c])
+    np.testing.assert_array_equal(numpy(output), numpy(expected))
+    for state, reference in zip(states, [*expected_states, mask], strict=True):
+        np.testing.assert_array_equal(numpy(state), numpy(reference))
+    assert cell.state_size == [3, 3, 5] and cell.output_size == 3
+
+
+@tensorflow_only
+def test_dropout_between_the_decoders_layers_is_the_same_at_all_steps():
+    import tensorflow as tf
+
+    model = create("luong_dot", {**LUONG, "units": 61, "dropout": 0.5})
+    source, target = batch()
+    kernel = model.cell.cell.cells[1].cell.kernel
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model({"source": source[:1], "target": target[:1]}, training=True))
+    dropped = np.all(tape.gradient(loss, kernel.value).numpy() == 0, axis=1)  # units of the lower layer
+    assert 15 < np.sum(dropped) < 46
+
+
+@tensorflow_only
+@pytest.mark.parametrize("name", ["rnn_encdec", "luong_dot"])
+def test_dropout_before_the_output(name):
+    import tensorflow as tf
+
+    sizes = {"units": 61, "readout_units": 61} if name == "rnn_encdec" else {"units": 61}
+    model = create(name, {**SMALL[name][0], **sizes, "dropout": 0.5, "tied_embeddings": "none"})
+    source, target = batch()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model({"source": source[:1], "target": target[:1, :1]}, training=True)[..., 5])
+    gradient = tape.gradient(loss, model.output_dense.kernel.value).numpy()[:, 5]
+    assert 15 < np.sum(gradient == 0) < 46
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("rnn_encdec", "summary"), ("rnnsearch", "annotations"), ("luong_dot", "value")]
+)
+def test_dropout_of_what_the_encoder_found(name, part):
+    model = create(name, {**SMALL[name][0], "units": 60, "dropout": 0.5})
+    source = batch()[0][:1]  # without padding
+    assert 0.2 < np.mean(numpy(model.encode(source, training=True)[part]) == 0) < 0.8
+    assert np.all(numpy(model.encode(source)[part]) != 0)
+
+
+def test_monotonic_windows_follow_the_source():
+    # The window counts places of the source as it is given, whatever the encoder's order.
+    for reverse in (False, True):
+        model = create("luong_local_m", {**LUONG, "window": 1, "reverse_source": reverse})
+        source, target = batch()
+        weights = numpy(model.attention(source, target))[:, 0, 0]
+        for row, length in enumerate(LENGTHS):
+            near = np.abs(np.arange(T)[:, None] - np.arange(S)) <= 1
+            seen = near & (target[row] != PAD)[:, None] & (np.arange(S) < length)
+            np.testing.assert_array_equal(weights[row] > 0, seen)
+            np.testing.assert_allclose(weights[row].sum(axis=1), seen.any(axis=1), atol=1e-6)
+
+
+def test_predicted_windows_are_narrow():
+    model = create("luong_local_p", {**LUONG, "window": 1})
+    source, target = batch()
+    weights = numpy(model.attention(source, target))[:, 0, 0]
+    seen = weights > 0
+    assert seen.sum(axis=-1).max() <= 3 and np.all(seen.any(axis=-1) == (target != PAD))
+    sums = weights.sum(axis=-1)[target != PAD]
+    assert np.all(sums < 1) and np.all(sums > 0.1)
+
+
+def test_location_scores_do_not_look_at_the_source():
+    model = create("luong_location", {**LUONG, "max_length": 5, "start_state": "zeros", "input_feeding": False})
+    (source, target), (other, _) = batch(0), batch(1)
+    assert np.any(source != other)
+    np.testing.assert_array_equal(numpy(model.attention(source, target)), numpy(model.attention(other, target)))
+
+
+def test_input_feeding_tells_the_decoder_where_it_looked():
+    # Queries alone say where to look, here; only by feeding do they know what was found there.
+    options = {**LUONG, "start_state": "zeros", "score": "location", "max_length": 5}
+    (source, target), (other, _) = batch(0), batch(1)
+    fed = create("luong_dot", {**options, "input_feeding": True})
+    first, second = (numpy(fed.attention(ids, target))[0, 0, 0] for ids in (source, other))
+    np.testing.assert_allclose(first[0], second[0], atol=1e-6)
+    assert np.abs(first[1:] - second[1:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("score", ["additive", "scaled_dot"])
+def test_other_scores(score):
+    source, target = batch()
+    weights = numpy(create("luong_dot", {**LUONG, "score": score}).attention(source, target))
+    np.testing.assert_allclose(weights.sum(axis=-1)[:, 0, 0], target != PAD, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", SMALL["rnn_encdec"][:2], ids=["summary", "states"])
+def test_without_attention(options):
+    model = create("rnn_encdec", options)
+    source, target = batch()
+    assert not model.attends
+    assert model.decode(target, model.encode(source))[1] is None
+    with pytest.raises(InputError, match="RNNEncoderDecoder has no attention. `rnnsearch` is a model like it that has"):
+        model.attention(source, target)
+    before = logits(model, source, target)[0]
+    for place in (0, S - 1):  # all that it knows of the source goes through the same vectors, from both ends
+        changed = source.copy()
+        changed[0, place] = 4 + (changed[0, place] - 3) % (SOURCE_SYMBOLS - 4)
+        assert np.all(np.any(logits(model, changed, target)[0] != before, axis=-1))
+
+
+def test_all_that_a_decoder_without_attention_knows_has_a_fixed_size():
+    for options in SMALL["rnn_encdec"]:
+        memory = create("rnn_encdec", options).encode(batch()[0])
+        assert {len(state.shape) for state in keras.tree.flatten(memory)} == {2}
+
+
+@tensorflow_only
+@pytest.mark.parametrize("name", ["rnn_encdec", "luong_location", "luong_local_m"])
+def test_graphs_of_unknown_sizes(name):
+    import tensorflow as tf
+
+    model = create(name, SMALL[name][-2 if name == "rnn_encdec" else 0])
+    translator = Translator(model, beam_size=2, max_length=11)
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[ids, ids])
+    def forward(source, target):
+        return model({"source": source, "target": target}), model.decode(target, model.encode(source))
+
+    translate = tf.function(translator, input_signature=[ids])
+    source, target = batch()
+    for width in (S, S - 1):
+        for result in (forward(source[:, :width], target)[0], forward(source[:, :width], target)[1][0]):
+            expected = logits(model, source[:, :width], target)
+            np.testing.assert_allclose(result, expected, atol=2e-6)
+    outputs, expected = translate(source), translator(source)
+    np.testing.assert_array_equal(outputs["ids"], expected["ids"])
+    np.testing.assert_allclose(outputs["log_prob"], expected["log_prob"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sizes", "count"),
+    [
+        # Embeddings 240,000 · 1,000; eight LSTMs of 4 · 1,000 · 2,001; output 80,000 · 1,001. Sutskever et al. state
+        # "384M parameters", of which 64M are recurrent connections.
+        (
+            "rnn_encdec",
+            {
+                "embedding_dim": 1000,
+                "units": 1000,
+                "num_layers": 4,
+                "readout_units": 0,
+                "cell_type": "lstm",
+                "feed_summary": False,
+                "reverse_source": True,
+            },
+            (160_000, 80_000),
+            384_112_000,
+        ),
+        # Bahdanau et al. state sizes only. Embeddings 37,200,000; encoder 9,732,000; s₀ 1,001,000; decoder 10,866,000;
+        # alignment 3,002,000; readout 3,621,000; output 15,030,000.
+        (
+            "rnnsearch",
+            {"embedding_dim": 620, "units": 1000, "attention_units": 1000, "readout_units": 500},
+            (30_000, 30_000),
+            80_452_000,
+        ),
+        # Luong et al. state sizes only. Embeddings 100,000,000; encoder 32,016,000; decoder 36,016,000; W_a 1,000,000;
+        # W_c 2,000,000; output 50,000,000.
+        (
+            "luong_general",
+            {"embedding_dim": 1000, "units": 1000, "num_layers": 4, "tied_embeddings": "none"},
+            (50_000, 50_000),
+            221_032_000,
+        ),
+    ],
+    ids=["sutskever", "bahdanau", "luong"],
+)
+def test_sizes_of_the_papers(name, options, sizes, count):
+    model = without_weights(name, source_vocab_size=sizes[0], target_vocab_size=sizes[1], **options)
+    assert model.count_params() == count
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "saved"),
+    [
+        # A tied output has no matrix of its own; those of rnnsearch and rnn_encdec have a bias, too.
+        ("rnnsearch", {**RNN, "readout_units": 7}, TARGET_SYMBOLS * 8),
+        ("rnn_encdec", {**ENCDEC, "readout_units": 7}, TARGET_SYMBOLS * 8),
+        ("luong_dot", {**LUONG, "units": 7}, TARGET_SYMBOLS * 7),
+    ],
+)
+def test_tying_saves_embeddings(name, options, saved):
+    sizes = {"source_vocab_size": TARGET_SYMBOLS, "target_vocab_size": TARGET_SYMBOLS}
+    counts = [
+        zoo.create_model(name, **sizes, **{**options, "tied_embeddings": tying}).count_params()
+        for tying in ("none", "target", "all")
+    ]
+    assert counts[0] - counts[1] == saved and counts[1] - counts[2] == TARGET_SYMBOLS * 7
+
+
+def test_the_tied_output_is_the_target_embedding():
+    model = create("luong_dot", LUONG)
+    source, target = batch()
+    before = logits(model, source, target)
+    matrix = numpy(model.target_embedding.embeddings)
+    matrix[10] = 0  # a symbol that the targets do not have
+    assert 10 not in target
+    model.target_embedding.embeddings.assign(matrix)
+    after = logits(model, source, target)
+    assert not np.any(after[..., 10]) and np.any(before[..., 10])
+    np.testing.assert_allclose(np.delete(after, 10, axis=-1), np.delete(before, 10, axis=-1), atol=1e-6)
+
+
+def test_runs_from_before_the_options_load():
+    model = create("rnnsearch", RNN)
+    config = model.get_config()
+    for option in ("cell_type", "start_state", "tied_embeddings"):
+        del config[option]
+    again = type(model).from_config(config)
+    again.build()
+    assert again.get_config() == model.get_config()
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(logits(again, *batch()), logits(model, *batch()))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("rnnsearch", {"cell_type": "rnn"}, "`cell_type` must be gru or lstm. Received: cell_type='rnn'."),
+        (
+            "luong_dot",
+            {"start_state": "ones"},
+            "`start_state` must be encoder, zeros, learned or random. Received: start_state='ones'.",
+        ),
+        (
+            "rnn_encdec",
+            {"tied_embeddings": "source"},
+            "`tied_embeddings` must be none, target or all. Received: tied_embeddings='source'.",
+        ),
+        ("luong_dot", {"tied_embeddings": "all"}, "needs one shared vocabulary.*source_vocab_size=13, target"),
+        (
+            "rnnsearch",
+            {"readout_units": 5, "tied_embeddings": "target"},
+            "`readout_units` must equal `embedding_dim` for tied embeddings. Received: readout_units=5, "
+            "embedding_dim=256, tied_embeddings='target'.",
+        ),
+        ("rnn_encdec", {"readout_units": 0, "units": 5, "tied_embeddings": "target"}, "`units` must equal"),
+        (
+            "rnn_encdec",
+            {"readout_units": -1},
+            "`readout_units` must be a positive integer. Received: readout_units=-1.",
+        ),
+        ("rnn_encdec", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
+        (
+            "rnn_encdec",
+            {"feed_summary": False, "start_state": "zeros"},
+            "use `start_state='encoder'` or `feed_summary=True`. Received: start_state='zeros', feed_summary=False.",
+        ),
+        ("luong_dot", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
+        ("luong_local_m", {"window": 0}, "`window` must be a positive integer. Received: window=0."),
+        ("luong_location", {"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
+        ("luong_dot", {"score": "dott"}, "Unknown score 'dott'. Did you mean dot"),
+        (
+            "luong_local_p",
+            {"alignment": "local"},
+            "`alignment` must be global, local_m or local_p. Received: alignment='local'.",
+        ),
+        (
+            "luong_dot",
+            {"units": 5, "bidirectional": True},
+            "`units` must be even for a bidirectional encoder. Received: units=5.",
+        ),
+    ],
+)
+def test_bad_options(name, options, message):
+    with pytest.raises(InputError, match=message):
+        zoo.create_model(name, source_vocab_size=13, target_vocab_size=17, **options)
+
+
+def test_sources_longer_than_the_places():
+    model = create("luong_location", {**LUONG, "max_length": 3})
+    source, target = batch()
+    with pytest.raises(ValueError, match="`max_length` must be at least the number of keys. Received: max_length=3"):
+        model({"source": source, "target": target})
+    assert ops.shape(model({"source": source[:, :3], "target": target})) == (B, T, TARGET_SYMBOLS)
