@@ -1,10 +1,10 @@
-"""Parallel text from a folder: every kind of bad data is an error with file and line."""
+"""SPECs, what all datasets share, and parallel text from a folder: bad data are an error with file and line."""
 
 import re
 
 import pytest
 
-from training.data import Pairs, load_data
+from training.data import FORMS, Dataset, Labelled, LabelledData, Pairs, Texts, load_data
 from zoo.errors import InputError
 
 
@@ -108,12 +108,49 @@ def test_malformed_specs(spec):
     [
         ("date", "Unknown data SPEC 'date'. Did you mean dates"),
         ("txt:here:en-de", "Unknown data SPEC 'txt'. Did you mean text?"),
-        ("", "Expected dates or text:DIR:SRC-TGT"),
+        ("tvs:here", "Unknown data SPEC 'tvs'. Did you mean tsv"),
+        ("", "Expected dates, senses, sums, text:DIR:SRC-TGT, tsv:DIR, lines:DIR or tfds:NAME[/CONFIG][:SRC-TGT]."),
     ],
 )
 def test_unknown_specs(spec, message):
     with pytest.raises(InputError, match=re.escape(message)):
         load_data(spec)
+
+
+@pytest.mark.parametrize("spec", ["tsv", "tsv:", "lines", "lines:", "tfds", "tfds:"])
+def test_specs_that_name_nothing(spec):
+    form = FORMS[spec.removesuffix(":")]
+    with pytest.raises(InputError, match=re.escape(f"Malformed data SPEC {spec!r}; expected {form}")):
+        load_data(spec)
+
+
+def test_splits_are_made_once_and_when_asked_for():
+    made = []
+
+    def load_split(name):
+        made.append(name)
+        return Labelled([name, "text"], ["b", "a"])
+
+    data = LabelledData(spec="here", tokenizer="words", load_split=load_split, splits=("train", "val"))
+    assert isinstance(data, Dataset) and made == []
+    assert data.split("val") is data.split("val")
+    assert data.classes == ["a", "b"] == data.classes
+    assert made == ["val", "train"]
+    with pytest.raises(InputError, match="The data 'here' have no test split; they have train and val."):
+        data.split("test")
+
+
+@pytest.mark.parametrize(
+    ("split", "part"),
+    [
+        (Pairs(["a", "b", "c"], ["A", "B", "C"]), Pairs(["c", "a"], ["C", "A"])),
+        (Labelled(["a", "b", "c"], ["A", "B", "C"]), Labelled(["c", "a"], ["C", "A"])),
+        (Texts(["a", "b", "c"]), Texts(["c", "a"])),
+    ],
+)
+def test_some_examples_of_a_split(split, part):
+    assert len(split) == 3
+    assert split.take(iter([2, 0])) == part
 
 
 def test_unknown_split(tmp_path):

@@ -1,20 +1,50 @@
 """Datasets, opened by their SPEC: `load_data("dates")`, `load_data("text:data/multi30k:en-de")`."""
 
+from collections.abc import Callable
+
+from training.data.dataset import SPLITS, Dataset, Labelled, LabelledData, Pairs, ParallelData, TextData, Texts
 from training.data.dates import load_dates
-from training.data.parallel import SPLITS, Pairs, ParallelData, load_parallel
+from training.data.labelled import load_labelled
+from training.data.lines import load_lines
+from training.data.parallel import load_parallel
+from training.data.senses import load_senses
+from training.data.sums import load_sums
+from training.data.tfds import FORM, load_tfds
 from zoo.errors import InputError, unknown_name
 
-__all__ = ["SPLITS", "Pairs", "ParallelData", "load_data"]
+__all__ = [
+    "FORMS",
+    "SPLITS",
+    "Dataset",
+    "Labelled",
+    "LabelledData",
+    "Pairs",
+    "ParallelData",
+    "TextData",
+    "Texts",
+    "load_data",
+]
 
-_FORMS = {"dates": "dates", "text": "text:DIR:SRC-TGT"}
+FORMS = {
+    "dates": "dates",
+    "senses": "senses",
+    "sums": "sums",
+    "text": "text:DIR:SRC-TGT",
+    "tsv": "tsv:DIR",
+    "lines": "lines:DIR",
+    "tfds": FORM,
+}
+"""What a SPEC of each kind looks like."""
+
+_GENERATED: dict[str, Callable[[int], Dataset]] = {"dates": load_dates, "senses": load_senses, "sums": load_sums}
 
 
-def load_data(spec: str, seed: int = 0) -> ParallelData:
+def load_data(spec: str, seed: int = 0) -> Dataset:
     """Opens the dataset that a SPEC names.
 
     Args:
-        spec: `dates` or `text:DIR:SRC-TGT`.
-        seed: Seeds what is generated; data read from files does not depend on it.
+        spec: `dates`, `senses`, `sums`, `text:DIR:SRC-TGT`, `tsv:DIR`, `lines:DIR` or `tfds:NAME[/CONFIG][:SRC-TGT]`.
+        seed: Seeds what is generated, and draws what is held out where there is no validation split.
 
     Returns:
         The dataset; its splits are read or generated when first used.
@@ -23,10 +53,17 @@ def load_data(spec: str, seed: int = 0) -> ParallelData:
         InputError: The SPEC is unknown (the close ones are named) or malformed, or a file is missing.
     """
     kind = spec.partition(":")[0]
-    if kind not in _FORMS:
-        raise InputError(f"{unknown_name('data SPEC', kind, _FORMS)} Expected {' or '.join(_FORMS.values())}.")
+    if kind in _GENERATED:
+        if spec != kind:
+            raise InputError(f"The data SPEC {kind!r} takes no argument. Received: {spec!r}.")
+        return _GENERATED[kind](seed)
     if kind == "text":
         return load_parallel(spec)
-    if spec != "dates":
-        raise InputError(f"The data SPEC 'dates' takes no argument. Received: {spec!r}.")
-    return load_dates(seed)
+    if kind == "tsv":
+        return load_labelled(spec, seed)
+    if kind == "lines":
+        return load_lines(spec)
+    if kind == "tfds":
+        return load_tfds(spec, seed)
+    *forms, last = FORMS.values()
+    raise InputError(f"{unknown_name('data SPEC', kind, FORMS)} Expected {', '.join(forms)} or {last}.")

@@ -29,7 +29,7 @@ from datetime import date
 from babel import Locale
 from babel.dates import tokenize_pattern
 
-from training.data.parallel import SPLITS, Pairs, ParallelData
+from training.data.dataset import SPLITS, Pairs, ParallelData
 from zoo.errors import InputError, unknown_name
 
 SCRIPTS = {
@@ -252,7 +252,7 @@ def load_dates(seed: int = 0) -> ParallelData:
         made = examples(name, seed)
         return Pairs([example.text for example in made], [example.iso for example in made])
 
-    return ParallelData("dates", tokenizer="chars", shared_vocabulary=False, load_split=load_split)
+    return ParallelData(spec="dates", tokenizer="chars", shared_vocabulary=False, load_split=load_split)
 
 
 def _example(day: date, groups: Sequence[Sequence[Form]], chance: random.Random) -> Example:

@@ -1,66 +1,11 @@
 """Parallel text: pairs of source and target sentences, and the folders they are read from."""
 
-import codecs
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
-from zoo.errors import InputError, unknown_name
-
-SPLITS = ("train", "val", "test")
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sentences and their counterparts, line by line.
-
-    Attributes:
-        source: What the model reads.
-        target: What it should write; as long as `source`.
-    """
-
-    source: list[str]
-    target: list[str]
-
-    def __len__(self) -> int:
-        """Returns the number of pairs."""
-        return len(self.source)
-
-
-@dataclass(frozen=True)
-class ParallelData:
-    """A sequence-to-sequence dataset whose splits are made when first asked for.
-
-    Attributes:
-        spec: The data SPEC it came from.
-        tokenizer: The kind of tokenizer that suits it, `"chars"` or `"subword"`.
-        shared_vocabulary: Whether source and target use one tokenizer by default.
-        load_split: Makes the split of a given name; called at most once for each.
-        task: Always `"seq2seq"`.
-    """
-
-    spec: str
-    tokenizer: str
-    shared_vocabulary: bool
-    load_split: Callable[[str], Pairs] = field(repr=False, compare=False)
-    task: str = "seq2seq"
-    _made: dict[str, Pairs] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def split(self, name: str) -> Pairs:
-        """Returns the pairs of one split; the same object at every call.
-
-        Args:
-            name: `"train"`, `"val"` or `"test"`.
-
-        Raises:
-            InputError: The name is another, or the data behind the split is bad.
-        """
-        if name not in SPLITS:
-            raise unknown_name("split", name, SPLITS)
-        if name not in self._made:
-            self._made[name] = self.load_split(name)
-        return self._made[name]
+from training.data.dataset import SPLITS, Pairs, ParallelData
+from training.data.files import check_folder, read_lines
+from zoo.errors import InputError
 
 
 def load_parallel(spec: str) -> ParallelData:
@@ -80,18 +25,13 @@ def load_parallel(spec: str) -> ParallelData:
         InputError: The SPEC is malformed, or the folder or a file is missing.
     """
     directory, source, target = _parse(spec)
-    if not directory.is_dir():
-        raise InputError(f"{directory}: no such folder. Received: {spec!r}; expected text:DIR:SRC-TGT.")
-    for split in SPLITS:
-        for language in (source, target):
-            path = directory / f"{split}.{language}"
-            if not path.is_file():
-                raise InputError(f"{path}: no such file. {spec!r} needs train, val and test in both languages.")
+    names = [f"{split}.{language}" for split in SPLITS for language in (source, target)]
+    check_folder(directory, names, spec, "text:DIR:SRC-TGT", "train, val and test in both languages")
 
     def load_split(name: str) -> Pairs:
         return read_pairs(directory / f"{name}.{source}", directory / f"{name}.{target}")
 
-    return ParallelData(spec, tokenizer="subword", shared_vocabulary=True, load_split=load_split)
+    return ParallelData(spec=spec, tokenizer="subword", shared_vocabulary=True, load_split=load_split)
 
 
 def read_pairs(source: Path, target: Path) -> Pairs:
@@ -119,35 +59,6 @@ def read_pairs(source: Path, target: Path) -> Pairs:
             blank, other = (target, source) if left.strip() else (source, target)
             raise InputError(f"{blank}:{number}: blank line, but {other.name} has text there. Fill or drop the pair.")
     return pairs
-
-
-def read_lines(path: Path) -> list[str]:
-    r"""Reads the lines of a UTF-8 file.
-
-    Lines end at `\n` alone, as `wc -l` counts them: U+2028, form feeds and the like stay inside a line,
-    where `str.splitlines` would break the pairing. A `\r` before the `\n` and a byte-order mark at the
-    start of the file are left out.
-
-    Args:
-        path: The file.
-
-    Raises:
-        InputError: The file is missing, empty, or not UTF-8; the message names the line.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if not data:
-        raise InputError(f"{path}:1: empty file; a split needs at least one line.")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        byte = data[error.start]
-        raise InputError(f"{path}:{number}: invalid UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8.") from error
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def _parse(spec: str) -> tuple[Path, str, str]:

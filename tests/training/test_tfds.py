@@ -1,0 +1,339 @@
+"""Datasets of TFDS: named ones with mocked examples, and prepared folders, which are read without TensorFlow."""
+
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow_datasets as tfds
+
+from training.data import Labelled, LabelledData, Pairs, ParallelData, TextData, Texts, load_data
+from zoo.errors import InputError
+
+
+@pytest.fixture
+def mocked(tmp_path):
+    """Returns a function that mocks a named dataset: its splits, with given or random examples."""
+    with contextlib.ExitStack() as stack:
+
+        def mock(name: str, splits: dict[str, int | list[dict]]):
+            _write_metadata(tmp_path, name, {split: n if isinstance(n, int) else len(n) for split, n in splits.items()})
+            given = {split: examples for split, examples in splits.items() if isinstance(examples, list)}
+            function = (lambda builder, split: given[split]) if given else None
+            num_examples = 1 if given else next(iter(splits.values()))
+            stack.enter_context(
+                tfds.testing.mock_data(num_examples=num_examples, data_dir=tmp_path, as_data_source_fn=function)
+            )
+
+        yield mock
+
+
+def _write_metadata(folder: Path, name: str, sizes: dict[str, int]) -> None:
+    """Writes what TFDS knows of a prepared dataset."""
+    builder = tfds.builder(name, data_dir=folder)
+    template = tfds.core.ShardedFileTemplate(
+        data_dir=builder.data_path, dataset_name=builder.name, filetype_suffix="array_record"
+    )
+    found = [
+        tfds.core.SplitInfo(
+            name=split, shard_lengths=[size], num_bytes=1, filename_template=template.replace(split=split)
+        )
+        for split, size in sizes.items()
+    ]
+    builder.info.set_splits(tfds.core.SplitDict(found))
+    builder.info.set_file_format("array_record", override=True)
+    Path(builder.data_dir).mkdir(parents=True)
+    builder.info.write_to_directory(builder.data_dir)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Folders of prepared datasets by name."""
+    text, label = tfds.features.Text(), tfds.features.ClassLabel(names=["bad", "good"])
+    plain = tfds.features.FeaturesDict({"body": text})
+    rows = [{"text": f"text {i} é", "label": i % 2} for i in range(50)]
+    pairs = [{"en": f"text {i}", "de": f"Text {i}"} for i in range(20)]
+    kinds = {
+        "reviews": (tfds.features.FeaturesDict({"text": text, "label": label}), {"train": rows, "test": rows[:5]}, 2),
+        "records": (tfds.features.FeaturesDict({"text": text, "label": label}), {"train": rows, "test": rows[:5]}, 1),
+        "pairs": (tfds.features.Translation(["de", "en"]), {"train": pairs, "dev": pairs[:4]}, 1),
+        "twice": (
+            tfds.features.FeaturesDict({"text": text, "tone": label, "style": label}),
+            {"train": [{"text": "a", "tone": 0, "style": 1}]},
+            1,
+        ),
+        "poem": (plain, {"train": [{"body": "one\n\ntwo\r\n" * 20}]}, 1),
+        "line": (plain, {"train": [{"body": "one"}]}, 1),
+        "poems": (plain, {"train": [{"body": f"{i}\nend"} for i in range(30)]}, 1),
+    }
+    folders = {}
+    for name, (features, splits, num_shards) in kinds.items():
+        builder = tfds.dataset_builders.store_as_tfds_dataset(
+            name,
+            "1.0.0",
+            features,
+            {split: list(enumerate(examples)) for split, examples in splits.items()},
+            data_dir=tmp_path_factory.mktemp(name),
+            file_format="array_record" if name == "records" else "tfrecord",
+            download_config=tfds.download.DownloadConfig(num_shards=num_shards),
+            disable_shuffling=True,
+        )
+        folders[name] = Path(builder.data_dir)
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [("wmt14_translate/de-en", ":de-en"), ("wmt14_translate/de-en", ":en-de"), ("ted_hrlr_translate/pt_to_en", "")],
+)
+def test_translations(mocked, name, languages):
+    source, target = languages[1:].split("-") if languages else ("pt", "en")
+    splits = {
+        split: [{source: f"{split} {i} a", target: f"{split} {i} b"} for i in range(size)]
+        for split, size in {"train": 3, "validation": 1, "test": 2}.items()
+    }
+    mocked(name, splits)
+    data = load_data(f"tfds:{name}{languages}")
+    assert isinstance(data, ParallelData)
+    assert (data.task, data.tokenizer, data.shared_vocabulary) == ("seq2seq", "subword", True)
+    assert data.splits == ("train", "val", "test")
+    assert data.split("train") == Pairs([f"train {i} a" for i in range(3)], [f"train {i} b" for i in range(3)])
+    assert data.split("val") == Pairs(["validation 0 a"], ["validation 0 b"])
+    assert len(data.split("test")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "splits", "classes"),
+    [
+        ("ag_news_subset", {"train": 60, "test": 60}, ["Business", "Sci/Tech", "Sports", "World"]),
+        ("imdb_reviews", {"train": 60, "test": 60, "unsupervised": 60}, ["neg", "pos"]),
+    ],
+)
+def test_classified_texts(mocked, name, splits, classes):
+    mocked(name, splits)
+    data = load_data(f"tfds:{name}")
+    assert isinstance(data, LabelledData)
+    assert (data.task, data.tokenizer, data.splits) == ("classifier", "words", ("train", "val", "test"))
+    assert data.classes == classes
+    train, val, test = (data.split(split) for split in data.splits)
+    assert (len(train), len(val), len(test)) == (54, 6, 60)
+    assert sorted([*train.texts, *val.texts]) == sorted(test.texts)  # the mocked splits are alike
+    assert all(isinstance(text, str) and text.strip() for text in test.texts)
+
+
+def test_of_two_texts_the_one_that_the_dataset_names(mocked):
+    rows = [{"title": "t", "description": f"d{i}", "label": i} for i in range(4)]
+    mocked("ag_news_subset", {"train": rows * 10, "test": rows})
+    assert load_data("tfds:ag_news_subset").split("test").texts == ["d0", "d1", "d2", "d3"]
+
+
+def test_one_long_text(mocked):
+    texts = {"train": "First Citizen:\nSpeak.\n\nAll:\n", "validation": "Good\nday", "test": "Bye"}
+    mocked("tiny_shakespeare", {split: [{"text": text.encode()}] for split, text in texts.items()})
+    data = load_data("tfds:tiny_shakespeare")
+    assert isinstance(data, TextData)
+    assert (data.task, data.tokenizer, data.joined, data.prompt_end) == ("language_model", "chars", True, "")
+    assert data.split("train") == Texts(["First Citizen:", "Speak.", "", "All:"])
+    assert data.split("val") == Texts(["Good", "day"])
+    assert data.split("test") == Texts(["Bye"])
+
+
+def test_separate_texts(mocked):
+    mocked("lm1b", {"train": 30, "test": 30})
+    data = load_data("tfds:lm1b", seed=1)
+    assert isinstance(data, TextData)
+    assert (data.tokenizer, data.joined, data.splits) == ("subword", False, ("train", "val", "test"))
+    assert [len(data.split(split)) for split in data.splits] == [27, 3, 30]
+    assert data.split("val") != load_data("tfds:lm1b", seed=2).split("val")
+
+
+@pytest.mark.parametrize("name", ["reviews", "records"])
+def test_a_prepared_folder(prepared, name):
+    data = load_data(f"tfds:{prepared[name]}")
+    assert data.split("test") == Labelled([f"text {i} é" for i in range(5)], ["bad", "good", "bad", "good", "bad"])
+    train, val = data.split("train"), data.split("val")
+    assert (len(train), len(val)) == (45, 5)
+    assert {*train.texts, *val.texts} == {f"text {i} é" for i in range(50)}
+    assert len(list(prepared[name].glob("*-train*"))) == {"reviews": 2, "records": 1}[name]
+
+
+@pytest.mark.parametrize(("languages", "expected"), [("en-de", ("text 3", "Text 3")), ("de-en", ("Text 3", "text 3"))])
+def test_a_prepared_translation(prepared, languages, expected):
+    data = load_data(f"tfds:{prepared['pairs']}:{languages}")
+    assert data.splits == ("train", "val")
+    assert (data.split("train").source[3], data.split("train").target[3]) == expected
+    assert len(data.split("val")) == 4
+    with pytest.raises(InputError, match="have no test split; they have train and val"):
+        data.split("test")
+
+
+def test_of_one_text_the_last_tenth_is_held_out(prepared):
+    data = load_data(f"tfds:{prepared['poem']}")
+    assert data.joined and data.splits == ("train", "val")
+    assert data.split("train").texts == ["one", "", "two"] * 18
+    assert data.split("val").texts == ["one", "", "two"] * 2
+    data = load_data(f"tfds:{prepared['line']}")
+    with pytest.raises(InputError, match="a text of one line is too short to hold out a tenth; provide a val split"):
+        data.split("train")
+    data = load_data(f"tfds:{prepared['poems']}")
+    assert not data.joined
+    assert len(data.split("val")) == 3
+    assert all(text.endswith("\nend") for text in data.split("train").texts)
+
+
+def test_no_tensorflow_for_other_backends(prepared):
+    """As `zoo.quiet.start_backend` leaves it, and without."""
+    code = (
+        "import sys; from training.data import load_data; sys.modules['tensorflow'] = None;"
+        "data = load_data('tfds:' + sys.argv[2]); assert len(data.split('train')) == 45;"
+        "assert sys.modules.pop('tensorflow') is None;"
+        "data = load_data('tfds:' + sys.argv[1]); sys.modules['tensorflow'] = None;"
+        "assert len(data.split('train')) == 45 and sys.modules['tensorflow'] is None"
+    )
+    argv = [sys.executable, "-c", code, prepared["reviews"], prepared["records"]]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("a", 0), (" ", 1)], "imdb_reviews, example 1 of split train (train[1:2]): empty text."),
+        ([("a", 0), ("b", -1)], "imdb_reviews, example 1 of split train (train[1:2]): no label (label is -1)."),
+        ([("a", 0), (b"caf\xe9", 1)], "example 1 of split train (train[1:2]): invalid UTF-8 in text (byte 0xe9)."),
+        ([("a", 1), ("b", 1)], "imdb_reviews, split train: every training example is labelled 'pos'"),
+        ([], "imdb_reviews: split train is empty; a split needs at least one example."),
+        ([("a", 0), ("b", 1)], "imdb_reviews, split train: 2 examples are too few to hold out a tenth"),
+    ],
+)
+def test_bad_classified_texts(mocked, rows, expected):
+    mocked("imdb_reviews", {"train": [{"text": text, "label": label} for text, label in rows], "test": []})
+    with pytest.raises(InputError, match=re.escape(expected)):
+        load_data("tfds:imdb_reviews").split("train")
+
+
+def test_a_label_that_training_lacks(mocked):
+    rows = [{"title": "", "description": f"d{i}", "label": i % 3} for i in range(40)]
+    mocked("ag_news_subset", {"train": rows, "test": [*rows[:2], {"description": "x", "label": 3}]})
+    expected = r"ag_news_subset, example 2 of split test \(test\[2:3\]\): Unknown label 'Sci/Tech'.*No training example"
+    with pytest.raises(InputError, match=expected):
+        load_data("tfds:ag_news_subset").split("test")
+
+
+def test_bad_pairs_and_texts(mocked):
+    pairs = [{"de": "", "en": " "}, {"de": "a", "en": "b"}, {"de": "c", "en": " "}]
+    mocked("wmt14_translate/de-en", {"train": pairs[:2], "validation": pairs, "test": []})
+    data = load_data("tfds:wmt14_translate/de-en")
+    assert len(data.split("train")) == 2  # nothing translates to nothing
+    with pytest.raises(InputError, match=r"example 2 of split validation .*: en is blank, the other side is not"):
+        data.split("val")
+    mocked("lm1b", {"train": [{"text": "a"}, {"text": "\n"}], "test": []})
+    with pytest.raises(InputError, match=r"lm1b, example 1 of split train \(train\[1:2\]\): empty text"):
+        load_data("tfds:lm1b").split("train")
+
+
+def test_files_that_tfds_cannot_read_one_by_one(mocked, monkeypatch):
+    mocked("lm1b", {"train": 3, "test": 3})
+    data = load_data("tfds:lm1b")
+
+    def refuse(builder, split):
+        raise NotImplementedError("Random access data source ...")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "as_data_source", refuse)
+    with pytest.raises(InputError, match="lm1b: files of format array_record cannot be read; prepare others"):
+        data.split("test")
+
+
+def _damaged(folder, to):
+    shutil.copytree(folder, to)
+    return next(to.glob("*test.tfrecord*"))
+
+
+def test_damaged_files(prepared, tmp_path, capsys):
+    path = _damaged(prepared["reviews"], tmp_path / "a")
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}: the file ends within a record; it is damaged"):
+        load_data(f"tfds:{path.parent}").split("test")
+    path.write_bytes(b"\xff" * 20)
+    with pytest.raises(InputError, match="the file ends within a record"):
+        load_data(f"tfds:{path.parent}").split("test")
+    path.write_bytes(bytes(5))
+    with pytest.raises(InputError, match="the file ends within a record"):
+        load_data(f"tfds:{path.parent}").split("test")
+    path.write_bytes((3).to_bytes(8, "little") + bytes(4) + b"\xff\xff\xff" + bytes(4))
+    with pytest.raises(InputError, match="record 0 is not such an example"):
+        load_data(f"tfds:{path.parent}").split("test")
+    path.write_bytes(bytes(16))
+    with pytest.raises(InputError, match="record 0 is not such an example"):
+        load_data(f"tfds:{path.parent}").split("test")
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        load_data(f"tfds:{path.parent}").split("test")
+    assert capsys.readouterr().err == ""  # nothing is downloaded in place of a folder, whatever its name
+    (path.parent / "dataset_info.json").write_text("{")
+    with pytest.raises(InputError, match=f"{re.escape(str(path.parent))} is not a prepared dataset"):
+        load_data(f"tfds:{path.parent}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("ag_new_subset", "Unknown TFDS dataset 'ag_new_subset'. Did you mean ag_news_subset"),
+        ("zzzzzz", "Unknown TFDS dataset 'zzzzzz', and no such folder. Names: https://"),
+        ("wmt14_translate/en-de", "Unknown configuration of wmt14_translate 'en-de'. Known: cs-en, de-en"),
+        ("ag_news_subset/plain", "The TFDS dataset ag_news_subset takes no configuration"),
+        ("lm1b:9.9.9", "TFDS cannot open 'lm1b:9.9.9' (AssertionError: "),
+        ("wmt14_translate/de-en:de-fr", "are de (Text), en (Text); expected texts named as in de-fr"),
+        ("imdb_reviews:en-de", "expected texts named as in en-de"),
+        ("mnist", "The features of mnist are image (Image), label (ClassLabel); expected a translation, a text and"),
+        ("ted_multi_translate", "are talk_name (Text), translations (TranslationVariableLanguages); expected a"),
+        ("glue/mnli", "expected a translation, a text and its class, or a text"),
+        ("./nowhere", "nowhere: no dataset_info.json there; name the folder of one version"),
+    ],
+)
+def test_names_that_will_not_do(spec, expected, monkeypatch):
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_: pytest.fail("a download"))
+    with pytest.raises(InputError, match=re.escape(expected)):
+        load_data(f"tfds:{spec}")
+
+
+def test_a_folder_that_is_not_one_version(prepared):
+    with pytest.raises(InputError, match="no dataset_info.json there; name the folder of one version"):
+        load_data(f"tfds:{prepared['reviews'].parent}")
+
+
+def test_a_text_with_two_classes(prepared):
+    with pytest.raises(InputError, match=r"are style \(ClassLabel\), text \(Text\), tone \(ClassLabel\); expected a"):
+        load_data(f"tfds:{prepared['twice']}")
+
+
+def test_a_translation_without_a_direction(prepared):
+    with pytest.raises(InputError, match="translates between de and en; end the SPEC in :SRC-TGT"):
+        load_data(f"tfds:{prepared['pairs']}")
+
+
+def test_a_failing_download_is_announced_and_one_line(monkeypatch, capsys):
+    def fail(builder):
+        print("Downloading and preparing")
+        raise ConnectionError("Failed to resolve 'example.org'\nand so on")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "is_prepared", lambda builder: False)
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(InputError) as caught:
+        load_data("tfds:lm1b")
+    assert str(caught.value) == (
+        "lm1b cannot be downloaded and prepared (ConnectionError: Failed to resolve 'example.org'). "
+        "Where there is a network, prepare it, and give its folder: tfds:DIR."
+    )
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert re.match(r"lm1b is not in .*lm1b/1\.\d\.\d yet: TFDS downloads and prepares it\nDownloading", output.err)
+
+
+def test_no_train_split(mocked):
+    mocked("lm1b", {"test": 3})
+    with pytest.raises(InputError, match="lm1b has no split train; its splits are test."):
+        load_data("tfds:lm1b")

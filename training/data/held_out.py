@@ -1,0 +1,69 @@
+"""A validation split for data that come without one: a tenth of the training examples."""
+
+import functools
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+from training.data.dataset import Labelled, Pairs, SplitType, Texts
+from zoo.errors import InputError
+
+SHARE = 10
+"""One in so many training examples is held out."""
+
+
+def hold_out(examples: Pairs | Labelled | Texts, seed: int, where: str) -> tuple[list[int], list[int]]:
+    """Draws a tenth of the examples, the same on every machine and in whatever order they come.
+
+    A text that is there several times lies on one side as a whole, and of every label at least one text stays in
+    training. Few examples give a little less than a tenth, but one at least.
+
+    Args:
+        examples: The training examples.
+        seed: Seed of the draw.
+        where: What the examples are read from, for the message.
+
+    Returns:
+        The numbers of the examples to train on and of those held out, both in order.
+
+    Raises:
+        InputError: There are too few different examples.
+    """
+    texts = examples.source if isinstance(examples, Pairs) else examples.texts
+    labels = examples.labels if isinstance(examples, Labelled) else [""] * len(texts)
+    groups = defaultdict(list)
+    for number, text in enumerate(texts):
+        groups[text].append(number)
+    wanted, left = max(len(texts) // SHARE, 1), Counter(labels)
+    held: set[int] = set()
+    for text in sorted(groups, key=functools.partial(_rank, seed=seed)):
+        lost = Counter(labels[number] for number in groups[text])
+        if len(held) + len(groups[text]) <= wanted and all(left[label] > count for label, count in lost.items()):
+            held.update(groups[text])
+            left -= lost
+    if not held:
+        raise InputError(f"{where}: {len(texts)} examples are too few to hold out a tenth; provide a val split.")
+    return [number for number in range(len(texts)) if number not in held], sorted(held)
+
+
+def with_held_out(read: Callable[[str], SplitType], seed: int, where: str) -> Callable[[str], SplitType]:
+    """Returns `Dataset.load_split` for data without a validation split.
+
+    Args:
+        read: Reads a split that there is; for `"train"`, all that train and val are taken from.
+        seed: See `hold_out`.
+        where: See `hold_out`.
+    """
+
+    @functools.cache
+    def parts() -> dict[str, SplitType]:
+        whole = read("train")
+        kept, held = hold_out(whole, seed, where)  # type: ignore[arg-type]
+        return {"train": whole.take(kept), "val": whole.take(held)}
+
+    return lambda name: read(name) if name == "test" else parts()[name]
+
+
+def _rank(text: str, seed: int) -> bytes:
+    """Returns what puts texts in a random order, by their content alone."""
+    return hashlib.blake2b(text.encode(), key=str(seed).encode(), digest_size=16).digest()

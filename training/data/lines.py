@@ -1,0 +1,47 @@
+"""Plain text, and the folders that it is read from."""
+
+from pathlib import Path
+
+from training.data.dataset import SPLITS, TextData, Texts
+from training.data.files import check_folder, folder_of, read_lines
+from zoo.errors import InputError
+
+
+def load_lines(spec: str) -> TextData:
+    """Opens a folder of plain text.
+
+    `DIR/train.txt` and `DIR/val.txt` must be there, `DIR/test.txt` may be missing. Each file is one running text, blank
+    lines included.
+
+    Args:
+        spec: `lines:DIR`, such as `lines:data/tinyshakespeare`.
+
+    Returns:
+        The dataset; by default characters.
+
+    Raises:
+        InputError: The folder or a file is missing.
+    """
+    directory = folder_of(spec, "lines:DIR")
+    check_folder(directory, ["train.txt", "val.txt"], spec, "lines:DIR", "train.txt and val.txt")
+    splits = SPLITS if (directory / "test.txt").exists() else SPLITS[:2]
+
+    def load_split(name: str) -> Texts:
+        return read_text(directory / f"{name}.txt")
+
+    return TextData(spec=spec, tokenizer="chars", load_split=load_split, splits=splits, joined=True)
+
+
+def read_text(path: Path) -> Texts:
+    """Reads a file of plain text.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: It is missing, not UTF-8, or has blank lines only.
+    """
+    lines = read_lines(path)
+    if not any(line.strip() for line in lines):
+        raise InputError(f"{path}:1: blank lines only; a split needs text.")
+    return Texts(lines)

@@ -1,0 +1,75 @@
+"""The `sums` dataset: sums and differences of numbers below a hundred, one a line.
+
+    17+25=42
+    42-25=17
+
+Every two numbers belong to one split for ever, whatever the seed: if 17+25 is tested, then neither it nor 25+17 nor
+25-17 is seen in training. No difference is negative.
+"""
+
+import functools
+import random
+
+from training.data.dataset import SPLITS, TextData, Texts
+from zoo.errors import unknown_name
+
+LARGEST = 99
+"""The largest number to be added or subtracted."""
+
+SIZES = {"train": 11_900, "val": 1_000, "test": 2_000}
+"""Lines in each split; nearly all that its numbers allow."""
+
+
+@functools.cache
+def operands(split: str) -> tuple[tuple[int, int], ...]:
+    """Returns the numbers (larger, smaller) that belong to a split, whatever the seed.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
+    both = [(larger, smaller) for larger in range(LARGEST + 1) for smaller in range(larger + 1)]
+    random.Random("the operands of each split").shuffle(both)
+    test, val = round(len(both) * 0.135), round(len(both) * 0.07)
+    parts = {"test": both[:test], "val": both[test : test + val], "train": both[test + val :]}
+    return tuple(parts[split])
+
+
+def lines(split: str, seed: int = 0) -> list[str]:
+    """Generates a split: distinct lines in random order.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`.
+        seed: Draws which lines are used, and their order.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    possible = [line for larger, smaller in operands(split) for line in _lines_of(larger, smaller)]
+    return random.Random(f"sums {split} {seed}").sample(possible, SIZES[split])
+
+
+def load_sums(seed: int = 0) -> TextData:
+    """Opens the generated dataset.
+
+    Args:
+        seed: See `lines`.
+
+    Returns:
+        The dataset; separate lines, by default characters.
+    """
+
+    def load_split(name: str) -> Texts:
+        return Texts(lines(name, seed))
+
+    return TextData(spec="sums", tokenizer="chars", load_split=load_split, joined=False, prompt_end="=")
+
+
+def _lines_of(larger: int, smaller: int) -> list[str]:
+    """Returns all that two numbers give, without repeating the sum of a number with itself."""
+    sums = {f"{larger}+{smaller}={larger + smaller}": None, f"{smaller}+{larger}={larger + smaller}": None}
+    return [*sums, f"{larger}-{smaller}={larger - smaller}"]

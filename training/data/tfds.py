@@ -1,0 +1,334 @@
+"""Datasets of TensorFlow Datasets (TFDS): translations, classified texts and plain texts.
+
+TFDS is imported when a `tfds:` SPEC is opened, not before. A prepared dataset is read without TensorFlow, whatever the
+backend: its files hold `tf.train.Example` messages, which need protocol buffers only. TensorFlow comes in where TFDS
+has to download and prepare a dataset.
+"""
+
+import contextlib
+import difflib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from training.data.dataset import SPLITS, Dataset, Labelled, LabelledData, Pairs, ParallelData, TextData, Texts
+from training.data.files import lines_of
+from training.data.held_out import SHARE, with_held_out
+from training.data.labelled import check_classes, check_labels
+from zoo.errors import InputError, unknown_name
+
+FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
+
+_NAMES = {"train": ("train",), "val": ("validation", "val", "valid", "dev"), "test": ("test",)}
+_INFO = "dataset_info.json"
+_CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
+
+
+def load_tfds(spec: str, seed: int = 0) -> Dataset:
+    """Opens a dataset of TFDS, and downloads and prepares it if TFDS has not done so.
+
+    Its features tell the task. Two texts, named as the languages or by the dataset itself as input and output, make it
+    sequence to sequence; a text and a `ClassLabel` make it classification; a single text, language modelling. The split
+    `validation` is val; where there is none, a tenth of the training examples is held out, and of a dataset that is one
+    long text, its last tenth. A test split may be missing.
+
+    Args:
+        spec: `tfds:NAME[/CONFIG][:SRC-TGT]`, such as `tfds:wmt14_translate/de-en:de-en`. In place of NAME[/CONFIG]
+            there may be the folder of a prepared dataset, the one with `dataset_info.json`.
+        seed: Draws what is held out.
+
+    Returns:
+        The dataset. By default translations have one subword vocabulary for both languages, classified texts have
+        words, one long text has characters and separate texts have subwords.
+
+    Raises:
+        InputError: The name, configuration or folder is unknown, the dataset cannot be had, or it is of another kind.
+    """
+    name, languages = _parse(spec)
+    with _tensorflow_in_reach():
+        source = _Source(name, _open(name))
+        reading = _pairs_reading(source, languages) or _labelled_reading(source) or _text_reading(source)
+        if reading is None or languages and reading[0] is not ParallelData:
+            wanted = f"texts named as in {languages}" if languages else "a translation, a text and its class, or a text"
+            raise InputError(f"The features of {name} are {source.described()}; expected {wanted}.")
+        # Behind the check of the features, lest gigabytes of images are downloaded.
+        source.prepare()
+    dataset, read, options = reading
+    if dataset is TextData:
+        options = {"joined": source.is_one_text, "tokenizer": "chars" if source.is_one_text else "subword"}
+    if "val" not in source.splits:
+        where = f"{name}, split train"
+        read = _with_last_tenth(read, where) if options.get("joined") else with_held_out(read, seed, where)
+    splits = tuple(split for split in SPLITS if split != "test" or split in source.splits)
+    return dataset(spec=spec, load_split=read, splits=splits, **options)
+
+
+class _Source:
+    """A dataset of TFDS, read column by column once it is prepared."""
+
+    def __init__(self, name: str, builder: Any):
+        self.name, self.builder = name, builder
+        # Sorted, for TFDS reads them from a folder in any order.
+        self.features = dict(sorted((builder.info.features or {}).items()))
+        self.splits: dict[str, str] = {}
+        self.is_one_text = False
+
+    def prepare(self) -> None:
+        """Downloads and prepares the dataset if need be, and finds its splits."""
+        # A dataset opened by its folder is one that cannot be prepared.
+        if type(self.builder).__name__ != "ReadOnlyBuilder" and not self.builder.is_prepared():
+            _prepare(self.name, self.builder)
+        found = self.builder.info.splits
+        matches = {ours: [theirs for theirs in names if theirs in found] for ours, names in _NAMES.items()}
+        self.splits = {ours: theirs[0] for ours, theirs in matches.items() if theirs}
+        if "train" not in self.splits:
+            raise InputError(f"{self.name} has no split train; its splits are {', '.join(found) or 'none'}.")
+        self.is_one_text = found[self.splits["train"]].num_examples == 1
+
+    def keys(self, kind: str) -> list[str]:
+        """Returns the names of the features of a class, scalars only."""
+        return [key for key, value in self.features.items() if type(value).__name__ == kind and value.shape == ()]
+
+    def supervised(self) -> tuple[str, str]:
+        """Returns which features the dataset itself names as input and output; empty where it does not."""
+        keys = self.builder.info.supervised_keys
+        return keys if keys and len(keys) == 2 and all(isinstance(key, str) for key in keys) else ("", "")
+
+    def described(self) -> str:
+        """Returns the features, for a message."""
+        return ", ".join(f"{key} ({type(value).__name__})" for key, value in self.features.items()) or "unknown"
+
+    def at(self, split: str, number: int) -> str:
+        """Returns where an example stands, for a message; `train[7:8]` is how TFDS would ask for it."""
+        theirs = self.splits[split]
+        return f"{self.name}, example {number} of split {theirs} ({theirs}[{number}:{number + 1}])"
+
+    def columns(self, split: str, *keys: str) -> list[list[Any]]:
+        """Reads features of all examples of a split: text as `str`, the number of a label as `int`."""
+        columns: list[list[Any]] = [[] for _ in keys]
+        for number, values in enumerate(_examples(self.builder, self.splits[split], keys)):
+            for key, value, column in zip(keys, values, columns, strict=True):
+                column.append(self._decoded(value, key, split, number))
+        if not columns[0]:
+            raise InputError(f"{self.name}: split {self.splits[split]} is empty; a split needs at least one example.")
+        return columns
+
+    def _decoded(self, value: Any, key: str, split: str, number: int) -> str | int:
+        if not isinstance(value, bytes):
+            return value if isinstance(value, str) else int(value)
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = value[error.start]
+            raise InputError(f"{self.at(split, number)}: invalid UTF-8 in {key} (byte 0x{byte:02x}).") from error
+
+
+_Reading = tuple[Callable[..., Any], Callable[[str], Any], dict[str, Any]]
+
+
+def _pairs_reading(source: _Source, languages: str) -> _Reading | None:
+    """Returns how to read a translation, if this is one."""
+    texts, named = source.keys("Text"), source.supervised()
+    cuts = [(languages[:i], languages[i + 1 :]) for i, character in enumerate(languages) if character == "-"]
+    directions = cuts if languages else [named]
+    fitting = [(left, right) for left, right in directions if left in texts and right in texts and left != right]
+    if not fitting:
+        if not languages and type(source.builder.info.features).__name__ == "Translation":
+            raise InputError(f"{source.name} translates between {' and '.join(texts)}; end the SPEC in :SRC-TGT.")
+        return None
+    keys = fitting[0]
+
+    def read(split: str) -> Pairs:
+        pairs = Pairs(*source.columns(split, *keys))
+        for number, sides in enumerate(zip(pairs.source, pairs.target, strict=True)):
+            blank = [key for key, side in zip(keys, sides, strict=True) if not side.strip()]
+            if len(blank) == 1:
+                raise InputError(f"{source.at(split, number)}: {blank[0]} is blank, the other side is not.")
+        return pairs
+
+    return ParallelData, read, {"tokenizer": "subword", "shared_vocabulary": True}
+
+
+def _labelled_reading(source: _Source) -> _Reading | None:
+    """Returns how to read classified texts, if these are such."""
+    text, label = source.supervised()
+    texts, labels = source.keys("Text"), source.keys("ClassLabel")
+    if text not in texts or label not in labels:
+        text = "text" if "text" in texts else texts[0] if len(texts) == 1 else ""
+        label = "label" if "label" in labels else labels[0] if len(labels) == 1 else ""
+    if not text or not label:
+        return None
+    names = source.features[label].names
+    known: list[str] = []
+
+    def read(split: str) -> Labelled:
+        columns = source.columns(split, text, label)
+        for number, (words, index) in enumerate(zip(*columns, strict=True)):
+            if not words.strip():
+                raise InputError(f"{source.at(split, number)}: empty {text}.")
+            if not 0 <= index < len(names):
+                raise InputError(f"{source.at(split, number)}: no label ({label} is {index}).")
+        examples = Labelled(columns[0], [names[index] for index in columns[1]])
+        if split == "train":
+            check_classes(examples.labels, f"{source.name}, split train")
+            known[:] = sorted(set(examples.labels))
+        else:
+            check_labels(examples.labels, known or read("train").labels, lambda number: source.at(split, number))
+        return examples
+
+    return LabelledData, read, {"tokenizer": "words"}
+
+
+def _text_reading(source: _Source) -> _Reading | None:
+    """Returns how to read plain texts, if these are such."""
+    texts = source.keys("Text")
+    key = "text" if "text" in texts else next(iter(source.features), "")
+    if key not in texts or source.keys("ClassLabel") or (key != "text" and len(source.features) > 1):
+        return None
+
+    def read(split: str) -> Texts:
+        (found,) = source.columns(split, key)
+        for number, text in enumerate(found):
+            if not text.strip():
+                raise InputError(f"{source.at(split, number)}: empty {key}.")
+        return Texts([line for text in found for line in lines_of(text)] if source.is_one_text else found)
+
+    return TextData, read, {}
+
+
+def _with_last_tenth(read: Callable[[str], Texts], where: str) -> Callable[[str], Texts]:
+    """Returns `Dataset.load_split` for one running text without a validation split."""
+
+    def load_split(name: str) -> Texts:
+        if name == "test":
+            return read(name)
+        lines = read("train").texts
+        if len(lines) == 1:
+            raise InputError(f"{where}: a text of one line is too short to hold out a tenth; provide a val split.")
+        cut = len(lines) - max(len(lines) // SHARE, 1)
+        return Texts(lines[:cut] if name == "train" else lines[cut:])
+
+    return load_split
+
+
+def _parse(spec: str) -> tuple[str, str]:
+    """Returns the name or folder and the languages of a SPEC; a version, `lm1b:1.1.0`, belongs to the name."""
+    rest = spec.partition(":")[2]
+    name, _, languages = rest.rpartition(":")
+    if Path(rest).expanduser().is_dir() or not name or "-" not in languages:
+        name, languages = rest, ""
+    if not name:
+        raise InputError(f"Malformed data SPEC {spec!r}; expected {FORM}, such as tfds:wmt14_translate/de-en:de-en.")
+    return name, languages
+
+
+def _open(name: str) -> Any:
+    """Returns TFDS's builder of a dataset, which need not be prepared."""
+    import tensorflow_datasets as tfds
+
+    folder = Path(name).expanduser()
+    if (folder / _INFO).is_file():
+        try:
+            return tfds.builder_from_directory(folder)
+        except Exception as error:  # It is not said what TFDS raises for which damage.
+            raise InputError(f"{folder} is not a prepared dataset ({_first_line(error)}).") from error
+    if folder.is_dir() or name[0] in "./~":
+        raise InputError(f"{folder}: no {_INFO} there; name the folder of one version, such as ag_news_subset/1.0.0.")
+    return _named(tfds, name)
+
+
+def _named(tfds: Any, name: str) -> Any:
+    """Returns the builder of a name."""
+    dataset, _, config = name.partition(":")[0].partition("/")
+    if dataset not in (known := tfds.list_builders(with_community_datasets=False)):
+        if difflib.get_close_matches(dataset, known, cutoff=0.5):
+            raise unknown_name("TFDS dataset", dataset, known)
+        raise InputError(f"Unknown TFDS dataset {dataset!r}, and no such folder. Names: {_CATALOG}.")
+    configs = tfds.builder_cls(dataset).builder_configs
+    if config and config not in configs:
+        if not configs:
+            raise InputError(f"The TFDS dataset {dataset} takes no configuration. Received: {name!r}.")
+        raise unknown_name(f"configuration of {dataset}", config, configs)
+    try:
+        return tfds.builder(name)
+    except (ValueError, AssertionError, ImportError, OSError) as error:  # An unknown version fails an assertion.
+        raise InputError(f"TFDS cannot open {name!r} ({_first_line(error)}).") from error
+
+
+def _prepare(name: str, builder: Any) -> None:
+    """Downloads and prepares a dataset, aloud."""
+    print(f"{name} is not in {builder.data_dir} yet: TFDS downloads and prepares it", file=sys.stderr, flush=True)
+    try:
+        # TFDS writes of its progress to either stream; standard output is for results.
+        with contextlib.redirect_stdout(sys.stderr):
+            builder.download_and_prepare()
+    except Exception as error:  # A download and the code that prepares one dataset among hundreds fail in any way.
+        raise InputError(
+            f"{name} cannot be downloaded and prepared ({_first_line(error)}). "
+            "Where there is a network, prepare it, and give its folder: tfds:DIR."
+        ) from error
+
+
+def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[Any]]:
+    """Yields the values of some features of each example of a split, in the order of its files."""
+    kind = builder.info.file_format
+    if kind is not None and kind.value != "tfrecord":
+        try:
+            examples = builder.as_data_source(split)
+        except NotImplementedError as error:
+            raise InputError(f"{builder.name}: files of format {kind.value} cannot be read; prepare others.") from error
+        for example in examples:
+            yield [example[key] for key in keys]
+        return
+    # TFDS would read these with TensorFlow.
+    from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    for path in builder.info.splits[split].filepaths:
+        for number, record in enumerate(_records(Path(path))):
+            try:
+                features = tf_example_pb2.Example.FromString(record).features.feature
+                values = [_value(features[key]) for key in keys]
+            except (DecodeError, IndexError) as error:
+                raise InputError(f"{path}: record {number} is not such an example; the file is damaged.") from error
+            yield values
+
+
+def _value(feature: Any) -> bytes | int:
+    """Returns the one value of a `tf.train.Feature`."""
+    return feature.bytes_list.value[0] if feature.bytes_list.value else feature.int64_list.value[0]
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    """Yields the records of a TFRecord file: each behind its length and a checksum, and before another checksum."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            while head := file.read(12):
+                length = int.from_bytes(head[:8], "little")
+                if len(head) < 12 or file.tell() + length + 4 > size:
+                    raise InputError(f"{path}: the file ends within a record; it is damaged.")
+                yield file.read(length)
+                file.seek(4, 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+@contextlib.contextmanager
+def _tensorflow_in_reach() -> Iterator[None]:
+    """Lifts the block of `zoo.quiet.start_backend` on TensorFlow, which TFDS would take for a loaded TensorFlow."""
+    blocked = sys.modules.get("tensorflow", True) is None
+    if blocked:
+        del sys.modules["tensorflow"]
+    try:
+        yield
+    finally:
+        if blocked:
+            sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]
+
+
+def _first_line(error: Exception) -> str:
+    """Returns what kind of error it is and its first line, shortened."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}".removesuffix(": ")
