@@ -16,6 +16,16 @@ TRANSFORMER = (
     "training.warmup_steps=10 training.precision=float32 training.average_checkpoints=2 data.vocab_size=120"
 ).split()
 
+CLASSIFIER = (
+    "model.model_dim=16 model.dropout=0.0 training.max_steps=80 training.eval_every=40 training.batch_tokens=512 "
+    "training.learning_rate=0.01 training.warmup_steps=5 training.precision=float32 training.average_checkpoints=1"
+).split()
+LANGUAGE_MODEL = (
+    "model.num_layers=1 model.model_dim=24 model.intermediate_dim=32 model.num_heads=2 training.max_steps=60 "
+    "training.eval_every=30 training.batch_tokens=512 training.learning_rate=0.01 training.warmup_steps=5 "
+    "training.precision=float32 training.average_checkpoints=1 data.max_length=12"
+).split()
+
 _WORDS = {
     "articles": ("a ein", "the das", "my mein"),
     "adjectives": ("small kleines", "red rotes", "old altes", "green grünes", "great… großartig…"),
@@ -35,6 +45,31 @@ def write_text(folder: Path, seed: int = 0, sizes: tuple[int, int, int] = (300, 
             text = "".join(" ".join(word[side] for word in line) + " .\n" for line in lines)
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
     return f"text:{folder}:en-de"
+
+
+def write_labelled(folder: Path, seed: int = 0, sizes: tuple[int, int, int] = (400, 20, 40)) -> str:
+    """Writes labelled text in which the first noun decides, and returns its SPEC, `tsv:FOLDER`."""
+    chance = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    nouns = {"horse": "animal", "girl": "human", "house": "thing", "child": "human", "book": "thing"}
+    for split, size in zip(("train", "val", "test"), sizes, strict=True):
+        rows = []
+        for _ in range(size):
+            first, second = chance.sample(sorted(nouns), 2)
+            words = chance.choices(["a", "the", "red", "old"], k=chance.randrange(3))
+            rows.append(f"{' '.join([*words, first, 'sees', second])}\t{nouns[first]}\n")
+        (folder / f"{split}.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+    return f"tsv:{folder}"
+
+
+def write_lines(folder: Path, seed: int = 0, sizes: tuple[int, int, int] = (300, 30, 30)) -> str:
+    """Writes plain text and returns its SPEC, `lines:FOLDER`."""
+    chance = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, size in zip(("train", "val", "test"), sizes, strict=True):
+        lines = ["abcdefgh" * chance.randint(1, 3) if chance.random() < 0.9 else "" for _ in range(size)]
+        (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return f"lines:{folder}"
 
 
 def run_quietly(main, *argv) -> int:

@@ -6,22 +6,35 @@ Listing models is instant; Keras is imported when a model or a layer is first as
 import importlib
 
 import zoo.models as models
+from zoo.presets import PREFIX, list_presets, preset_path
 from zoo.registry import ModelSpec, create_model, get_spec, list_models, register_model
 
-__all__ = ["ModelSpec", "create_model", "get_spec", "layers", "list_models", "load", "models", "register_model"]
+__all__ = [
+    "ModelSpec",
+    "create_model",
+    "get_spec",
+    "layers",
+    "list_models",
+    "list_presets",
+    "load",
+    "models",
+    "register_model",
+]
 __version__ = "0.1.0"
 
 
 def load(path):
-    """Returns the trained model of a work directory, a `zoo.run.Run`.
+    """Returns the trained model of a work directory, a `zoo.run.Run` of its task.
 
     Args:
-        path: A work directory that `training.train` wrote.
+        path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`).
 
     Raises:
-        InputError: (a `ValueError`) If it is none, or training has not finished a first checkpoint.
+        InputError: (a `ValueError`) If it is none, or its training has not finished.
     """
-    return importlib.import_module("zoo.run").Run(path)
+    if isinstance(path, str) and path.startswith(PREFIX):
+        path = preset_path(path.removeprefix(PREFIX))
+    return importlib.import_module("zoo.run").load_run(path)
 
 
 def __getattr__(name):

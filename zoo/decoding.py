@@ -35,34 +35,39 @@ def _log_probabilities(logits, symbols):
     return ops.log_softmax(ops.where(banned, LOWEST, ops.cast(logits, "float32")), axis=-1)
 
 
-def greedy_search(step, state, max_lengths, room, symbols):
-    """Takes the most probable symbol at every step.
+def _one_by_one(step, state, max_lengths, room, symbols, choose, prompt=None):
+    """Returns ids [B, room] and the log probability [B] of what was chosen, one symbol after another.
 
     Args:
         step: The step function.
         state: Its state before the first step.
-        max_lengths: Largest number of symbols of each row, the end included, int32 [B].
-        room: Largest of them, an integer or a scalar tensor: the width of the result.
+        max_lengths: Largest number of symbols of each row, int32 [B].
+        room: Largest of them, an integer or a scalar tensor.
         symbols: The special ids.
-
-    Returns:
-        Ids [B, room], with the end symbol (where it was reached) and then padding, and the float32 sum of their log
-        probabilities [B].
+        choose: `choose(log_probs [B, V], index) → symbols [B]`.
+        prompt: What rows begin with, int32 [B, P], padded; these symbols are taken instead of chosen ones.
     """
     batch = ops.shape(max_lengths)[0]
     columns = ops.arange(room)
+    lengths = 0 if prompt is None else ops.sum(ops.cast(ops.not_equal(prompt, symbols.pad), "int32"), axis=1)
 
     def going(index, ids, last, finished, log_prob, state):
         return ops.logical_and(index < room, ops.logical_not(ops.all(finished)))
 
     def body(index, ids, last, finished, log_prob, state):
         logits, state = step(last, state)
-        candidates = _log_probabilities(logits, symbols)
-        chosen = ops.cast(ops.argmax(candidates, axis=-1), "int32")
-        log_prob = ops.where(finished, log_prob, log_prob + ops.max(candidates, axis=-1))
+        log_probs = _log_probabilities(logits, symbols)
+        chosen = ops.cast(choose(log_probs, index), "int32")
+        given = index < lengths
+        if prompt is not None:
+            column = ops.take(prompt, ops.minimum(index, ops.shape(prompt)[1] - 1), axis=1)
+            chosen = ops.where(given, column, chosen)
+        gained = ops.take_along_axis(log_probs, chosen[:, None], axis=1)[:, 0]
+        log_prob = ops.where(ops.logical_or(finished, given), log_prob, log_prob + gained)
         chosen = ops.where(finished, symbols.pad, chosen)
         ids = ops.where(ops.equal(columns, index), chosen[:, None], ids)
-        finished = ops.logical_or(finished, ops.logical_or(ops.equal(chosen, symbols.end), index + 1 >= max_lengths))
+        ends = ops.logical_and(ops.equal(chosen, symbols.end), ops.logical_not(given))
+        finished = ops.logical_or(finished, ops.logical_or(ends, index + 1 >= max_lengths))
         return index + 1, ids, chosen, finished, log_prob, state
 
     first = (
@@ -75,6 +80,94 @@ def greedy_search(step, state, max_lengths, room, symbols):
     )
     _, ids, _, _, log_prob, _ = ops.while_loop(going, body, first)
     return ids, log_prob
+
+
+def greedy_search(step, state, max_lengths, room, symbols, prompt=None):
+    """Takes the most probable symbol at every step.
+
+    Args:
+        step: The step function.
+        state: Its state before the first step.
+        max_lengths: Largest number of symbols of each row, the prompt and the end included, int32 [B].
+        room: Largest of them, an integer or a scalar tensor: the width of the result.
+        symbols: The special ids.
+        prompt: What rows begin with, int32 [B, P], padded behind; P is at least 1.
+
+    Returns:
+        Ids [B, room], with the prompt, the end symbol (where it was reached) and then padding, and the float32 sum of
+        the log probabilities [B] of what follows the prompt.
+    """
+    return _one_by_one(step, state, max_lengths, room, symbols, lambda scores, _: ops.argmax(scores, axis=-1), prompt)
+
+
+def sample(step, state, max_lengths, room, symbols, seeds, rows, temperature=1.0, top_k=0, top_p=1.0, prompt=None):
+    """Draws each symbol from the model's distribution, sharpened and cut.
+
+    The draw of a step depends on the row's seed and number and on the step alone: the same on every backend, in
+    whatever batch the row stands.
+
+    Args:
+        step: The step function.
+        state: Its state before the first step.
+        max_lengths: See `greedy_search`.
+        room: See `greedy_search`.
+        symbols: The special ids.
+        seeds: Seed of each row, int32 [B].
+        rows: Number of each row, int32 [B], so that equal rows with one seed differ.
+        temperature: Divides the log probabilities, > 0; a number or a scalar tensor.
+        top_k: How many of the most probable symbols may be drawn, an integer; 0 for all.
+        top_p: The fewest symbols may be drawn that together have this probability, in (0, 1]; a number or a scalar
+            tensor.
+        prompt: See `greedy_search`.
+
+    Returns:
+        See `greedy_search`; log probabilities are those at temperature 1 with nothing cut.
+
+    Reference:
+        Fan et al. 2018 (top-k), section 5.4, https://arxiv.org/abs/1805.04833;
+        Holtzman et al. 2020 (top-p), section 3.1, https://arxiv.org/abs/1904.09751
+    """
+
+    def choose(log_probs, index):
+        size = log_probs.shape[-1]
+        kept = min(top_k, size) if top_k else size
+        scores, ids = ops.top_k(log_probs / temperature, kept)
+        # A softmax of scores in falling order; Keras' own warns where one score is left.
+        probabilities = ops.exp(scores - scores[:, :1])
+        probabilities = probabilities / ops.sum(probabilities, axis=-1, keepdims=True)
+        before = ops.cumsum(probabilities, axis=-1) - probabilities
+        probabilities = ops.where(before < top_p, probabilities, 0.0)
+        sums = ops.cumsum(probabilities, axis=-1)
+        drawn = uniform(seeds, rows, index)[:, None] * sums[:, -1:]
+        rank = ops.sum(ops.cast(sums <= drawn, "int32"), axis=-1)
+        # Rounding may lead behind the last symbol that is left.
+        rank = ops.minimum(rank, ops.sum(ops.cast(probabilities > 0, "int32"), axis=-1) - 1)
+        return ops.take_along_axis(ids, rank[:, None], axis=1)[:, 0]
+
+    return _one_by_one(step, state, max_lengths, room, symbols, choose, prompt)
+
+
+def _logical_right_shift(x, bits):
+    return ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
+
+
+def _mix(x):
+    """Returns well-mixed bits of int32 numbers: two rounds of shift, xor and multiply with odd constants."""
+    for bits, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
+        x = ops.bitwise_xor(x, _logical_right_shift(x, bits)) * factor
+    return ops.bitwise_xor(x, _logical_right_shift(x, 15))
+
+
+def uniform(*numbers):
+    """Returns a number in [0, 1) that depends on the given ones alone, as if drawn at random.
+
+    Args:
+        *numbers: int32 numbers or tensors that broadcast.
+    """
+    state = ops.convert_to_tensor(0, "int32")
+    for number in numbers:
+        state = _mix(ops.bitwise_xor(state, ops.cast(number, "int32")) + 0x1E3779B9)
+    return ops.cast(_logical_right_shift(state, 8), "float32") / (1 << 24)
 
 
 def length_penalty(length, alpha):

@@ -127,6 +127,7 @@ class SubwordTokenizer(Tokenizer):
     """
 
     kind = "subword"
+    model_type = "unigram"
 
     def __init__(self, model: bytes, lowercase: bool = False):
         super().__init__(lowercase)
@@ -167,7 +168,7 @@ class SubwordTokenizer(Tokenizer):
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
                 model_writer=model,
-                model_type="unigram",
+                model_type=cls.model_type,
                 vocab_size=vocab_size,
                 hard_vocab_limit=False,
                 character_coverage=1.0,
@@ -212,6 +213,21 @@ class SubwordTokenizer(Tokenizer):
 
     def _files(self) -> dict[str, bytes]:
         return {".model": self.model, ".json": json.dumps({"kind": self.kind, "lowercase": self.lowercase}).encode()}
+
+
+class WordTokenizer(SubwordTokenizer):
+    """Words between spaces, the most frequent ones; text is NFKC-normalised. A run of other words is one unknown id.
+
+    Args:
+        model: A serialized SentencePiece model of words.
+        lowercase: See `Tokenizer`.
+
+    Raises:
+        InputError: The bytes are no such model.
+    """
+
+    kind = "words"
+    model_type = "word"
 
 
 class CharTokenizer(Tokenizer):
@@ -291,7 +307,9 @@ class CharTokenizer(Tokenizer):
         return {".json": json.dumps(state).encode()}
 
 
-_KINDS = {cls.kind: cls for cls in (SubwordTokenizer, CharTokenizer)}
+_KINDS: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
+    cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
+}
 
 
 def train_tokenizer(
@@ -300,7 +318,7 @@ def train_tokenizer(
     """Learns a tokenizer of a kind.
 
     Args:
-        kind: `"subword"` or `"chars"`.
+        kind: `"subword"`, `"words"` or `"chars"`.
         lines: Training text.
         vocab_size: Ids wanted; `None` takes the default of the kind.
         lowercase: See `Tokenizer`.
@@ -348,18 +366,22 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     if kind not in _KINDS:
         raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
     lowercase = state.get("lowercase", False)
-    if kind == SubwordTokenizer.kind:
-        return SubwordTokenizer(_read(path.with_name(f"{path.name}.model")), lowercase)
+    tokenizer = _KINDS[kind]
+    if issubclass(tokenizer, SubwordTokenizer):
+        return tokenizer(_read(path.with_name(f"{path.name}.model")), lowercase)
     characters = state.get("characters")
     if not isinstance(characters, list):
         raise InputError(f"{described}: a character tokenizer needs a list 'characters'. Received: {characters!r}.")
-    return CharTokenizer(characters, lowercase)
+    return tokenizer(characters, lowercase)
 
 
 def _clean(text: str, lowercase: bool = False) -> str:
-    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes; then lower case."""
+    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes; then lower case.
+
+    TensorFlow's lower case ends at a NUL, which is therefore replaced as well.
+    """
     text = _SURROGATES.sub("\ufffd", text)
-    return text.lower() if lowercase else text
+    return text.replace("\0", "\ufffd").lower() if lowercase else text
 
 
 def _round_scores(model: bytes) -> bytes:

@@ -71,7 +71,10 @@ class TokenizerGraph(tf.Module, abc.ABC):
     def _read(self, text: tf.Tensor) -> tf.Tensor:
         """Returns valid UTF-8, in lower case where the tokenizer says so."""
         valid = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
-        return tf.strings.lower(valid, encoding="utf-8") if self.lowercase else valid
+        if not self.lowercase:
+            return valid
+        # The lower case of a string ends at its first NUL.
+        return tf.strings.lower(tf.strings.regex_replace(valid, r"\x00", "\ufffd"), encoding="utf-8")
 
     @abc.abstractmethod
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:

@@ -41,8 +41,10 @@ class WorkDir:
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tb"
-        self.source_tokenizer = self.path / "tokenizers" / "source"
-        self.target_tokenizer = self.path / "tokenizers" / "target"
+
+    def tokenizer(self, name: str) -> Path:
+        """Returns the path, without suffix, of the tokenizer called `name`."""
+        return self.path / "tokenizers" / name
 
     def write_text(self, path: Path, text: str) -> None:
         """Writes a text file so that it is never seen half written."""

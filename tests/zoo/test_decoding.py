@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from zoo.decoding import Symbols, beam_search, greedy_search, length_penalty, repeat_rows
+from zoo.decoding import Symbols, beam_search, greedy_search, length_penalty, repeat_rows, sample, uniform
 
 PAD, START, END = 0, 1, 2
 SYMBOLS = Symbols(start=START, end=END, pad=PAD)
@@ -272,3 +272,83 @@ def test_the_tempting_symbols_are_never_produced():
     ids, log_probs = run_beam(table, [3, 3, 3], 3, 0.6)
     assert not np.any(ids == START) and np.all(ids[:, :, 0] != PAD)
     assert np.all(log_probs > -math.inf) and np.all(log_probs > -100)
+
+
+def test_greedy_goes_on_with_a_prompt():
+    limits = [5, 5, 2, 4, 5]
+    table = scripts(1, len(limits), 7, 5)
+    prompts = [(3, 4), (), (5, 6, 3), (END, 6, 6, 5), (4,)]
+    step, state = stepper(table)
+    prompt = ops.convert_to_tensor([padded(prompt, 4) for prompt in prompts], "int32")
+    ids, log_probs = greedy_search(step, state, ops.convert_to_tensor(limits, "int32"), 5, SYMBOLS, prompt)
+    for row, (limit, prompt) in enumerate(zip(limits, prompts, strict=True)):
+        expected = prompt[:limit]
+        while len(expected) < limit and END not in expected[len(prompt) :]:
+            expected += (int(log_probabilities(table[row][prefix_code(expected, 7)]).argmax()),)
+        assert ops.convert_to_numpy(ids)[row].tolist() == padded(expected, 5)
+        gained = score(table[row], expected) - score(table[row], prompt[:limit])
+        np.testing.assert_allclose(ops.convert_to_numpy(log_probs)[row], gained, rtol=1e-5, atol=1e-5)
+
+
+def draw(probabilities, count, **options):
+    """Returns the shares of each symbol among draws of one symbol."""
+    logits = ops.convert_to_tensor(np.log(probabilities).astype("float32"))
+
+    def step(last, state):
+        return ops.broadcast_to(logits, (ops.shape(last)[0], len(probabilities))), state
+
+    numbers = ops.arange(count, dtype="int32")
+    ids, _ = sample(step, (), ops.ones_like(numbers), 1, SYMBOLS, ops.zeros_like(numbers), numbers, **options)
+    return np.bincount(ops.convert_to_numpy(ids)[:, 0], minlength=len(probabilities)) / count
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
+        ({"temperature": 0.5}, np.array([0, 0, 0.01, 0.25, 0.0625, 0.0225]) / 0.345),
+        ({"top_k": 2}, [0, 0, 0, 2 / 3, 1 / 3, 0]),
+        ({"top_p": 0.8}, [0, 0, 0, 5 / 9, 2.5 / 9, 1.5 / 9]),
+        ({"top_p": 0.01}, [0, 0, 0, 1, 0, 0]),
+        ({"top_k": 99, "top_p": 1.0}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
+    ],
+)
+def test_samples_follow_the_distribution(options, expected):
+    # Start and padding have probabilities, too, and are never drawn.
+    shares = draw([0.2, 0.3, 0.05, 0.25, 0.125, 0.075], 20_000, **options)
+    np.testing.assert_allclose(shares, expected, atol=0.012)  # four standard deviations
+    assert (shares[np.array(expected) == 0] == 0).all()
+
+
+def test_samples_depend_on_seed_and_row_and_not_on_the_batch():
+    table = scripts(2, 6, 7, 4)
+    step, state = stepper(table)
+
+    def run(seed, rows):
+        chosen = {
+            "row": ops.convert_to_tensor(rows, "int32"),
+            "code": state["code"][: len(rows)],
+            "count": state["count"],
+        }
+        seeds = ops.full((len(rows),), seed, dtype="int32")
+        limits = ops.full((len(rows),), 4, dtype="int32")
+        ids, log_probs = sample(step, chosen, limits, 4, SYMBOLS, seeds, ops.convert_to_tensor(rows, "int32"))
+        return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
+
+    ids, log_probs = run(5, range(6))
+    np.testing.assert_array_equal(run(5, range(6))[0], ids)
+    np.testing.assert_array_equal(run(5, [3, 1])[0], ids[[3, 1]])
+    assert (run(6, range(6))[0] != ids).any()
+    for row in range(6):
+        drawn = [symbol for symbol in ids[row].tolist() if symbol != PAD]
+        np.testing.assert_allclose(log_probs[row], score(table[row], drawn), rtol=1e-5)
+
+
+def test_uniform_numbers_are_uniform_and_independent():
+    numbers = np.stack([ops.convert_to_numpy(uniform(7, ops.arange(4000, dtype="int32"), step)) for step in range(8)])
+    assert numbers.dtype == np.float32 and numbers.min() >= 0 and numbers.max() < 1
+    np.testing.assert_allclose(np.histogram(numbers, 10, (0, 1))[0] / numbers.size, 0.1, atol=0.007)
+    for neighbours in ((numbers[:-1], numbers[1:]), (numbers[:, :-1], numbers[:, 1:])):
+        assert abs(np.corrcoef(*map(np.ravel, neighbours))[0, 1]) < 0.025
+    # The same on every backend and machine.
+    np.testing.assert_array_equal(numbers[:2, 0], np.float32([0.18210852, 0.49797022]))

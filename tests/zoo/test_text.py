@@ -52,12 +52,14 @@ _TRICKY = [
     "x" * 20_011,
     "a horse " * 5_003,
     "... .... ..... banananana riderider",
+    "EIN MANN RIDES Straße STRAẞE ÄÖÜ İSTANBUL IĞDIR ΟΔΥΣΣΕΥΣ ΣΑΣ Σ ǅ Ⅷ Ⓐ",
 ]
 
 
-@pytest.fixture(scope="module", params=["subword", "chars"])
+@pytest.fixture(scope="module", params=["subword", "words", "chars", "subword-lower", "words-lower", "chars-lower"])
 def tokenizer(request):
-    return train_tokenizer(request.param, _CORPUS, vocab_size=97)
+    kind, _, lower = request.param.partition("-")
+    return train_tokenizer(kind, _CORPUS, vocab_size=97, lowercase=bool(lower))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,8 @@ def test_halves_agree_on_any_ids(tokenizer, graph):
 
 def test_known_text_comes_back(tokenizer, graph):
     texts = ["a man rides two horses", "zwei Frauen reiten", "Κυριακή 3"]
-    assert _assert_halves_agree(tokenizer, graph, texts) == texts
+    expected = [text.lower() for text in texts] if tokenizer.lowercase else texts
+    assert _assert_halves_agree(tokenizer, graph, texts) == expected
 
 
 def test_halves_break_ties_alike(tokenizer, graph):
@@ -151,7 +154,8 @@ def test_save_and_load(tokenizer, tmp_path):
     assert type(loaded) is type(tokenizer)
     assert loaded.piece_table() == tokenizer.piece_table()
     assert loaded.encode(_TRICKY) == tokenizer.encode(_TRICKY)
-    suffixes = {"subword": {".json", ".model"}, "chars": {".json"}}[tokenizer.kind]
+    assert loaded.lowercase == tokenizer.lowercase
+    suffixes = {".json"} if tokenizer.kind == "chars" else {".json", ".model"}
     assert {path.name for path in (tmp_path / "deep").iterdir()} == {f"source.v1{suffix}" for suffix in suffixes}
 
 
@@ -168,11 +172,25 @@ def test_saving_replaces_whole_files(tokenizer, tmp_path, monkeypatch):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("kind", ["subword", "chars"])
+@pytest.mark.parametrize("kind", ["subword", "words", "chars"])
 def test_training_is_deterministic(kind):
     first, second = (train_tokenizer(kind, _CORPUS, 89) for _ in range(2))
     assert first.piece_table() == second.piece_table()
     assert first.vocab_size <= 89
+
+
+def test_lower_case():
+    lines = ["Straße ÄHRE", "ΣΑΣ Mann"]
+    for kind in ("subword", "words", "chars"):
+        tokenizer = train_tokenizer(kind, lines, lowercase=True, vocab_size=40)
+        assert tokenizer.decode(tokenizer.encode(["STRAßE ähre"])) == ["straße ähre"]
+        assert tokenizer.encode(["ΣΑΣ MANN"]) == tokenizer.encode(["σας mann"])
+
+
+def test_words():
+    tokenizer = train_tokenizer("words", ["a b a c", "a b d", "b a"], vocab_size=6)
+    assert tokenizer.piece_table() == ("<pad>", "<s>", "</s>", "<unk>", "▁a", "▁b")
+    assert tokenizer.encode(["b a c ab", "c b ab", ""]) == [[5, 4, UNKNOWN], [UNKNOWN, 5, UNKNOWN], []]
 
 
 def test_characters_by_frequency_then_code_point():
@@ -228,7 +246,7 @@ def test_errors(call, message):
         (b"{", "invalid JSON"),
         (b"\xff", "invalid JSON"),
         (b"[1]", "Unknown tokenizer 'None'"),
-        (b'{"kind": "words"}', "Unknown tokenizer 'words'"),
+        (b'{"kind": "syllables"}', "Unknown tokenizer 'syllables'"),
         (b'{"kind": "chars"}', "needs a list 'characters'"),
         (b'{"kind": "subword"}', "source.model: cannot be read"),
     ],
@@ -290,7 +308,11 @@ def test_the_python_half_needs_no_tensorflow():
 
 def test_saved_files_are_data(tmp_path):
     CharTokenizer(["a", " "]).save(tmp_path / "target")
-    assert json.loads((tmp_path / "target.json").read_bytes()) == {"kind": "chars", "characters": ["a", " "]}
+    assert json.loads((tmp_path / "target.json").read_bytes()) == {
+        "kind": "chars",
+        "lowercase": False,
+        "characters": ["a", " "],
+    }
 
 
 @pytest.mark.skipif("ZOO_DATA" not in os.environ, reason="ZOO_DATA names no folder with multi30k/")

@@ -1,18 +1,15 @@
-"""A trained work directory, loaded for use."""
+"""A trained sequence-to-sequence model."""
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from zoo.errors import InputError
-from zoo.registry import get_spec
-from zoo.text import END, PAD, START, Tokenizer, load_tokenizer, pad
+from zoo.run.run import Run, check_texts
+from zoo.text import END, PAD, START, Tokenizer
 from zoo.translator import Translator
-from zoo.workdir import WorkDir
 
 MAX_SOURCE_LENGTH = 512
 """Symbols of a source text that are read, the end included; the rest is cut off."""
@@ -25,48 +22,24 @@ class Tokenizers(NamedTuple):
     target: Tokenizer
 
 
-class Run:
-    """A trained work directory.
+class Seq2SeqRun(Run):
+    """A work directory of a sequence-to-sequence model: strings in, strings out.
 
     Attributes:
-        model: The `keras.Model`, in float32.
         tokenizers: `source` and `target` tokenizer.
-        config: The resolved configuration, a dict.
 
     Args:
-        path: The work directory.
-
-    Raises:
-        InputError: If it is not a work directory, or its training has not finished.
+        path: See `Run`.
     """
 
     def __init__(self, path: str | os.PathLike):
-        workdir = WorkDir(path)
-        self.path = workdir.path
-        self.config: dict[str, Any] = workdir.read_config()
-        if not workdir.model.is_file():
-            raise InputError(
-                f"{workdir.path} has no {workdir.model.name}: its training has not finished (see --resume)."
-            )
-        self.spec = get_spec(self.config["model"]["name"])
-        self.tokenizers = Tokenizers(load_tokenizer(workdir.source_tokenizer), load_tokenizer(workdir.target_tokenizer))
-        # Registers the class by its name in the file.
-        self.spec.load_class()
-        self.model = self._load_model(workdir)
+        super().__init__(path)
+        self.tokenizers = Tokenizers(*map(self._load_tokenizer, Tokenizers._fields))
         self._translators: dict[tuple, Translator] = {}
 
-    @staticmethod
-    def _load_model(workdir: WorkDir) -> keras.Model:
-        try:
-            return keras.saving.load_model(workdir.model, compile=False)
-        except ValueError as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"{workdir.model} is not a model of this version of the zoo: {reason}") from error
-
-    @cached_property
-    def _static_shapes(self) -> bool:
-        # JAX compiles every new shape.
-        return keras.backend.backend() == "jax"
+    def tokenizer_files(self) -> dict[str, Tokenizer]:
+        """See `Run`."""
+        return self.tokenizers._asdict()
 
     def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of texts as the model reads them, the end included.
@@ -110,19 +83,15 @@ class Run:
 
         Args and errors: see `translate`.
         """
-        if isinstance(texts, str):
-            raise InputError(f"`texts` must be a list of strings. Received a single string: {texts!r}.")
+        check_texts(texts)
         key = (beam_size, length_penalty, max_length)
         if key not in self._translators:
             self._translators[key] = Translator(self.model, *key)
             self._translators[key].compile(jit_compile=self._static_shapes)
         rows = self.source_ids(texts)
         ids: list[list[int]] = [[] for _ in rows]
-        # Texts of like length together: little padding, and a batch ends when its longest row does.
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            outputs = self._translators[key].predict_on_batch(self._batch([rows[i] for i in chosen], batch_size))
+        for chosen, batch in self._in_batches(rows, batch_size):
+            outputs = self._translators[key].predict_on_batch(batch)
             for index, row in zip(chosen, outputs["ids"][:, 0], strict=False):
                 ids[index] = row[row != PAD].tolist()
         return ids
@@ -144,8 +113,3 @@ class Run:
             pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
             results.append((*pieces, keras.ops.convert_to_numpy(weights)[0]))
         return results
-
-    def _batch(self, rows: list[list[int]], batch_size: int) -> np.ndarray:
-        if not self._static_shapes:
-            return pad(rows)
-        return pad(rows, -(-max(map(len, rows)) // 16) * 16, batch_size)

@@ -1,0 +1,62 @@
+"""A language model together with its decoding: ids of prompts in, ids of whole texts out."""
+
+import keras
+from keras import ops
+
+from zoo import decoding
+from zoo.errors import InputError
+from zoo.translator import SYMBOLS
+
+
+class Generator(keras.Model):
+    """Prompts to texts, the same code in evaluation and in the exported graph.
+
+    Args:
+        model: A `LanguageModel`.
+        temperature: Divides the logits before symbols are drawn; 0 takes the most probable symbol.
+        top_k: Draw among this many most probable symbols only; 0 for all.
+        top_p: Draw among the fewest symbols that together have this probability, in (0, 1].
+        max_length: Largest number of symbols, those of the prompt included, at most the model's `max_length`.
+
+    Call arguments:
+        inputs: Dict with `prompt` [B, P], int32, padded with 0 behind, P from 1 to `max_length`; and where symbols are
+            drawn `seed` [B] and `row` [B], int32 (see `decoding.sample`).
+
+    Returns:
+        Dict with `ids` [B, max_length], the prompt included, padded, and `log_prob` [B], float32, of what follows it.
+    """
+
+    def __init__(self, model, temperature=0.0, top_k=0, top_p=1.0, max_length=None, **kwargs):
+        super().__init__(dtype=model.dtype_policy, **kwargs)
+        if temperature < 0:
+            raise InputError(f"`temperature` must be 0 or more. Received: temperature={temperature}.")
+        if top_k < 0:
+            raise InputError(f"`top_k` must be 0 or more. Received: top_k={top_k}.")
+        if not 0 < top_p <= 1:
+            raise InputError(f"`top_p` must be in (0, 1]. Received: top_p={top_p}.")
+        if max_length is not None and not 1 <= max_length <= model.max_length:
+            raise InputError(f"`max_length` must be from 1 to {model.max_length}. Received: max_length={max_length}.")
+        self.model = model
+        self.temperature = temperature
+        self.top_k = top_k
+        self.top_p = top_p
+        self.max_length = model.max_length if max_length is None else max_length
+        self.built = True
+
+    def call(self, inputs):
+        prompt = inputs["prompt"]
+        batch = ops.shape(prompt)[0]
+        search = {
+            "step": self.model.decode_step,
+            "state": self.model.initial_state(batch, self.max_length),
+            "max_lengths": ops.full((batch,), self.max_length, dtype="int32"),
+            "room": self.max_length,
+            "symbols": SYMBOLS,
+            "prompt": prompt,
+        }
+        if self.temperature:
+            draws = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
+            ids, log_prob = decoding.sample(**search, seeds=inputs["seed"], rows=inputs["row"], **draws)
+        else:
+            ids, log_prob = decoding.greedy_search(**search)
+        return {"ids": ids, "log_prob": log_prob}

@@ -1,0 +1,49 @@
+"""Small trained models that come with the package: work directories, checked against their SHA-256 sums.
+
+They are made by `python -m training.presets`.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from zoo.errors import InputError, unknown_name
+
+PREFIX = "preset:"
+FOLDER = Path(__file__).parent
+CHECKSUMS = "checksums.json"
+
+
+def list_presets() -> list[str]:
+    """Returns the sorted names of the presets; `zoo.load("preset:NAME")` loads one."""
+    return sorted(path.parent.name for path in FOLDER.glob(f"*/{CHECKSUMS}"))
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 sum of each file in a folder by its path in it, that of the sums excepted.
+
+    Args:
+        folder: The folder.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def preset_path(name: str) -> Path:
+    """Returns the work directory of a preset, whose files are what they were when it was made.
+
+    Args:
+        name: A name from `list_presets()`.
+
+    Raises:
+        InputError: There is no such preset (the close names are given), or a file was changed or is missing.
+    """
+    if name not in list_presets():
+        raise unknown_name("preset", name, list_presets())
+    folder = FOLDER / name
+    expected = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    found = checksums(folder)
+    wrong = sorted(file for file in expected if found.get(file) != expected[file])
+    if wrong:
+        raise InputError(f"The preset {name!r} is damaged: {', '.join(wrong)}. Install the package again.")
+    return folder

@@ -1,0 +1,31 @@
+"""Trained work directories, loaded for use: `load_run(path)`, one class for each task."""
+
+from zoo.run.classifier import MAX_TEXT_LENGTH, Answer, ClassifierRun
+from zoo.run.language_model import LanguageModelRun
+from zoo.run.run import Run
+from zoo.run.seq2seq import MAX_SOURCE_LENGTH, Seq2SeqRun
+
+__all__ = [
+    "MAX_SOURCE_LENGTH",
+    "MAX_TEXT_LENGTH",
+    "Answer",
+    "ClassifierRun",
+    "LanguageModelRun",
+    "Run",
+    "Seq2SeqRun",
+    "load_run",
+]
+
+_RUNS = {"seq2seq": Seq2SeqRun, "classifier": ClassifierRun, "language_model": LanguageModelRun}
+
+
+def load_run(path) -> Run:
+    """Returns the run of a work directory, in the class of its task.
+
+    Args:
+        path: The work directory.
+
+    Raises:
+        InputError: If it is not a work directory, or its training has not finished.
+    """
+    return _RUNS[Run.spec_of(path).task](path)

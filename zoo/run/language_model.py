@@ -1,0 +1,90 @@
+"""A trained language model."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from zoo.generator import Generator
+from zoo.run.classifier import Tokenizers
+from zoo.run.run import Run, check_texts
+from zoo.text import PAD, Tokenizer
+
+
+def cut_prompt(ids: list[int], room: int) -> list[int]:
+    """Returns the ids of a prompt, or where they leave no room for an answer the last ones, half as many as fit.
+
+    Args:
+        ids: The ids.
+        room: Largest number of symbols, prompt and answer together.
+    """
+    return ids if len(ids) < room else ids[len(ids) - room // 2 :]
+
+
+class LanguageModelRun(Run):
+    """A work directory of a language model: it goes on with texts.
+
+    Attributes:
+        tokenizers: The `text` tokenizer.
+
+    Args:
+        path: See `Run`.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        super().__init__(path)
+        self.tokenizers = Tokenizers(self._load_tokenizer("text"))
+        self._generators: dict[tuple, Generator] = {}
+
+    def tokenizer_files(self) -> dict[str, Tokenizer]:
+        """See `Run`."""
+        return self.tokenizers._asdict()
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        max_length: int | None = None,
+        batch_size: int = 64,
+    ) -> list[str]:
+        """Returns how the model goes on with each text.
+
+        Args:
+            texts: What each text begins with; may be empty. Of one that leaves no room for an answer the end is read,
+                half of `max_length`.
+            temperature: Divides the logits before symbols are drawn; 0 takes the most probable symbol.
+            top_k: Draw among this many most probable symbols only; 0 for all.
+            top_p: Draw among the fewest symbols that together have this probability.
+            seed: Seed of the draws. The same texts in the same order get the same answers.
+            max_length: Largest number of symbols, those of the text included. Default: all that the model can hold.
+            batch_size: Texts decoded together.
+
+        Raises:
+            InputError: If `texts` is one string, or an option is out of range.
+        """
+        check_texts(texts)
+        generator = self._generator(temperature, top_k, top_p, max_length)
+        rows = [cut_prompt(row, generator.max_length) for row in self.tokenizers.text.encode(texts)]
+        answers = [""] * len(rows)
+        # Without a text the one column is padding.
+        for chosen, batch in self._in_batches([row or [PAD] for row in rows], batch_size, generator.max_length):
+            numbers = np.resize(chosen, len(batch)).astype("int32")
+            inputs = {"prompt": batch, "seed": np.full_like(numbers, seed), "row": numbers}
+            ids = generator.predict_on_batch(inputs)["ids"]
+            for index, row in zip(chosen, ids, strict=False):
+                answers[index] = self._behind(len(rows[index]), row.tolist())
+        return answers
+
+    def _behind(self, length: int, ids: list[int]) -> str:
+        """Returns the text of ids without that of the first `length` of them; what joins the two belongs to it."""
+        whole, prompt = self.tokenizers.text.decode([ids, ids[:length]])
+        return whole[len(prompt) :]
+
+    def _generator(self, *options) -> Generator:
+        if options not in self._generators:
+            self._generators[options] = Generator(self.model, *options)
+            self._generators[options].compile(jit_compile=self._static_shapes)
+        return self._generators[options]
