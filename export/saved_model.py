@@ -4,8 +4,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
@@ -23,13 +24,13 @@ def next_version(base: Path) -> int:
     return max(taken, default=0) + 1
 
 
-def write_warmup(folder: Path, model_name: str, signatures: Sequence[str]) -> None:
+def write_warmup(folder: Path, model_name: str, functions: Mapping[str, Any]) -> None:
     """Writes the requests that the server replays before a model is available.
 
     Args:
         folder: Folder of the SavedModel.
         model_name: Name the requests are made to; the stock server does not look at it.
-        signatures: Names of the signatures.
+        functions: The signatures.
     """
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
@@ -37,11 +38,13 @@ def write_warmup(folder: Path, model_name: str, signatures: Sequence[str]) -> No
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir()
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature in signatures:
+        for signature, function in functions.items():
             request = predict_pb2.PredictRequest()
             request.model_spec.name = model_name
             request.model_spec.signature_name = signature
-            request.inputs["text"].CopyFrom(tf.make_tensor_proto(["warm up"], shape=[1]))
+            for spec in function.input_signature:
+                value = ["warm up"] if spec.dtype == tf.string else 1
+                request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(value, spec.dtype))
             log = prediction_log_pb2.PredictLog(request=request)
             writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
 
@@ -53,7 +56,7 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         workdir: The work directory.
         output: Base path of the versions.
         version: Number of the version. Default: the next free one.
-        **decoding: Options of `ServedModel`.
+        **decoding: Options of the model's task, such as `beam_size`; `None` is the default.
 
     Raises:
         InputError: For a bad work directory or base path, or a version that exists.
@@ -67,7 +70,7 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         import tensorflow as tf
 
         import zoo
-        from export.signatures import ServedModel
+        from export.signatures import served_model
 
     base = Path(output)
     version = next_version(base) if version is None else version
@@ -76,7 +79,7 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         raise InputError(
             f"{target} exists already; versions are never overwritten. Leave out --version for the next one."
         )
-    served = ServedModel(zoo.load(workdir), **decoding)
+    served = served_model(zoo.load(workdir), **decoding)
     try:
         base.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,7 +88,7 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
     temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=base))
     try:
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
-        write_warmup(temporary, base.name, list(served.functions))
+        write_warmup(temporary, base.name, served.functions)
         temporary.chmod(0o755)
         os.rename(temporary, target)
     finally:
@@ -99,9 +102,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("workdir", metavar="DIR", help="work directory of training.train")
     parser.add_argument("--output", required=True, metavar="BASE", help="BASE/<version>/ is written")
     parser.add_argument("--version", type=int, metavar="N", help="default: the next free number")
-    parser.add_argument("--beam_size", type=int, default=1, metavar="N", help="default: 1, greedy search")
-    parser.add_argument("--length_penalty", type=float, default=0.6, help="exponent of beam search; default: 0.6")
-    parser.add_argument("--max_length", type=int, default=256, help="largest number of target symbols; default: 256")
+    parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")
+    parser.add_argument(
+        "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
+    )
+    parser.add_argument(
+        "--max_length",
+        type=int,
+        metavar="N",
+        help="seq2seq: largest number of target symbols, default: 256; language models: of symbols with the prompt, "
+        "default: what the model can hold",
+    )
     arguments = parser.parse_args(argv)
     if arguments.version is not None and arguments.version < 1:
         raise InputError(f"--version must be positive. Received: {arguments.version}.")
