@@ -5,14 +5,22 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
-from training.batching import PairBatches
-from training.checkpoints import checkpoint_path, list_checkpoints, save_checkpoint
+from training.batching import Batches
+from training.checkpoints import averages_of, checkpoint_path, list_checkpoints, save_checkpoint
+from training.failures import LossLost
 from zoo.workdir import WorkDir
+
+SECONDS_BETWEEN_LINES = 30.0
+"""In a log file, within a round."""
+SECONDS_BETWEEN_BARS = 0.5
+"""On a terminal."""
 
 
 @dataclasses.dataclass
@@ -57,6 +65,7 @@ class Checkpoints(keras.callbacks.Callback):
     def __init__(self, workdir: WorkDir, state: RunState, eval_every: int, keep: int, patience: int):
         super().__init__()
         self.workdir, self.state, self.eval_every, self.keep, self.patience = workdir, state, eval_every, keep, patience
+        self.tensorboard = None
 
     def on_train_begin(self, logs=None):
         self.tensorboard = SummaryWriter(str(self.workdir.tensorboard), purge_step=self.state.rounds * self.eval_every)
@@ -66,12 +75,12 @@ class Checkpoints(keras.callbacks.Callback):
         state = self.state
         state.rounds, state.seconds = epoch + 1, time.monotonic() - self.begun
         loss = float(logs["val_cross_entropy"])
+        step = state.rounds * self.eval_every
+        if not math.isfinite(loss):
+            # Before the checkpoint, which would be of no use to a resumed run.
+            raise LossLost(loss, step)
         if loss < state.best:
             state.best, state.best_round = loss, state.rounds
-        step = state.rounds * self.eval_every
-        if not math.isfinite(float(logs["loss"])):
-            # Before the checkpoint, which would be of no use to a resumed run.
-            raise FloatingPointError(f"the loss became {logs['loss']} before step {step}")
         self._log(step, {name: float(value) for name, value in logs.items()})
         save_checkpoint(self.workdir.checkpoints, step, self.model, dataclasses.asdict(state))
         best = checkpoint_path(self.workdir.checkpoints, state.best_round * self.eval_every)
@@ -89,8 +98,10 @@ class Checkpoints(keras.callbacks.Callback):
             self.tensorboard.add_scalar(name, value, step)
         self.tensorboard.flush()
 
-    def on_train_end(self, logs=None):
-        self.tensorboard.close()
+    def close(self) -> None:
+        """Ends the log, also of a run that stopped early."""
+        if self.tensorboard is not None:
+            self.tensorboard.close()
 
 
 class Rounds(keras.callbacks.Callback):
@@ -100,7 +111,7 @@ class Rounds(keras.callbacks.Callback):
         batches: The training batches.
     """
 
-    def __init__(self, batches: PairBatches):
+    def __init__(self, batches: Batches):
         super().__init__()
         self.batches = batches
 
@@ -108,29 +119,64 @@ class Rounds(keras.callbacks.Callback):
         self.batches.round = epoch
 
 
+class Averages(keras.callbacks.Callback):
+    """Puts the moving average of the weights in their place while validation lasts."""
+
+    def on_test_begin(self, logs=None):
+        self._swap()
+
+    def on_test_end(self, logs=None):
+        self._swap()
+
+    def _swap(self):
+        # Through NumPy and not by adding and subtracting, which would round.
+        for variable, average in zip(self.model.trainable_variables, averages_of(self.model), strict=True):
+            value = keras.ops.convert_to_numpy(variable)
+            variable.assign(keras.ops.convert_to_numpy(average))
+            average.assign(value)
+
+
 class Progress(keras.callbacks.Callback):
-    """A progress bar over all steps with loss, learning rate and target symbols per second; a line a round.
+    """Loss, learning rate, symbols per second and the time left: a bar on a terminal, else a line every half a minute;
+    in both cases a line a round. A loss that is no number ends the run.
 
     Args:
         total_steps: Steps in the whole run.
         done_steps: Steps done before.
-        symbols_of_step: Target symbols of each step; taken out as the steps pass.
+        batches_per_step: Batches whose gradients make a step.
+        schedule: The learning rate of each batch.
+        symbols_of_batch: Symbols that count, of each batch; taken out as the batches pass.
     """
 
-    def __init__(self, total_steps: int, done_steps: int, symbols_of_step: dict[int, int]):
+    def __init__(
+        self,
+        total_steps: int,
+        done_steps: int,
+        batches_per_step: int,
+        schedule: Callable[[int], Any],
+        symbols_of_batch: dict[int, int],
+    ):
         super().__init__()
-        self.total, self.step, self.symbols_of_step = total_steps, done_steps, symbols_of_step
+        self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
+        self.done, self.batches_per_step = self.first, batches_per_step
+        self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
+        self.bar = None
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.done // self.batches_per_step
 
     def on_train_begin(self, logs=None):
-        # A terminal sees the bar move; a log file gets a line every ten seconds.
-        interval = 0.5 if sys.stderr.isatty() else 10.0
+        self.begun = self.shown = time.monotonic()
         self.bar = tqdm(
-            total=self.total,
+            total=self.total // self.batches_per_step,
             initial=self.step,
             unit="step",
-            mininterval=interval,
-            maxinterval=interval,
+            mininterval=SECONDS_BETWEEN_BARS,
+            maxinterval=SECONDS_BETWEEN_BARS,
             dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
         )
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -140,24 +186,50 @@ class Progress(keras.callbacks.Callback):
         self.batch_begun = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
-        self.seconds += time.monotonic() - self.batch_begun
-        self.symbols += self.symbols_of_step.pop(self.step)
-        self.step += 1
-        self.bar.update(1)
-        rate = self.symbols / max(self.seconds, 1e-9)
-        self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}, {rate:,.0f} target symbols/s", refresh=False)
+        loss = float(logs["loss"])
+        now = time.monotonic()
+        self.seconds += now - self.batch_begun
+        self.symbols += self.symbols_of_batch.pop(self.done)
+        self.done += 1
+        if not math.isfinite(loss):
+            raise LossLost(loss, -(-self.done // self.batches_per_step))
+        if self.done % self.batches_per_step == 0:
+            self.bar.update(1)
+        if now - self.shown >= (SECONDS_BETWEEN_LINES if self.bar.disable else SECONDS_BETWEEN_BARS):
+            self._show(f"loss {loss:.4f}, learning rate {self._learning_rate():.2e}, {self._rate():,.0f} symbols/s")
+
+    def _show(self, text):
+        if self.bar.disable:
+            self._say(text)
+        else:
+            self.bar.set_postfix_str(text)
+            self.shown = time.monotonic()
+
+    def _say(self, text):
+        self.bar.write(f"step {self.step}: {text}, {self._time_left()} left", file=sys.stderr)
+        self.shown = time.monotonic()
+
+    def _rate(self):
+        return self.symbols / max(self.seconds, 1e-9)
+
+    def _learning_rate(self):
+        # Not from the optimizer, whose variables are elsewhere within a round on JAX.
+        return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
+
+    def _time_left(self):
+        """Returns the time for the batches to come, at the pace of those in this process, validation included."""
+        pace = (time.monotonic() - self.begun) / max(self.done - self.first, 1)
+        return tqdm.format_interval(pace * (self.total - self.done))
 
     def on_epoch_end(self, epoch, logs=None):
-        rate = self.symbols / max(self.seconds, 1e-9)
-        logs["target_symbols_per_second"] = rate
-        learning_rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        logs["learning_rate"] = learning_rate
+        logs["symbols_per_second"], logs["learning_rate"] = self._rate(), self._learning_rate()
         perplexity = math.exp(min(float(logs["val_cross_entropy"]), 30.0))
-        self.bar.write(
-            f"step {self.step}: loss {logs['loss']:.4f}, validation cross-entropy {logs['val_cross_entropy']:.4f} "
-            f"(perplexity {perplexity:.2f}), learning rate {learning_rate:.2e}, {rate:,.0f} target symbols/s",
-            file=sys.stderr,
+        self._say(
+            f"loss {logs['loss']:.4f}, validation cross-entropy {logs['val_cross_entropy']:.4f} (perplexity "
+            f"{perplexity:.2f}), learning rate {logs['learning_rate']:.2e}, {self._rate():,.0f} symbols/s"
         )
 
-    def on_train_end(self, logs=None):
-        self.bar.close()
+    def close(self) -> None:
+        """Ends the bar, also of a run that stopped early."""
+        if self.bar is not None:
+            self.bar.close()

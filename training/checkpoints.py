@@ -24,12 +24,36 @@ def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"step_{step:08d}.npz"
 
 
+def step_of(path: Path) -> int:
+    """Returns the step behind which a checkpoint was written.
+
+    Args:
+        path: The checkpoint, from `list_checkpoints`.
+    """
+    return int(path.stem.removeprefix("step_"))
+
+
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
     """Returns what a checkpoint holds: weights and states of random generators, then the optimizer's variables."""
     of_metrics = {id(variable) for variable in model.metrics_variables}
     kept = [variable for variable in model.variables if id(variable) not in of_metrics]
     named = {f"model/{index:04d}": variable for index, variable in enumerate(kept)}
     return named | {f"optimizer/{index:04d}": variable for index, variable in enumerate(model.optimizer.variables)}
+
+
+def _build_optimizer(model: keras.Model) -> None:
+    # The optimizer of float16 would make its variables a second time.
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+
+
+def averages_of(model: keras.Model) -> list[keras.Variable]:
+    """Returns the moving averages of a model's trainable variables; none where the optimizer has none.
+
+    Args:
+        model: The compiled model, whose optimizer is built.
+    """
+    return [variable for variable in model.optimizer.variables if variable.path.endswith("_average")]
 
 
 def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict) -> Path:
@@ -58,7 +82,7 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict:
     Raises:
         InputError: If it is no checkpoint, or that of another model.
     """
-    model.optimizer.build(model.trainable_variables)
+    _build_optimizer(model)
     variables, arrays = _variables(model), _read(path)
     state = json.loads(str(arrays.pop("state")))
     if {name: array.shape for name, array in arrays.items()} != {name: v.shape for name, v in variables.items()}:
@@ -77,18 +101,21 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def load_average(paths: list[Path], model: keras.Model) -> None:
-    """Sets the variables of a model to the mean over checkpoints; states of random generators come from the last.
+    """Sets the weights of a model to the mean over checkpoints, of the moving averages where there are any.
+
+    States of random generators stay as they are.
 
     Args:
-        paths: The checkpoints, oldest first.
+        paths: The checkpoints.
         model: The compiled model that wrote them.
     """
-    trainable = {id(variable) for variable in model.trainable_variables}
-    variables = {name: variable for name, variable in _variables(model).items() if name.startswith("model/")}
-    totals = {name: np.zeros(variable.shape) for name, variable in variables.items() if id(variable) in trainable}
+    _build_optimizer(model)
+    names = {id(variable): name for name, variable in _variables(model).items()}
+    kept = averages_of(model) or model.trainable_variables
+    totals = [np.zeros(variable.shape) for variable in kept]
     for path in paths:
         with np.load(path, allow_pickle=False) as arrays:
-            for name in totals:
-                totals[name] += arrays[name] / len(paths)
-    for name, total in totals.items():
-        variables[name].assign(total)
+            for variable, total in zip(kept, totals, strict=True):
+                total += arrays[names[id(variable)]] / len(paths)
+    for variable, total in zip(model.trainable_variables, totals, strict=True):
+        variable.assign(total)

@@ -1,4 +1,4 @@
-"""The complete configuration of a run: plain dataclasses, resolved from defaults, a recipe and `--set`."""
+"""The complete configuration of a run: plain dataclasses, resolved from defaults, a recipe, a file and `--set`."""
 
 import dataclasses
 import json
@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import pydantic
 
+from training.origin import base_of, check_origin
 from training.recipes import recipe
+from training.settings import SECTIONS, Given, parse_settings
 from zoo.errors import InputError, unknown_name
 from zoo.registry import get_spec, resolve_config
 
@@ -20,19 +22,21 @@ class DataConfig:
     Args:
         spec: Data SPEC, such as `dates` or `text:DIR:SRC-TGT`.
         tokenizer: `"auto"` takes what suits the data: characters for `dates`, subwords for text.
-        vocab_size: Largest size of each subword vocabulary; characters are all kept.
-        shared_vocabulary: One vocabulary for both sides; `None` takes what suits the data.
+        vocab_size: Largest size of each vocabulary of subwords or words; characters are all kept.
+        shared_vocabulary: One vocabulary for both sides of a pair; `None` takes what suits the data.
         lowercase: Whether all text is read and written in lower case.
-        max_length: Largest number of symbols of a training sentence on either side, the end included; longer ones are
-            cut there, and training says how many.
+        max_length: Largest number of symbols of a training example on either side, the end included; longer ones are
+            cut there, and training says how many. For a running text: the number of symbols that a window shows.
+        classes: The labels; they are found in the data.
     """
 
     spec: str
-    tokenizer: Literal["auto", "subword", "chars"] = "auto"
+    tokenizer: Literal["auto", "subword", "words", "chars"] = "auto"
     vocab_size: int = 6000
     shared_vocabulary: bool | None = None
     lowercase: bool = False
     max_length: int = 100
+    classes: list[str] | None = None
 
 
 @dataclasses.dataclass
@@ -43,47 +47,97 @@ class TrainingConfig:
         max_steps: Number of optimizer steps; rounded up to whole rounds of `eval_every` steps.
         eval_every: Steps in a round: after each there is a validation, a line in `metrics.jsonl` and a checkpoint.
         batch_tokens: Largest number of symbols in a batch, padding included, counted on the longer side.
+        accumulate_steps: Batches whose gradients are averaged for one step, each with the same weight; a step then
+            sees as many symbols as with so many times the `batch_tokens`, in the memory of one batch.
         learning_rate: Peak learning rate of Adam.
-        schedule: `"inverse_sqrt"` rises linearly for `warmup_steps`, then falls with 1/√step; `"constant"` rises and
-            stays.
+        schedule: `"constant"` rises linearly for `warmup_steps` and stays; `"inverse_sqrt"` falls behind the rise with
+            1/√step; `"cosine"` falls along half a cosine to `final_rate` at the last step.
         warmup_steps: Steps until the peak.
+        final_rate: Share of the peak that `"cosine"` ends at, in [0, 1).
         cooldown: Share of the steps, the last ones, over which the rate falls linearly to zero, in [0, 1).
+        beta_2: Adam's decay of the mean square of the gradient.
+        weight_decay: What each step takes off the weights, as a share of them and times the learning rate (AdamW);
+            biases and gains of normalisations are left alone; 0 for none.
         label_smoothing: Share of the target distribution spread over the vocabulary, in [0, 1).
         clip_norm: Largest global norm of the gradient; 0 for no clipping.
+        ema: Momentum of an exponential moving average of the weights, such as 0.999, in [0, 1). Where it is not 0,
+            the average is what is validated and kept, while training goes on from the weights themselves.
         average_checkpoints: How many of the last checkpoints the final weights are the mean of.
         patience: Rounds without a better validation loss before training stops; 0 for never.
         precision: `"auto"` computes in bfloat16 where the machine is fast at it, else in float32.
         jit: Whether XLA compiles the step; `"auto"` for JAX only.
+        devices: Local devices that each batch is spread over; 0 for all GPUs there are, or the processor.
+        init_from: Work directory, or `preset:NAME`, to begin from, with its tokenizers, the options of its model and
+            its weights; a classifier of other classes gets a new last layer. None if empty.
+        lora_rank: Train a correction of this rank to each matrix of `init_from` and nothing else but the last layer of
+            a classifier; the model that is kept is an ordinary one. 0 trains all weights.
         seed: Seed of initial weights, dropout and the order of the data.
     """
 
     max_steps: int = 8000
     eval_every: int = 250
     batch_tokens: int = 4096
+    accumulate_steps: int = 1
     learning_rate: float = 1e-3
-    schedule: Literal["inverse_sqrt", "constant"] = "constant"
+    schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     warmup_steps: int = 500
+    final_rate: float = 0.0
     cooldown: float = 0.0
+    beta_2: float = 0.98
+    weight_decay: float = 0.0
     label_smoothing: float = 0.1
     clip_norm: float = 1.0
+    ema: float = 0.0
     average_checkpoints: int = 5
     patience: int = 10
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
     jit: Literal["auto", "on", "off"] = "auto"
+    devices: int = 0
+    init_from: str = ""
+    lora_rank: int = 0
     seed: int = 1
 
 
 @dataclasses.dataclass
 class Config:
-    """A run: data, model options (with the model's `name`) and training."""
+    """A run: data, model options (with the model's `name`) and training.
+
+    Args:
+        model: Options of the model.
+        data: What is trained on.
+        training: How it is trained.
+        changes: What a resumed run changed: a step, and the settings from there on.
+        given: What was asked for by name, section by section, in the types of the settings; this is not saved.
+    """
 
     model: dict[str, Any]
     data: DataConfig
     training: TrainingConfig
+    changes: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    given: Given = dataclasses.field(default_factory=dict, compare=False, repr=False)
+
+    def check_data(self, task: str) -> None:
+        """Checks that the data are for the model's task.
+
+        Args:
+            task: The task of the data.
+
+        Raises:
+            InputError: If they are not.
+        """
+        name = self.model["name"]
+        if task != (expected := get_spec(name).task):
+            raise InputError(f"{name} is a {expected} model; {self.data.spec} is {task} data.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the configuration as nested dictionaries."""
+        values = dataclasses.asdict(self)
+        del values["given"]
+        return values
 
     def to_json(self) -> str:
         """Returns the configuration as JSON text."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Config":
@@ -99,6 +153,7 @@ class Config:
             dict(values["model"]),
             _typed(DataConfig, values.get("data", {}), "data"),
             _typed(TrainingConfig, values.get("training", {}), "training"),
+            list(values.get("changes", [])),
         )
 
 
@@ -116,82 +171,99 @@ def _typed(cls, values: Mapping[str, Any], section: str):
         raise InputError(f"Setting {section}.{key}: {first['msg']}. Received: {first['input']!r}.") from None
 
 
-def parse_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Returns `{section: {key: text}}` from `section.key=text` settings.
-
-    Args:
-        settings: The arguments of `--set`.
-
-    Raises:
-        InputError: For a setting of another form or in an unknown section.
-    """
-    sections: dict[str, dict[str, str]] = {"model": {}, "data": {}, "training": {}}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        section, dot, key = name.partition(".")
-        if not (equals and dot and key):
-            raise InputError(f"--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: {setting!r}.")
-        if section not in sections:
-            raise unknown_name("section of settings", section, sections)
-        sections[section][key] = text
-    return sections
-
-
-def _model_options(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
+def _model_options(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options given for a model, in the types of their defaults."""
     defaults = get_spec(name).config
     options = {}
-    for key, text in texts.items():
+    for key, value in values.items():
         if key not in defaults:
             raise unknown_name(f"option of model {name}", key, defaults)
         try:
-            options[key] = pydantic.TypeAdapter(type(defaults[key])).validate_python(text)
+            options[key] = pydantic.TypeAdapter(type(defaults[key])).validate_python(value)
         except pydantic.ValidationError as error:
-            raise InputError(f"Setting model.{key}: {error.errors()[0]['msg']}. Received: {text!r}.") from None
+            raise InputError(f"Setting model.{key}: {error.errors()[0]['msg']}. Received: {value!r}.") from None
     return options
 
 
-def resolve(model: str, spec: str, settings: Sequence[str] = ()) -> Config:
-    """Returns the complete configuration of a run: defaults, then the recipe, then the settings.
+_FOUND_IN_DATA = {"language_model": ("max_length",)}
+
+
+def _together(model: str, values: Mapping[str, Any], texts: Mapping[str, Any]) -> Given:
+    """Returns what a file and `--set` say, the latter above the former, without what the data are asked for."""
+    of_model = {key: value for key, value in values["model"].items() if key not in ("name", *get_spec(model).required)}
+    of_data = {key: value for key, value in values["data"].items() if key not in ("spec", "classes")}
+    return {
+        "model": _model_options(model, {**of_model, **texts["model"]}),
+        "data": {**of_data, **texts["data"]},
+        "training": {**values["training"], **texts["training"]},
+    }
+
+
+def resolve(model: str, spec: str, settings: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Config:
+    """Returns the complete configuration of a run: defaults, then the recipe, then the file, then the settings.
+
+    A run that begins from another one (`training.init_from`) has the options of that one's model in place of the
+    recipe's, and its tokenizers.
 
     Args:
         model: Name of the model.
         spec: Data SPEC.
         settings: `section.key=value` settings.
+        values: Settings from a file, as `read_settings` returns them; its `model.name` and `data.spec` do not count.
 
     Raises:
         InputError: For an unknown name, a wrong type or a value out of range.
     """
     get_spec(model)
-    sections = parse_settings(settings)
-    suggested = recipe(model, spec)
-    # The vocabularies' sizes are not known before the tokenizers are.
-    required = dict.fromkeys(get_spec(model).required)
-    options = resolve_config(model, {**required, **suggested["model"], **_model_options(model, sections["model"])})
+    given = _together(model, values or dict.fromkeys(SECTIONS, {}), parse_settings(settings))
+    base = recipe(model, spec)
+    if origin := given["training"].get("init_from"):
+        base = base_of(origin, model, base)
+    # The sizes of vocabularies and the like are not known before the data are.
+    required = dict.fromkeys([*get_spec(model).required, *_FOUND_IN_DATA.get(get_spec(model).task, ())])
+    options = resolve_config(model, {**required, **base["model"], **given["model"]})
     config = Config(
         {"name": model, **options},
-        _typed(DataConfig, {"spec": spec, **suggested["data"], **sections["data"]}, "data"),
-        _typed(TrainingConfig, {**suggested["training"], **sections["training"]}, "training"),
+        _typed(DataConfig, {"spec": spec, **base["data"], **given["data"]}, "data"),
+        _typed(TrainingConfig, {**base["training"], **given["training"]}, "training"),
     )
     _check_ranges(config)
+    _check_lengths(config)
+    found = config.to_dict()
+    config.given = {section: {key: found[section][key] for key in given[section]} for section in SECTIONS}
+    if origin:
+        check_origin(origin, base, config.given)
+    if config.training.lora_rank and not origin:
+        raise InputError("training.lora_rank corrects the weights of a trained model: name it with --init_from DIR.")
     return config
 
 
-_ZERO_ALLOWED = {"clip_norm", "patience", "warmup_steps", "seed"}
-_SHARES = {"label_smoothing", "dropout", "cooldown"}
+def _check_lengths(config: Config) -> None:
+    room, shown = config.model.get("max_length"), config.data.max_length + 1
+    if get_spec(config.model["name"]).task == "language_model" and room is not None and room < shown:
+        raise InputError(
+            f"data.max_length={config.data.max_length} symbols and the start symbol do not fit into "
+            f"model.max_length={room}. Lower the former, or leave the latter to the data."
+        )
+
+
+_ZERO_ALLOWED = {"clip_norm", "patience", "warmup_steps", "seed", "weight_decay", "devices", "lora_rank"}
+_SHARES = {"label_smoothing", "cooldown", "final_rate", "ema", "beta_2"}
 
 
 def _check_ranges(config: Config) -> None:
-    for section, values in dataclasses.asdict(config).items():
-        for key, value in values.items():
+    # An option of a model that is 0 by default may be 0.
+    zero = _ZERO_ALLOWED | {key for key, value in get_spec(config.model["name"]).config.items() if value == 0}
+    for section in SECTIONS:
+        for key, value in config.to_dict()[section].items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                _check_range(f"{section}.{key}", key, value)
+                _check_range(f"{section}.{key}", key, value, key in zero)
 
 
-def _check_range(setting: str, key: str, value: float) -> None:
-    if key in _SHARES:
+def _check_range(setting: str, key: str, value: float, zero_allowed: bool) -> None:
+    if key in _SHARES or key.endswith("dropout"):
         expected, good = "in [0, 1)", 0 <= value < 1
-    elif key in _ZERO_ALLOWED:
+    elif zero_allowed:
         expected, good = "0 or more", 0 <= value < math.inf
     else:
         expected, good = "positive", 0 < value < math.inf

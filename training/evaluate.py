@@ -4,9 +4,11 @@ import json
 import sys
 from collections.abc import Sequence
 
-from training.data import SPLITS, load_data
+from training.data import FORMS, SPLITS, load_data
 from zoo.cli import ArgumentParser, run_command
+from zoo.errors import InputError
 from zoo.quiet import start_backend
+from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 
 
@@ -21,15 +23,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = ArgumentParser(prog="training.evaluate", description="Evaluates a trained work directory.")
     parser.add_argument("workdir", metavar="DIR", help="work directory of training.train")
-    parser.add_argument("--data", metavar="SPEC", help="data SPEC; default: what the model was trained on")
+    forms = ", ".join(FORMS.values())
+    parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: what the model was trained on")
     parser.add_argument("--split", default="test", choices=SPLITS, help="default: test")
-    parser.add_argument("--beam_size", type=int, default=1, metavar="N", help="default: 1, greedy search")
-    parser.add_argument("--length_penalty", type=float, default=0.6, help="exponent of beam search; default: 0.6")
+    parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")
+    parser.add_argument(
+        "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
+    )
     arguments = parser.parse_args(argv)
-    decoding = {"beam_size": arguments.beam_size, "length_penalty": arguments.length_penalty}
-    WorkDir(
-        arguments.workdir
-    ).read_config()  # Mistakes are reported before the seconds that the backend takes to start.
+    # Mistakes are reported before the seconds that the backend takes to start.
+    task = get_spec(WorkDir(arguments.workdir).read_config()["model"]["name"]).task
+    decoding = {"beam_size": 1, "length_penalty": 0.6} if task == "seq2seq" else {}
+    for name in ("beam_size", "length_penalty"):
+        if (value := getattr(arguments, name)) is not None:
+            if name not in decoding:
+                raise InputError(f"--{name} is for seq2seq models; {arguments.workdir} holds a {task} model.")
+            decoding[name] = value
     if arguments.data:
         load_data(arguments.data)
     start_backend()

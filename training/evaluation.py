@@ -1,66 +1,63 @@
 """Metrics of a trained work directory on a split of its data."""
 
 import json
-import math
-import time
 from pathlib import Path
 
 import zoo
-from training.batching import PairBatches, for_fit
-from training.data import SPLITS, load_data
+from training.batching import for_fit
+from training.config import Config
+from training.data import Dataset, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
-from training.metrics import translation_metrics
 from training.precision import use_xla
-from training.trainer import encode_split
+from training.tasks import Task, get_task
 from zoo.errors import InputError
 from zoo.run import Run
 from zoo.workdir import WorkDir
 
 
-def perplexity(run: Run, data, split: str) -> float:
-    """Returns the perplexity per target symbol of a split, under teacher forcing.
+def cross_entropy(run: Run, config: Config, task: Task, data: Dataset, split: str) -> tuple[float, int]:
+    """Returns the mean cross-entropy of a split in nats, under teacher forcing, and the number of symbols it is over.
 
     Args:
         run: The loaded work directory.
+        config: Its configuration.
+        task: Its task.
         data: The data.
         split: `train`, `val` or `test`.
     """
     run.model.compile(loss=SmoothedCrossEntropy(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
-    source, target = encode_split(data, split, run.tokenizers)
-    batches = PairBatches(source, target, batch_tokens=4096, static_shapes=run.model.jit_compile)
-    return math.exp(run.model.evaluate(for_fit(batches), verbose=0, return_dict=True)["cross_entropy"])
+    # In one pass: without steps in a round nothing is drawn.
+    batches = task.batches(
+        config, data, split, run.tokenizer_files(), batch_tokens=4096, static_shapes=run.model.jit_compile
+    )
+    mean = run.model.evaluate(for_fit(batches), verbose=0, return_dict=True)["cross_entropy"]
+    return float(mean), sum(batches.symbols.values())
 
 
 def evaluate(path: str | Path, spec: str | None = None, split: str = "test", **decoding) -> dict[str, float | str]:
-    """Translates a split, returns its metrics, and writes both under the work directory.
+    """Returns the metrics of a split, and writes them and the model's answers under the work directory.
 
     Args:
         path: The work directory.
         spec: Data SPEC. Default: what the model was trained on.
         split: `train`, `val` or `test`.
-        **decoding: Options of `Run.translate`.
+        **decoding: Options of the run's `translate`, `classify` or `generate`.
 
     Raises:
-        InputError: For a bad work directory, SPEC or split.
+        InputError: For a bad work directory, SPEC or split, or data of another task than the model's.
     """
-    if split not in SPLITS:
-        raise InputError(f"The split must be one of {', '.join(SPLITS)}. Received: {split!r}.")
     run = zoo.load(path)
-    data = load_data(spec or run.config["data"]["spec"])
-    pairs = data.split(split)
-    started = time.monotonic()
-    hypotheses = run.translate(pairs.source, **decoding)
-    seconds = time.monotonic() - started
-    metrics = {
-        "split": split,
-        "sentences": len(hypotheses),
-        **decoding,
-        **translation_metrics(hypotheses, pairs.target),
-        "perplexity": perplexity(run, data, split),
-        "decoding_seconds": round(seconds, 2),
-    }
+    config = Config.from_dict(run.config)
+    task = get_task(run.spec.task)
+    data = load_data(spec or config.data.spec)
+    if data.task != task.name:
+        raise InputError(f"{run.spec.name} is a {task.name} model; {data.spec} is {data.task} data.")
+    metrics = {"split": split, "examples": len(data.split(split)), **decoding}
+    found, hypotheses = task.evaluate(run, data, split, **decoding)
+    mean, symbols = cross_entropy(run, config, task, data, split)
+    metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
     workdir = WorkDir(path)
-    name = f"{split}_beam_{decoding.get('beam_size', 1)}"
+    name = f"{split}_beam_{decoding['beam_size']}" if "beam_size" in decoding else split
     workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
     workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
     return metrics

@@ -58,8 +58,28 @@ def cross_entropy(symbols, logits, label_smoothing=0.0):
     return ops.reshape(of_rows(rows), shape)
 
 
+def _share(count):
+    """Returns the factor that makes a mean over one device's symbols its part of the mean over those of all devices.
+
+    Keras on TensorFlow averages over each device, and then over the devices, whatever number of symbols they have.
+
+    Args:
+        count: This device's number of symbols.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return 1.0
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return 1.0
+    total = context.all_reduce(tf.distribute.ReduceOp.SUM, count)
+    return count * context.num_replicas_in_sync / ops.maximum(total, 1e-9)
+
+
 class SmoothedCrossEntropy(keras.losses.Loss):
-    """Cross-entropy against `(1 − ε) · one-hot + ε / V`, averaged over real symbols (those with weight 1).
+    """Cross-entropy against `(1 − ε) · one-hot + ε / V`, averaged over the real symbols of the whole batch
+    (those with weight 1).
 
     Args:
         label_smoothing: ε, in [0, 1).
@@ -71,6 +91,10 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     def __init__(self, label_smoothing=0.0, name="loss"):
         super().__init__(name=name, reduction="mean_with_sample_weight")
         self.label_smoothing = label_smoothing
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        loss = super().__call__(y_true, y_pred, sample_weight)
+        return loss if sample_weight is None else loss * _share(ops.sum(sample_weight))
 
     def call(self, y_true, y_pred):
         return cross_entropy(y_true, y_pred, self.label_smoothing)

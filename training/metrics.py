@@ -1,7 +1,8 @@
-"""Metrics of translations, as the field reports them."""
+"""Metrics of what models answer, as the field reports them."""
 
 from collections.abc import Sequence
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 
@@ -24,3 +25,21 @@ def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) ->
         results[f"{name}_signature"] = str(metric.get_signature())
     equal = sum(h == r for h, r in zip(hypotheses, references, strict=True))
     return {**results, "exact_match": equal / len(references)}
+
+
+def classification_metrics(answers: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """Returns the metrics of a corpus of labels.
+
+    Args:
+        answers: The labels given.
+        labels: The right ones, in the same order.
+
+    Returns:
+        `accuracy` and `macro_f1`, the mean over the classes that occur of F1 = 2·right / (given + there), in [0, 1].
+    """
+    given, there = np.array(answers), np.array(labels)
+    f1 = []
+    for name in sorted({*answers, *labels}):
+        right = np.sum((given == name) & (there == name))
+        f1.append(2 * right / (np.sum(given == name) + np.sum(there == name)))
+    return {"accuracy": float(np.mean(given == there)), "macro_f1": float(np.mean(f1))}

@@ -1,41 +1,126 @@
 """The model card: what a work directory holds, for whoever finds it."""
 
+import importlib.metadata
 import math
+import platform
+import shlex
 
 import keras
 
 from training.callbacks import RunState
-from training.config import Config
-from training.data import ParallelData
+from training.config import Config, resolve
+from training.data import Dataset
+from training.settings import SECTIONS
+from training.tasks import Task
 from zoo.registry import get_spec
 
+_USES = {
+    "seq2seq": "turning text into text as the data do",
+    "classifier": "sorting texts like those of the data into their classes",
+    "language_model": "going on with text like that of the data, and telling how probable such text is",
+}
 
-def model_card(config: Config, data: ParallelData, model: keras.Model, state: RunState, metrics: dict) -> str:
+
+def model_card(
+    config: Config, data: Dataset, task: Task, model: keras.Model, state: RunState, metrics: dict[str, float]
+) -> str:
     """Returns the model card of a finished run as Markdown.
 
     Args:
         config: The complete configuration.
         data: The data.
+        task: The task.
         model: The trained model.
         state: The run's state.
         metrics: Validation metrics of the final weights.
     """
     spec = get_spec(config.model["name"])
-    sizes = ", ".join(f"{len(data.split(split).source):,} {split}" for split in ("train", "val"))
-    settings = config.training
+    # Corrections to matrices are merged into them in what is kept.
+    kept = sum(math.prod(variable.shape) for variable in model.weights if not variable.name.startswith("lora_"))
+    sizes = ", ".join(f"{len(data.split(split)):,} {split}" for split in ("train", "val"))
+    vocabularies = " and ".join(f"{size:,}" for key, size in config.model.items() if key.endswith("vocab_size"))
+    classes = f"- Classes: {', '.join(config.data.classes)}\n" if config.data.classes else ""
+    others = ", ".join(f"{name} {metrics[name]:.4f}" for name in sorted(metrics.keys() - {"cross_entropy", "loss"}))
     return f"""# {spec.name} on {config.data.spec}
 
 {spec.summary}
 
 - Paper: [{spec.paper.title}]({spec.paper.url}) ({spec.paper.year})
-- Parameters: {model.count_params():,}
-- Data: `{config.data.spec}`, {sizes} pairs; {config.data.tokenizer} vocabularies of \
-{config.model["source_vocab_size"]:,} and {config.model["target_vocab_size"]:,} symbols
-- Training: {state.rounds * settings.eval_every:,} steps of at most {settings.batch_tokens:,} symbols, \
-{state.seconds / 60:.1f} minutes, {keras.backend.backend()}, {model.dtype_policy.name}; mean of the last \
-{settings.average_checkpoints} checkpoints, or the best one where it validates better
-- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per symbol (perplexity \
-{math.exp(min(metrics["cross_entropy"], 30)):.2f})
-- Made with: `python -m training.train --model {spec.name} --data {config.data.spec}` and the settings in `config.json`
-- Limits: it knows what its training data shows, and nothing else was measured here.
+- Parameters: {kept:,}
+- Data: `{config.data.spec}`, {sizes} {task.unit}; tokenizer: {config.data.tokenizer}, {vocabularies} symbols
+{classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per symbol; {others}
+- Intended use: {_USES[task.name]}; study and comparison of architectures
+- Limits: it knows what its training data show, along with what is wrong or one-sided in them; nothing but the above
+  was measured, on text of the same kind; longer texts than the {config.data.max_length} symbols that training
+  shows are untried
+- Licence: Apache-2.0 for the code; for what was learned, as the data's
+
+## Training
+
+{_training(config, model, state)}
+
+```
+{command(config)}
+```
+
+{_changes(config)}Made with {_environment()}.
 """
+
+
+def _training(config, model, state):
+    settings = config.training
+    batch = (
+        f"{settings.batch_tokens:,}"
+        if settings.accumulate_steps == 1
+        else (f"{settings.accumulate_steps} × {settings.batch_tokens:,}")
+    )
+    weights = "the moving averages of the weights" if settings.ema else "the weights"
+    return (
+        f"{state.rounds * settings.eval_every:,} steps of at most {batch} symbols in {state.seconds / 60:.1f} minutes; "
+        f"{model.dtype_policy.name}. Kept is the mean of {weights} over the last {settings.average_checkpoints} "
+        "checkpoints, or the best checkpoint where it validates better. The complete configuration is `config.json`."
+    )
+
+
+def _changes(config):
+    """Returns what the command does not tell: settings that were changed on the way."""
+    lines = [
+        f"Behind step {change['step']:,} it went on with "
+        + ", ".join(f"{key}={value}" for key, value in change.items() if key != "step")
+        + "; the command has the last settings.\n\n"
+        for change in config.changes
+    ]
+    return "".join(lines)
+
+
+def command(config: Config) -> str:
+    """Returns the command that trains with a configuration.
+
+    Args:
+        config: The configuration of a run, completed from its data.
+    """
+    name, spec = config.model["name"], config.data.spec
+    init_from = [f"training.init_from={config.training.init_from}"] if config.training.init_from else []
+    usual, found = resolve(name, spec, init_from).to_dict(), config.to_dict()
+    settings = [
+        f"{section}.{key}={value}"
+        for section in SECTIONS
+        for key, value in found[section].items()
+        if value != usual[section][key] and _is_asked_for(config, section, key, usual[section][key])
+    ]
+    words = ["python", "-m", "training.train", "--model", name, "--data", spec, "--workdir", "DIR"]
+    return shlex.join([*words, *(["--set", *init_from, *settings] if init_from or settings else [])])
+
+
+def _is_asked_for(config, section, key, usual):
+    """Returns whether a setting that differs from the usual one has to be given, and does not follow from the data."""
+    if section == "model":
+        return key not in get_spec(config.model["name"]).required and usual not in ("auto", None)
+    return (section, key) != ("data", "classes") and (usual not in ("auto", None) or key == "precision")
+
+
+def _environment():
+    """Returns the versions that a result can hang on."""
+    packages = ("keras", keras.backend.backend(), "numpy", "sentencepiece")
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    return ", ".join([f"Python {platform.python_version()}", *versions])

@@ -1,6 +1,10 @@
 """Which precision and compiler a machine is fast with."""
 
+from typing import Literal
+
 import keras
+
+Policy = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 
 _ACCELERATORS = ("gpu", "tpu", "cuda")
 
@@ -25,7 +29,7 @@ def _cpu_flags() -> str:
         return ""
 
 
-def dtype_policy(precision: str) -> str:
+def dtype_policy(precision: Literal["auto"] | Policy) -> Policy:
     """Returns the Keras dtype policy for a `training.precision` setting.
 
     Args:

@@ -1,39 +1,67 @@
 """Learning rate schedules."""
 
+import math
+
 import keras
 from keras import ops
 
 
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear rise to the peak, then `peak · √(warmup / step)` or the peak itself, at the end a linear fall to zero.
+    """Linear rise to the peak, then one of three shapes, at the end a linear fall to zero.
+
+    With steps counted from 1, behind the warm-up: `"constant"`: `peak`; `"inverse_sqrt"`: `peak · √(warmup / step)`;
+    `"cosine"`: `peak · (f + (1 − f) · (1 + cos πp) / 2)`, where p runs from 0 at the peak to 1 at the last step, and f
+    is `final_rate`.
 
     Args:
         peak: Largest learning rate.
         warmup_steps: Steps until the peak; with 0 it is the first step.
-        inverse_sqrt: Whether the rate falls behind the peak.
-        total_steps: Steps in the run, where there is a fall at the end.
+        shape: What follows the peak.
+        total_steps: Steps in the run, for `"cosine"` and where there is a fall at the end.
         cooldown: Share of the steps that the fall takes, which multiplies the rest; 0 for none.
+        final_rate: Share of the peak that `"cosine"` ends at.
+        accumulate_steps: Batches in a step. Keras asks for the rate of a batch.
 
     Reference:
         Vaswani et al. 2017, section 5.3, https://arxiv.org/abs/1706.03762;
+        Loshchilov and Hutter 2017 (cosine), equation 5, https://arxiv.org/abs/1608.03983;
         Hu et al. 2024 (the fall at the end), section 4, https://arxiv.org/abs/2404.06395
     """
 
-    def __init__(self, peak, warmup_steps, inverse_sqrt, total_steps=0, cooldown=0.0):
+    def __init__(
+        self,
+        peak,
+        warmup_steps,
+        shape="constant",
+        total_steps=0,
+        cooldown=0.0,
+        final_rate=0.0,
+        accumulate_steps=1,
+    ):
         super().__init__()
-        self.peak, self.warmup_steps, self.inverse_sqrt = peak, warmup_steps, inverse_sqrt
-        self.total_steps, self.cooldown = total_steps, cooldown
+        self.peak, self.warmup_steps, self.shape, self.total_steps = peak, warmup_steps, shape, total_steps
+        self.cooldown, self.final_rate, self.accumulate_steps = cooldown, final_rate, accumulate_steps
 
     def __call__(self, step):
-        step = ops.cast(step, "float32") + 1.0
-        warmup = float(max(self.warmup_steps, 1))
-        rising = step / warmup
-        behind = ops.sqrt(warmup / step) if self.inverse_sqrt else ops.ones_like(step)
-        rate = self.peak * ops.minimum(rising, behind)
+        step = ops.cast(ops.floor_divide(step, self.accumulate_steps), "float32") + 1.0
+        rate = self.peak * ops.minimum(step / self._warmup, self._behind(step))
         if not self.cooldown:
             return rate
         return rate * ops.clip((self.total_steps + 1 - step) / (self.cooldown * self.total_steps), 0.0, 1.0)
 
+    @property
+    def _warmup(self):
+        return float(max(self.warmup_steps, 1))
+
+    def _behind(self, step):
+        """Returns the share of the peak behind the warm-up."""
+        if self.shape == "inverse_sqrt":
+            return ops.sqrt(self._warmup / step)
+        if self.shape == "cosine":
+            passed = ops.clip((step - self._warmup) / max(self.total_steps - self._warmup, 1.0), 0.0, 1.0)
+            return self.final_rate + (1.0 - self.final_rate) * 0.5 * (1.0 + ops.cos(math.pi * passed))
+        return ops.ones_like(step)
+
     def get_config(self):
-        names = ("peak", "warmup_steps", "inverse_sqrt", "total_steps", "cooldown")
+        names = ("peak", "warmup_steps", "shape", "total_steps", "cooldown", "final_rate", "accumulate_steps")
         return {name: getattr(self, name) for name in names}

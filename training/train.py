@@ -4,11 +4,71 @@ import json
 import sys
 from collections.abc import Sequence
 
-from training.config import resolve
-from training.data import load_data
+from training.config import Config, resolve
+from training.data import FORMS, load_data
+from training.origin import origin_of
+from training.settings import read_settings
+from training.settings_help import describe
 from zoo.cli import ArgumentParser, run_command
 from zoo.quiet import start_backend
 from zoo.workdir import WorkDir
+
+
+def _parser(**options) -> ArgumentParser:
+    parser = ArgumentParser(prog="training.train", description="Trains a named model into a work directory.", **options)
+    parser.add_argument("--model", metavar="NAME", help="a name from zoo.list_models()")
+    parser.add_argument("--data", metavar="SPEC", help=", ".join(FORMS.values()))
+    parser.add_argument("--workdir", metavar="DIR", help="where everything is written; required")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="settings in TOML, YAML or JSON, in the sections model, data and training; model.name and data.spec in it "
+        "stand for --model and --data; DIR/config.json repeats the run of a work directory",
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="settings such as training.max_steps=1000, model.dropout=0.1 or data.vocab_size=8000; they come before "
+        "those of --config",
+    )
+    parser.add_argument(
+        "--init_from",
+        metavar="DIR",
+        help="begin from the weights of this work directory, or of preset:NAME; see training.init_from",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run that the work directory holds; with --set, most settings of training may change",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="trace a few batches for TensorBoard's profiler, into DIR/tb"
+    )
+    return parser
+
+
+def _first(*values):
+    return next((value for value in values if value is not None), None)
+
+
+def _resolve(parser: ArgumentParser, arguments) -> Config:
+    """Returns the configuration that the arguments ask for."""
+    values = read_settings(arguments.config) if arguments.config else {"model": {}, "data": {}, "training": {}}
+    settings = [*arguments.set, *([f"training.init_from={arguments.init_from}"] if arguments.init_from else [])]
+    kept = {}
+    if arguments.resume and WorkDir(arguments.workdir).config.exists():
+        kept = WorkDir(arguments.workdir).read_config()
+    elif arguments.init_from:
+        kept = {"model": origin_of(arguments.init_from).read_config()["model"]}
+    model = _first(arguments.model, values["model"].get("name"), kept.get("model", {}).get("name"))
+    spec = _first(arguments.data, values["data"].get("spec"), kept.get("data", {}).get("spec"))
+    missing = [name for name, value in (("--model", model), ("--data", spec)) if value is None]
+    if missing:
+        parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
+    return resolve(model, spec, settings, values)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,27 +80,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         InputError: For bad names, settings or data, or a work directory that holds another run.
     """
-    parser = ArgumentParser(prog="training.train", description="Trains a named model into a work directory.")
-    parser.add_argument("--model", required=True, metavar="NAME", help="a name from zoo.list_models()")
-    parser.add_argument("--data", required=True, metavar="SPEC", help="dates or text:DIR:SRC-TGT")
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="where everything is written")
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="settings such as training.max_steps=1000, model.dropout=0.1 or data.vocab_size=8000",
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with the run that the work directory holds")
+    words = sys.argv[1:] if argv is None else argv
+    if {"-h", "--help"} & set(words):
+        _help(words)
+        return
+    parser = _parser()
     arguments = parser.parse_args(argv)
-    config = resolve(arguments.model, arguments.data, arguments.set)
-    load_data(config.data.spec)  # A wrong SPEC is reported before the seconds that the backend takes to start.
+    if not arguments.workdir:
+        parser.error("the following arguments are required: --workdir")
+    config = _resolve(parser, arguments)
+    # A wrong SPEC is reported before the seconds that the backend takes to start.
+    config.check_data(load_data(config.data.spec).task)
     start_backend()
+    from training.failures import RunStopped, report
     from training.trainer import train
 
-    metrics = train(WorkDir(arguments.workdir), config, arguments.resume)
+    try:
+        metrics = train(WorkDir(arguments.workdir), config, arguments.resume, arguments.profile)
+    except RunStopped as stopped:
+        report(stopped)
     print(json.dumps({"workdir": arguments.workdir, **metrics}))
+
+
+def _help(words: Sequence[str]) -> None:
+    """Prints the help, with the options of the model that is named beside it."""
+    parser = _parser(add_help=False)
+    parser.add_argument("-h", "--help", action="store_true", help="show this, and with --model the model's options")
+    model = parser.parse_known_args(words)[0].model
+    print(f"{parser.format_help()}\n{describe(model)}")
 
 
 def command() -> int:

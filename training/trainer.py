@@ -4,75 +4,41 @@ import json
 import math
 import random
 import sys
+from typing import Any
 
 import keras
 
-from training.batching import PairBatches, for_fit
-from training.callbacks import Checkpoints, Progress, Rounds, RunState, stopped_early
-from training.checkpoints import checkpoint_path, list_checkpoints, load_average, restore_checkpoint
+from training.batching import Batches, for_fit
+from training.callbacks import Averages, Checkpoints, Progress, Rounds, RunState, stopped_early
+from training.checkpoints import checkpoint_path, list_checkpoints, load_average, restore_checkpoint, step_of
 from training.config import Config, TrainingConfig
-from training.data import SPLITS, ParallelData, load_data
+from training.data import Dataset, load_data
+from training.devices import EvenBatches, choose_devices, spread_over
+from training.failures import explained
+from training.fine_tuning import add_lora, copy_weights, start_from
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.model_card import model_card
+from training.optimizer import exclude_from_decay, make_optimizer, make_schedule
+from training.origin import origin_of
 from training.precision import dtype_policy, use_xla
-from training.schedules import WarmupSchedule
+from training.profiling import Profile
+from training.resume import take_over
+from training.tasks import Task, get_task
+from training.tasks.task import Tokenizers
 from zoo.errors import InputError
-from zoo.registry import create_model
-from zoo.text import END, Tokenizer, load_tokenizer, train_tokenizer
+from zoo.registry import create_model, get_spec
+from zoo.text import load_tokenizer
 from zoo.workdir import WorkDir, replacing
 
 
-def make_tokenizers(config: Config, data: ParallelData) -> tuple[Tokenizer, Tokenizer]:
-    """Returns the source and target tokenizers, trained on the training split.
-
-    Args:
-        config: The configuration; `tokenizer` and `shared_vocabulary` are resolved in place.
-        data: The data.
-    """
-    settings = config.data
-    if settings.tokenizer == "auto":
-        settings.tokenizer = "chars" if data.tokenizer == "chars" else "subword"
-    if settings.shared_vocabulary is None:
-        settings.shared_vocabulary = data.shared_vocabulary
-    pairs = data.split("train")
-    size = settings.vocab_size if settings.tokenizer == "subword" else None
-
-    def learn(lines):
-        return train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
-
-    if settings.shared_vocabulary:
-        shared = learn([*pairs.source, *pairs.target])
-        return shared, shared
-    return learn(pairs.source), learn(pairs.target)
-
-
-def encode_split(
-    data: ParallelData, split: str, tokenizers: tuple[Tokenizer, Tokenizer], max_length: int | None = None
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Returns the ids of a split: source rows with the end symbol, target rows without.
-
-    Args:
-        data: The data.
-        split: `train`, `val` or `test`.
-        tokenizers: Source and target tokenizer.
-        max_length: Rows are cut to this many symbols, the end included.
-    """
-    pairs = data.split(split)
-    limit = (max_length or sys.maxsize) - 1
-    source, target = tokenizers[0].encode(pairs.source), tokenizers[1].encode(pairs.target)
-    cut = sum(max(len(s), len(t)) > limit for s, t in zip(source, target, strict=True))
-    if cut:
-        print(f"{cut} of {len(source)} pairs of the {split} split are cut at {limit + 1} symbols", file=sys.stderr)
-    return [[*row[:limit], END] for row in source], [row[:limit] for row in target]
-
-
-def prepare(workdir: WorkDir, config: Config, data: ParallelData) -> tuple[Tokenizer, Tokenizer]:
+def prepare(workdir: WorkDir, config: Config, data: Dataset, task: Task) -> Tokenizers:
     """Starts a work directory: trains and saves the tokenizers, completes the configuration.
 
     Args:
         workdir: The work directory.
         config: The configuration, completed in place.
         data: The data.
+        task: The task.
 
     Raises:
         InputError: If the directory cannot be made, or the data do not suffice for a vocabulary.
@@ -81,13 +47,20 @@ def prepare(workdir: WorkDir, config: Config, data: ParallelData) -> tuple[Token
         workdir.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
-    tokenizers = make_tokenizers(config, data)
-    config.model |= {"source_vocab_size": tokenizers[0].vocab_size, "target_vocab_size": tokenizers[1].vocab_size}
-    if not config.data.shared_vocabulary and config.model.get("tied_embeddings") == "auto":
-        config.model["tied_embeddings"] = "target"
-    tokenizers[0].save(workdir.source_tokenizer)
-    tokenizers[1].save(workdir.target_tokenizer)
+    if config.training.init_from:
+        tokenizers = _load_tokenizers(origin_of(config.training.init_from))
+    else:
+        tokenizers = task.make_tokenizers(config.data, data)
+    task.complete(config, data, tokenizers)
+    config.training.precision = dtype_policy(config.training.precision)
+    for name, tokenizer in tokenizers.items():
+        tokenizer.save(workdir.tokenizer(name))
     return tokenizers
+
+
+def _load_tokenizers(workdir: WorkDir) -> Tokenizers:
+    names = sorted(path.stem for path in workdir.tokenizer("").glob("*.json"))
+    return {name: load_tokenizer(workdir.tokenizer(name)) for name in names}
 
 
 def num_rounds(settings: TrainingConfig) -> int:
@@ -95,39 +68,44 @@ def num_rounds(settings: TrainingConfig) -> int:
     return math.ceil(settings.max_steps / settings.eval_every)
 
 
-def compile_model(config: Config) -> keras.Model:
+def total_steps(settings: TrainingConfig) -> int:
+    """Returns the number of steps in a run."""
+    return num_rounds(settings) * settings.eval_every
+
+
+def compile_model(config: Config, num_devices: int = 1, begun: bool = False) -> keras.Model:
     """Returns the model of a configuration with its optimizer and loss.
 
     Args:
         config: The complete configuration.
+        num_devices: Devices that each batch is spread over.
+        begun: Whether its weights will come from a checkpoint of this run.
     """
-    settings = config.training
-    options = {key: value for key, value in config.model.items() if key != "name"}
+    settings, options = config.training, {key: value for key, value in config.model.items() if key != "name"}
     model = create_model(config.model["name"], dtype=dtype_policy(settings.precision), **options)
-    schedule = WarmupSchedule(
-        settings.learning_rate,
-        settings.warmup_steps,
-        settings.schedule == "inverse_sqrt",
-        num_rounds(settings) * settings.eval_every,
-        settings.cooldown,
-    )
-    optimizer = keras.optimizers.Adam(
-        schedule,
-        beta_2=0.98,
-        epsilon=1e-9,
-        global_clipnorm=settings.clip_norm or None,
-    )
+    if settings.init_from and not begun:
+        start_from(settings.init_from, model, config)
+    if settings.lora_rank:
+        add_lora(model, settings.lora_rank)
     model.compile(
-        optimizer=optimizer,
+        optimizer=make_optimizer(settings, total_steps(settings), num_devices),
         loss=SmoothedCrossEntropy(settings.label_smoothing),
-        weighted_metrics=[TokenCrossEntropy()],
+        weighted_metrics=[TokenCrossEntropy(), *get_task(get_spec(config.model["name"]).task).metrics()],
         jit_compile=use_xla(settings.jit),
     )
+    if settings.weight_decay:
+        exclude_from_decay(model)
     return model
 
 
 def fit(
-    workdir: WorkDir, config: Config, model: keras.Model, batches: PairBatches, validation: PairBatches, state: RunState
+    workdir: WorkDir,
+    config: Config,
+    model: keras.Model,
+    batches: Batches,
+    validation: Batches,
+    state: RunState,
+    profile: bool = False,
 ):
     """Trains until the last step or the early stop, from where `state` says.
 
@@ -138,31 +116,36 @@ def fit(
         batches: Training batches.
         validation: Validation batches.
         state: The run's state, updated in place.
+        profile: Whether to trace some of the batches.
     """
     settings = config.training
-    if stopped_early(state, settings.patience):
-        return  # A run that was killed behind its last round.
     rounds = num_rounds(settings)
+    if stopped_early(state, settings.patience) or state.rounds >= rounds:
+        return  # A run that was killed behind its last round.
     done = state.rounds * settings.eval_every
+    schedule = make_schedule(settings, total_steps(settings))
+    progress = Progress(total_steps(settings), done, settings.accumulate_steps, schedule, batches.symbols)
     keep = max(settings.average_checkpoints, 1)
-    callbacks = [
-        Rounds(batches),
-        Progress(rounds * settings.eval_every, done, batches.target_symbols),
-        Checkpoints(workdir, state, settings.eval_every, keep, settings.patience),
-    ]
-    model.fit(
-        for_fit(batches),
-        validation_data=for_fit(validation),
-        epochs=rounds,
-        initial_epoch=state.rounds,
-        callbacks=callbacks,
-        verbose=0,
-        shuffle=False,
-    )
+    checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience)
+    closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
+    averages = [Averages()] if settings.ema else []
+    try:
+        model.fit(
+            for_fit(batches),
+            validation_data=for_fit(validation),
+            epochs=rounds,
+            initial_epoch=state.rounds,
+            callbacks=[Rounds(batches), *averages, *closing],
+            verbose=0,
+            shuffle=False,
+        )
+    finally:
+        for callback in closing:
+            callback.close()
 
 
 def finish(
-    workdir: WorkDir, config: Config, model: keras.Model, validation: PairBatches, state: RunState
+    workdir: WorkDir, config: Config, model: keras.Model, validation: Batches, state: RunState
 ) -> dict[str, float]:
     """Sets the final weights and returns their validation metrics.
 
@@ -175,11 +158,14 @@ def finish(
         validation: Validation batches.
         state: The run's state.
     """
-    load_average(list_checkpoints(workdir.checkpoints)[-config.training.average_checkpoints :], model)
-    metrics = model.evaluate(for_fit(validation), verbose=0, return_dict=True)
+
+    def validated(paths):
+        load_average(paths, model)
+        return model.evaluate(for_fit(validation), verbose=0, return_dict=True)
+
+    metrics = validated(list_checkpoints(workdir.checkpoints)[-config.training.average_checkpoints :])
     if metrics["cross_entropy"] > state.best:
-        restore_checkpoint(checkpoint_path(workdir.checkpoints, state.best_round * config.training.eval_every), model)
-        metrics = model.evaluate(for_fit(validation), verbose=0, return_dict=True)
+        metrics = validated([checkpoint_path(workdir.checkpoints, state.best_round * config.training.eval_every)])
     return {name: float(value) for name, value in metrics.items()}
 
 
@@ -194,31 +180,36 @@ def save_model(workdir: WorkDir, config: Config, model: keras.Model) -> None:
     options = {key: value for key, value in config.model.items() if key != "name"}
     # Precision is a matter of training; what is kept, evaluated and exported is float32.
     final = create_model(config.model["name"], dtype="float32", **options)
-    final.set_weights(model.get_weights())
+    copy_weights(model, final)
     with replacing(workdir.model) as temporary:
         final.save(temporary)
 
 
-def _start(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, ParallelData, tuple[Tokenizer, Tokenizer]]:
-    """Returns configuration, data and tokenizers of a new or resumed run."""
-    if workdir.config.exists():
-        if not resume:
-            raise InputError(
-                f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."
-            )
-        kept = Config.from_dict(workdir.read_config())
-        if (kept.model["name"], kept.data.spec) != (config.model["name"], config.data.spec):
-            raise InputError(
-                f"{workdir.path} holds a run of {kept.model['name']} on {kept.data.spec}. "
-                f"Received: {config.model['name']} on {config.data.spec}."
-            )
-        print("resuming with the settings that the run was begun with", file=sys.stderr)
-        data = load_data(kept.data.spec)
-        return kept, data, (load_tokenizer(workdir.source_tokenizer), load_tokenizer(workdir.target_tokenizer))
+def _open(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, dict[str, Any]]:
+    """Returns the configuration of a new or resumed run, and what a resumed one changes in its own."""
+    if not workdir.config.exists():
+        return config, {}
+    if not resume:
+        raise InputError(
+            f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."
+        )
+    kept = Config.from_dict(workdir.read_config())
+    checkpoints = list_checkpoints(workdir.checkpoints)
+    changes = take_over(kept, config, step_of(checkpoints[-1]) if checkpoints else 0, str(workdir.path))
+    changed = "".join(f", but {key}={value}" for key, value in changes.items())
+    print(f"resuming with the settings that the run was begun with{changed}", file=sys.stderr)
+    return kept, changes
+
+
+def _load(workdir: WorkDir, config: Config, task: Task) -> tuple[Dataset, Tokenizers]:
+    """Returns data and tokenizers of a new or resumed run."""
     data = load_data(config.data.spec)
-    for split in SPLITS:
+    config.check_data(data.task)
+    if workdir.config.exists():
+        return data, _load_tokenizers(workdir)
+    for split in data.splits:
         data.split(split)  # A bad line is reported now, not behind the hours that training takes.
-    return config, data, prepare(workdir, config, data)
+    return data, prepare(workdir, config, data, task)
 
 
 def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
@@ -234,42 +225,84 @@ def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
     return state
 
 
-def train(workdir: WorkDir, config: Config, resume: bool = False) -> dict[str, float]:
-    """Trains a model into a work directory and returns its validation metrics.
+def _final_metrics(workdir: WorkDir) -> dict[str, Any] | None:
+    """Returns the metrics of a finished run, the last line of its log; `None` for another run."""
+    if not (workdir.model.exists() and workdir.metrics.exists()):
+        return None
+    *_, last = workdir.metrics.read_text(encoding="utf-8").splitlines() or ["{}"]
+    record = json.loads(last)
+    return record if record.get("final") else None
+
+
+def train(workdir: WorkDir, config: Config, resume: bool = False, profile: bool = False) -> dict[str, Any]:
+    """Trains a model into a work directory and returns the validation metrics of what is kept.
 
     Args:
         workdir: The work directory.
-        config: What to train, from `training.config.resolve`; a resumed run keeps the configuration it was begun with.
+        config: What to train, from `training.config.resolve`. A resumed run keeps the configuration that it was begun
+            with, but for the settings that were asked for by name and may change; see `training.resume`.
         resume: Whether to go on with the run that the directory holds.
+        profile: Whether to trace some batches for TensorBoard's profiler.
 
     Raises:
         InputError: For bad data, or a directory that holds a run and `resume` is not set.
+        RunStopped: If the run was interrupted, its loss was lost, or memory or disk are full.
     """
-    config, data, tokenizers = _start(workdir, config, resume)
-    if workdir.model.exists():
+    config, changes = _open(workdir, config, resume)
+    if not changes and (metrics := _final_metrics(workdir)):
         print(f"{workdir.path} is trained already", file=sys.stderr)
-        return json.loads(workdir.metrics.read_text(encoding="utf-8").splitlines()[-1])
+        return metrics
+    with explained(workdir):
+        task = get_task(get_spec(config.model["name"]).task)
+        devices = choose_devices(config.training)
+        data, tokenizers = _load(workdir, config, task)
+        with spread_over(devices):
+            return _train(workdir, config, task, data, tokenizers, len(devices), profile)
+
+
+def _train(workdir, config, task, data, tokenizers, num_devices, profile):
     # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
     random.seed(config.training.seed)
-    model = compile_model(config)
-    if not workdir.config.exists():
-        # Behind all that can be wrong with data and options, because a directory with a configuration counts as a run.
-        workdir.write_text(workdir.config, config.to_json())
+    model = compile_model(config, num_devices, begun=bool(list_checkpoints(workdir.checkpoints)))
+    # Behind all that can be wrong with data and options, because a directory with a configuration counts as a run.
+    workdir.write_text(workdir.config, config.to_json())
+    _introduce(config, model, tokenizers, num_devices)
+    state = _restore(workdir, model)
+    batches, validation = _batches(config, task, data, tokenizers, num_devices, model.jit_compile)
+    fit(workdir, config, model, batches, validation, state, profile)
+    found = finish(workdir, config, model, validation, state)
+    found |= task.derived(found["cross_entropy"], sum(validation.symbols.values()), data.split("val"))
+    save_model(workdir, config, model)
+    workdir.write_text(workdir.model_card, model_card(config, data, task, model, state, found))
+    metrics = {"final": True, "step": state.rounds * config.training.eval_every, **found}
+    # Last, because with this line the run counts as finished.
+    with workdir.metrics.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(metrics) + "\n")
+    return metrics
+
+
+def _batches(config, task, data, tokenizers, num_devices, static_shapes):
+    """Returns the batches of training and of validation."""
+    settings = config.training
+    shapes = {"batch_tokens": settings.batch_tokens, "static_shapes": static_shapes}
+    rounds = {"steps": settings.eval_every * settings.accumulate_steps, "seed": settings.seed}
+    both = (
+        task.batches(config, data, "train", tokenizers, **shapes, **rounds),
+        task.batches(config, data, "val", tokenizers, **shapes),
+    )
+    return both if num_devices < 2 else tuple(EvenBatches(batches, num_devices) for batches in both)
+
+
+def _introduce(config, model, tokenizers, num_devices):
+    """Says on standard error what is trained."""
+    sizes = " and ".join(f"{tokenizer.vocab_size:,}" for tokenizer in tokenizers.values())
+    parameters = f"{model.count_params():,} parameters"
+    if config.training.lora_rank:
+        trained = sum(math.prod(variable.shape) for variable in model.trainable_variables)
+        parameters += f", {trained:,} of them trained"
+    devices = f", {num_devices} devices" if num_devices > 1 else ""
     print(
-        f"{config.model['name']} on {config.data.spec}: {model.count_params():,} parameters, vocabularies of "
-        f"{tokenizers[0].vocab_size:,} and {tokenizers[1].vocab_size:,} symbols, {keras.backend.backend()}, "
-        f"{model.dtype_policy.name}",
+        f"{config.model['name']} on {config.data.spec}: {parameters}, {sizes} symbols, "
+        f"{keras.backend.backend()}, {model.dtype_policy.name}{devices}",
         file=sys.stderr,
     )
-    state = _restore(workdir, model)
-    batch = {"batch_tokens": config.training.batch_tokens, "static_shapes": model.jit_compile}
-    source, target = encode_split(data, "train", tokenizers, config.data.max_length)
-    batches = PairBatches(source, target, **batch, steps=config.training.eval_every, seed=config.training.seed)
-    source, target = encode_split(data, "val", tokenizers)
-    validation = PairBatches(source, target, **batch)
-    fit(workdir, config, model, batches, validation, state)
-    metrics = finish(workdir, config, model, validation, state)
-    workdir.write_text(workdir.model_card, model_card(config, data, model, state, metrics))
-    # Last, because a directory with a model counts as trained.
-    save_model(workdir, config, model)
-    return metrics

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 
 from training import batching
-from training.batching import PairBatches, batch_plan, for_fit, pad
+from training.batching import (
+    DocumentBatches,
+    LabelledBatches,
+    PairBatches,
+    WindowBatches,
+    batch_plan,
+    for_fit,
+    pad,
+)
 from training.callbacks import Rounds
 from zoo.text import END, PAD, START
 
@@ -78,7 +86,7 @@ def test_a_batch():
     assert outputs[rows].tolist() == [[5, END, PAD], [6, 7, END]]
     assert weights[rows].tolist() == [[1, 1, 0], [1, 1, 1]]
     assert weights.dtype == np.float32
-    assert batches.target_symbols == {0: 5}
+    assert batches.symbols == {0: 5}
 
 
 def test_an_epoch_shows_every_example_once():
@@ -123,11 +131,11 @@ def test_validation_batches_are_the_same_in_every_round():
     assert_equal(first, rounds_of(batches, 1))
 
 
-def test_target_symbols():
+def test_symbols():
     source, target = pairs_of(60)
     batches = PairBatches(source, target, batch_tokens=300, steps=20, seed=1)
     seen = rounds_of(batches, 2)
-    assert batches.target_symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(seen)}
+    assert batches.symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(seen)}
 
 
 def test_static_shapes_are_few_and_hold_the_same_examples():
@@ -178,8 +186,84 @@ def test_fit_sees_the_batches_in_their_order():
     expected = rounds_of(PairBatches(source, target, **options), 5)
     model.fit(for_fit(batches), epochs=5, verbose=0, shuffle=False, callbacks=[Rounds(batches)])
     assert_equal(model.seen, [outputs for _, outputs, _ in expected])
-    assert batches.target_symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(expected)}
+    assert batches.symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(expected)}
     resumed, batches = Recorder(), PairBatches(source, target, **options)
     resumed.compile(loss="mse", run_eagerly=True)
     resumed.fit(for_fit(batches), epochs=5, initial_epoch=3, verbose=0, shuffle=False, callbacks=[Rounds(batches)])
     assert_equal(resumed.seen, model.seen[12:])
+
+
+def test_labelled_batches():
+    batches = LabelledBatches([[7, 8, END], [9, END], [5, END]], [2, 0, 1], batch_tokens=6, static_shapes=False)
+    seen = {}
+    for inputs, outputs, weights in (batches[index] for index in range(len(batches))):
+        assert inputs["tokens"].size <= 6 and (weights == 1).all()
+        seen |= {tuple(row[row != PAD]): label for row, label in zip(inputs["tokens"], outputs, strict=True)}
+    assert seen == {(7, 8, END): 2, (9, END): 0, (5, END): 1}
+
+
+def test_padding_rows_of_labelled_batches_do_not_count():
+    batches = LabelledBatches([[7, 8, END], [9, END], [5, END]], [2, 0, 1], batch_tokens=64, static_shapes=True)
+    inputs, outputs, weights = batches[0]
+    assert inputs["tokens"].shape == (8, 8) and outputs.shape == (8,)
+    assert weights.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert (inputs["tokens"] != PAD).any(axis=1).all(), "no row without symbols"
+
+
+def test_document_batches():
+    batches = DocumentBatches([[5], [6, 7], []], batch_tokens=100)
+    inputs, outputs, weights = batches[0]
+    rows = {tuple(i): (tuple(o), tuple(w)) for i, o, w in zip(inputs["tokens"], outputs, weights, strict=True)}
+    assert rows == {
+        (START, 5, PAD): ((5, END, PAD), (1, 1, 0)),
+        (START, 6, 7): ((6, 7, END), (1, 1, 1)),
+        (START, PAD, PAD): ((END, PAD, PAD), (1, 0, 0)),
+    }
+    assert batches.symbols == {0: 6}
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 9, 17, 40])
+def test_windows_in_one_pass_count_every_symbol_once(size):
+    stream = np.arange(4, 4 + size)
+    batches = WindowBatches(stream, length=8, batch_tokens=20)
+    counted, contexts = [], []
+    for inputs, outputs, weights in rounds_of(batches, 1):
+        assert (inputs["tokens"][:, 0] == START).all()
+        np.testing.assert_array_equal(inputs["tokens"][:, 1:], outputs[:, :-1])
+        counted += outputs[weights > 0].tolist()
+        contexts += np.nonzero(weights)[1].tolist()
+    assert sorted(counted) == stream.tolist()
+    assert contexts.count(0) == 1, "but for the first, none without a symbol before it"
+    assert sum(batches.symbols.values()) == size
+
+
+def test_windows_of_training():
+    stream = np.arange(4, 104)
+    options = {"length": 8, "batch_tokens": 24, "steps": 400}
+    batches = WindowBatches(stream, **options, seed=1)
+    seen = rounds_of(batches, 2)
+    starts = set()
+    for inputs, outputs, weights in seen:
+        assert inputs["tokens"].shape == outputs.shape == (3, 9) and (weights == 1).all()
+        assert (np.diff(outputs, axis=1) == 1).all()
+        np.testing.assert_array_equal(inputs["tokens"][:, 1:], outputs[:, :-1])
+        starts |= set(outputs[:, 0].tolist())
+    assert starts == set(range(4, 104 - 8)), "windows begin anywhere"
+    resumed = WindowBatches(stream, **options, seed=1)
+    assert_equal(rounds_of(resumed, 1, first=1), seen[400:])
+    assert rounds_of(WindowBatches(stream, **options, seed=2), 1)[0][1].tolist() != seen[0][1].tolist()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other backends take the batches as they are")
+@pytest.mark.parametrize(
+    "batches",
+    [
+        LabelledBatches([[7, 8, END], [9, END]], [1, 0], batch_tokens=3),
+        DocumentBatches([[5], [6, 7]], batch_tokens=3),
+        WindowBatches(np.arange(4, 30), 5, 10),
+    ],
+    ids=lambda batches: type(batches).__name__,
+)
+def test_fit_gets_every_kind_of_batch(batches):
+    for expected, seen in zip(rounds_of(batches, 1), for_fit(batches).as_numpy_iterator(), strict=True):
+        assert_equal(expected, seen)

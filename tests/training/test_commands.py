@@ -91,7 +91,7 @@ def test_a_missing_folder(train, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("dats", "error: Unknown data SPEC 'dats'. Did you mean dates? Expected dates or text:DIR:SRC-TGT."),
+        ("dats", "error: Unknown data SPEC 'dats'. Did you mean dates"),
         ("text:here", "error: Malformed data SPEC 'text:here'; expected text:DIR:SRC-TGT"),
         ("dates:en", "error: The data SPEC 'dates' takes no argument. Received: 'dates:en'."),
         ("", "error: Unknown data SPEC ''."),
@@ -103,7 +103,7 @@ def test_unknown_spec(train, spec, message):
 
 def test_unknown_model(train):
     line = train(model="transformer-tiny")
-    assert line == "error: Unknown model 'transformer-tiny'. Did you mean transformer_tiny?\n"
+    assert line.startswith("error: Unknown model 'transformer-tiny'. Did you mean transformer_tiny")
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,36 @@ def test_bad_settings(train, setting, message):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "the following arguments are required: --model, --data, --workdir"),
+        ([], "the following arguments are required: --workdir"),
+        (["--workdir=x"], "the following arguments are required: --model, --data, unless a --config has them"),
+        (["--workdir=x", "--model=rnnsearch"], "the following arguments are required: --data, unless a --config has"),
         ("--model=rnnsearch --data=dates --workdir=x --steps=5".split(), "unrecognized arguments: --steps=5"),
     ],
 )
 def test_bad_usage_of_train(failure, argv, message):
-    assert failure(training.train.main, *argv) == f"training.train: error: {message} (see --help)\n"
+    line = failure(training.train.main, *argv)
+    assert line.startswith(f"training.train: error: {message}") and line.endswith(" (see --help)\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[training]\nmax_step = 5", "error: Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+        ("[training", "file.toml: Expected ']'"),
+    ],
+)
+def test_bad_files_of_settings(train, tmp_path, text, message):
+    (tmp_path / "file.toml").write_text(text)
+    assert message in train("--config", tmp_path / "file.toml")
+
+
+def test_data_of_another_task(train):
+    line = train(model="cnn_classifier")
+    assert "error: cnn_classifier is a classifier model; text:" in line and line.endswith(":en-de is seq2seq data.\n")
+
+
+def test_more_devices_than_there_are(train):
+    assert train("--set", "training.devices=99").startswith("error: training.devices=99 is more than tensorflow can")
 
 
 def test_a_work_directory_that_cannot_be(train, tmp_path):
@@ -181,10 +205,10 @@ def test_an_unfinished_run(failure, copy, command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_spoilt_files_of_a_work_directory(failure, copy, command):
     main, arguments = COMMANDS[command]
-    (copy / "model.keras").write_bytes(b"half")
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/model.keras is not a model")
     (copy / "tokenizers" / "source.json").write_text('{"kind": "word"}')
     assert failure(main, copy, *arguments).startswith(f"error: {copy}/tokenizers/source.json: Unknown tokenizer 'word'")
+    (copy / "model.keras").write_bytes(b"half")
+    assert failure(main, copy, *arguments).startswith(f"error: {copy}/model.keras is not a model")
     (copy / "config.json").write_text("{")
     assert failure(main, copy, *arguments).startswith(f"error: {copy}/config.json is not a configuration: ")
 
@@ -202,7 +226,7 @@ def test_a_spoilt_run_is_not_resumed(failure, copy, text_spec):
     ("arguments", "message"),
     [
         (["--data", "text:nowhere:en-de"], "error: nowhere: no such folder."),
-        (["--data", "datse"], "error: Unknown data SPEC 'datse'. Did you mean dates?"),
+        (["--data", "datse"], "error: Unknown data SPEC 'datse'. Did you mean dates"),
         (["--split", "dev"], "training.evaluate: error: argument --split: invalid choice: 'dev'"),
         (["--beam_size", "0"], "error: `beam_size` must be at least 1 and at most half the vocabulary"),
         (["--beam_size", "many"], "training.evaluate: error: argument --beam_size: invalid int value: 'many'"),

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
-from training.config import Config, parse_settings, resolve
+import zoo
+from training.config import Config, resolve
 from training.recipes import _RECIPES, recipe
+from training.settings import parse_settings
 from zoo.errors import InputError
 from zoo.registry import get_spec
 
@@ -68,8 +70,8 @@ def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
         ("training.max_steps=many", "Received: 'many'."),
         ("training.max_steps=", "Setting training.max_steps: "),
         ("training.max_steps=2.5", "Setting training.max_steps: "),
-        ("training.schedule=cosine", "Setting training.schedule: Input should be 'inverse_sqrt' or 'constant'"),
-        ("data.tokenizer=words", "Setting data.tokenizer: Input should be 'auto', 'subword' or 'chars'"),
+        ("training.schedule=linear", "Setting training.schedule: Input should be 'constant', 'inverse_sqrt'"),
+        ("data.tokenizer=bytes", "Setting data.tokenizer: Input should be 'auto', 'subword', 'words' or 'chars'"),
         ("model.units=wide", "Setting model.units: Input should be a valid integer"),
         ("training.max_steps=0", "Setting training.max_steps must be positive. Received: 0."),
         ("training.batch_tokens=-5", "Setting training.batch_tokens must be positive. Received: -5."),
@@ -77,6 +79,11 @@ def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
         ("training.learning_rate=inf", "Setting training.learning_rate must be positive. Received: inf."),
         ("training.warmup_steps=-1", "Setting training.warmup_steps must be 0 or more. Received: -1."),
         ("training.label_smoothing=1", "Setting training.label_smoothing must be in [0, 1). Received: 1.0."),
+        ("training.ema=1", "Setting training.ema must be in [0, 1). Received: 1.0."),
+        ("training.devices=-1", "Setting training.devices must be 0 or more. Received: -1."),
+        ("training.lora_rank=2", "training.lora_rank corrects the weights of a trained model: name it"),
+        ("training.init_from=none", "none is not a work directory: it has no config.json."),
+        ("training.init_from=preset:none", "Unknown preset 'none'."),
         ("model.units=0", "Setting model.units must be positive. Received: 0."),
         ("model.dropout=1.5", "Setting model.dropout must be in [0, 1). Received: 1.5."),
     ],
@@ -104,14 +111,32 @@ def test_a_configuration_with_an_unknown_key_is_refused():
         Config.from_dict(values)
 
 
-@pytest.mark.parametrize(("model", "kind"), _RECIPES)
-def test_recipes_are_valid(model, kind):
-    config = resolve(model, {"text": TEXT}.get(kind, kind))
-    for section, values in _RECIPES[model, kind].items():
-        found = config.model if section == "model" else vars(getattr(config, section))
-        assert {key: found[key] for key in values} == values
-    assert math.ceil(config.training.max_steps / config.training.eval_every) >= config.training.average_checkpoints
+SPECS = {
+    "seq2seq": ("dates", TEXT, "tfds:x"),
+    "classifier": ("senses", "tsv:data", "tfds:x"),
+    "language_model": ("sums", "lines:data", "tfds:x"),
+}
 
 
-def test_a_model_without_a_recipe_takes_the_defaults():
-    assert recipe("rnnsearch", "elsewhere:x") == {"model": {}, "data": {}, "training": {}}
+@pytest.mark.parametrize("model", zoo.list_models())
+def test_recipes_are_valid(model):
+    for spec in SPECS[get_spec(model).task]:
+        config = resolve(model, spec)
+        assert math.ceil(config.training.max_steps / config.training.eval_every) >= config.training.average_checkpoints
+        for section, values in recipe(model, spec).items():
+            found = config.to_dict()[section]
+            assert {key: found[key] for key in values} == values
+
+
+def test_every_recipe_is_of_use():
+    for name, kind, _ in _RECIPES:
+        kinds = {spec.partition(":")[0] for model in zoo.list_models(name) for spec in SPECS[get_spec(model).task]}
+        assert kind in kinds or (kind == "*" and kinds)
+
+
+def test_a_window_fits_into_the_model():
+    settings = ["data.max_length=20", "model.max_length=21"]
+    assert resolve("causal_lm_tiny", "lines:data", settings).model["max_length"] == 21
+    assert resolve("causal_lm_tiny", "lines:data", settings[:1]).model["max_length"] is None, "the data say"
+    with pytest.raises(InputError, match="data.max_length=20 symbols and the start symbol do not fit into model.max_"):
+        resolve("causal_lm_tiny", "lines:data", ["data.max_length=20", "model.max_length=20"])

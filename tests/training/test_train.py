@@ -14,10 +14,10 @@ import pytest
 from tiny import TRANSFORMER, train, write_text
 
 import zoo
-from training.batching import PairBatches
 from training.config import Config, resolve
 from training.data import load_data
-from training.trainer import compile_model, encode_split, make_tokenizers
+from training.tasks import get_task
+from training.trainer import compile_model
 from zoo.text import END, CharTokenizer, SubwordTokenizer
 from zoo.workdir import WorkDir
 
@@ -27,7 +27,14 @@ def weights_of(workdir):
 
 
 def records_of(workdir):
-    return [json.loads(line) for line in WorkDir(workdir).metrics.read_text().splitlines()]
+    """Returns the log line of each round."""
+    records = [json.loads(line) for line in WorkDir(workdir).metrics.read_text().splitlines()]
+    return [record for record in records if not record.get("final")]
+
+
+def final_of(workdir):
+    """Returns the last line of the log of a finished run."""
+    return json.loads(WorkDir(workdir).metrics.read_text().splitlines()[-1])
 
 
 def losses_of(workdir):
@@ -80,7 +87,7 @@ def test_log(text_workdir, dates_workdir):
                 "val_loss",
                 "val_cross_entropy",
                 "learning_rate",
-                "target_symbols_per_second",
+                "symbols_per_second",
                 "seconds",
             }
         assert records[-1]["val_cross_entropy"] < 0.8 * records[0]["val_cross_entropy"], "it learns"
@@ -112,13 +119,6 @@ def test_the_kept_weights_are_the_mean_of_the_last_checkpoints(text_workdir):
     assert any(close.values())
 
 
-def test_model_card(text_workdir, text_spec):
-    card = (text_workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert card.startswith(f"# transformer_tiny on {text_spec}\n")
-    for part in ("https://arxiv.org/abs/1706.03762", "60 steps", "subword vocabularies", "300 train, 20 val pairs"):
-        assert part in card
-
-
 def test_tokenizers_suit_the_data(text_workdir, dates_workdir, text_spec):
     shared = zoo.load(text_workdir).tokenizers
     assert isinstance(shared.source, SubwordTokenizer)
@@ -127,41 +127,50 @@ def test_tokenizers_suit_the_data(text_workdir, dates_workdir, text_spec):
     assert isinstance(separate.source, CharTokenizer)
     assert set(separate.target.characters) == set("0123456789-")
     settings = ["data.tokenizer=chars", "data.shared_vocabulary=false", "data.vocab_size=10"]
-    source, target = make_tokenizers(resolve("rnnsearch", text_spec, settings), load_data(text_spec))
-    assert isinstance(source, CharTokenizer)
-    assert "😀" in source.characters and "ß" in target.characters, "characters are all kept"
-    assert source.characters != target.characters
+    task = get_task("seq2seq")
+    made = task.make_tokenizers(resolve("rnnsearch", text_spec, settings).data, load_data(text_spec))
+    assert isinstance(made["source"], CharTokenizer)
+    assert "😀" in made["source"].characters and "ß" in made["target"].characters, "characters are all kept"
+    assert made["source"].characters != made["target"].characters
 
 
 def test_long_sentences_are_cut_and_counted(text_spec, capsys):
-    config = resolve("rnnsearch", text_spec, ["data.tokenizer=chars"])
-    data = load_data(text_spec)
-    tokenizers = make_tokenizers(config, data)
-    source, target = encode_split(data, "train", tokenizers, 20)
+    config = resolve("rnnsearch", text_spec, ["data.tokenizer=chars", "data.max_length=20"])
+    data, task = load_data(text_spec), get_task("seq2seq")
+    tokenizers = task.make_tokenizers(config.data, data)
+    batches = task.batches(config, data, "train", tokenizers, batch_tokens=100)
+    source, target = batches.source, batches.target
     assert max(map(len, source)) == 20 and max(map(len, target)) == 19
     assert {row[-1] for row in source} == {END}
     longer = sum(max(len(s), len(t)) > 19 for s, t in zip(*vars(data.split("train")).values(), strict=True))
     assert f"{longer} of 300 pairs of the train split are cut at 20 symbols" in capsys.readouterr().err
-    source, target = encode_split(data, "val", tokenizers)
-    assert tokenizers[0].decode(source) == data.split("val").source
-    assert tokenizers[1].decode(target) == data.split("val").target
+    batches = task.batches(config, data, "val", tokenizers, batch_tokens=100)
+    assert tokenizers["source"].decode(batches.source) == data.split("val").source
+    assert tokenizers["target"].decode(batches.target) == data.split("val").target
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("model_name", zoo.list_models())
-def test_one_step_changes_every_weight(model_name, text_spec):
-    options = {
-        "rnnsearch": "model.embedding_dim=3 model.units=5 model.attention_units=7 model.readout_units=2",
-        "transformer_tiny": "model.num_layers=1 model.model_dim=6 model.intermediate_dim=5 model.num_heads=2",
-    }[model_name]
-    config = resolve(model_name, text_spec, [*options.split(), "data.vocab_size=60", "model.dropout=0.1"])
-    data = load_data(text_spec)
-    tokenizers = make_tokenizers(config, data)
-    config.model |= dict.fromkeys(("source_vocab_size", "target_vocab_size"), tokenizers[0].vocab_size)
+@pytest.mark.parametrize(
+    ("model_name", "options"),
+    [
+        ("rnnsearch", "model.embedding_dim=3 model.units=5 model.attention_units=7 model.readout_units=2"),
+        ("transformer_tiny", "model.num_layers=1 model.model_dim=6 model.intermediate_dim=5 model.num_heads=2"),
+        ("cnn_classifier", "model.embedding_dim=3 model.num_filters=5"),
+        ("lstm_lm", "model.embedding_dim=3 model.units=3 model.num_layers=1"),
+    ],
+)
+def test_one_step_changes_every_weight(model_name, options, text_spec, labelled_spec, lines_spec):
+    task = get_task(zoo.get_spec(model_name).task)
+    spec = {"seq2seq": text_spec, "classifier": labelled_spec, "language_model": lines_spec}[task.name]
+    settings = ["data.vocab_size=60", "data.tokenizer=subword", "model.dropout=0.1", "training.weight_decay=0.1"]
+    config = resolve(model_name, spec, [*settings, *options.split()])
+    data = load_data(spec)
+    tokenizers = task.make_tokenizers(config.data, data)
+    task.complete(config, data, tokenizers)
     model = compile_model(config)
     model.run_eagerly = True
     before = [np.array(variable) for variable in model.trainable_variables]
-    inputs, outputs, weights = PairBatches(*encode_split(data, "train", tokenizers), batch_tokens=256)[0]
+    inputs, outputs, weights = task.batches(config, data, "train", tokenizers, batch_tokens=256, static_shapes=False)[0]
     logs = model.train_on_batch(inputs, outputs, weights, return_dict=True)
     assert 0 < logs["loss"] < 10
     for variable, old in zip(model.trainable_variables, before, strict=True):
@@ -231,7 +240,10 @@ def test_a_finished_run_is_left_alone(text_workdir, text_spec, capsys):
     assert train("transformer_tiny", text_spec, text_workdir, "--resume") == 0
     output = capsys.readouterr()
     assert "is trained already" in output.err
-    assert json.loads(output.out)["step"] == 60
+    metrics = json.loads(output.out)
+    assert metrics == {"workdir": str(text_workdir), **final_of(text_workdir)}, "what was kept, not the last round"
+    assert metrics["step"] == 60 and metrics["final"] is True
+    assert metrics["perplexity"] == pytest.approx(np.exp(metrics["cross_entropy"]))
     assert {path: path.stat().st_mtime for path in text_workdir.rglob("*")} == before
 
 
@@ -263,6 +275,65 @@ def test_bad_options_do_not_leave_a_run_behind(text_spec, tmp_path):
     bad = [*TRANSFORMER, "model.num_heads=3"]
     assert train("transformer_tiny", text_spec, tmp_path / "run", "--set", *bad) == 2
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+SMALL = (
+    "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2 model.dropout=0.1 training.max_steps=8 "
+    "training.eval_every=4 training.batch_tokens=256 training.learning_rate=0.05 training.warmup_steps=2 "
+    "training.precision=float32 training.average_checkpoints=1"
+).split()
+
+
+@pytest.fixture(scope="module")
+def averaged(labelled_spec, tmp_path_factory):
+    """The work directory of a run with a moving average and two batches in a step."""
+    workdir = tmp_path_factory.mktemp("runs") / "averaged"
+    settings = [*SMALL, "training.ema=0.9", "training.accumulate_steps=2"]
+    assert train("cnn_classifier", labelled_spec, workdir, "--set", *settings) == 0
+    return workdir
+
+
+def test_the_moving_average_is_validated_and_kept(averaged):
+    with np.load(averaged / "checkpoints" / "step_00000008.npz") as arrays:
+        found = {name: arrays[name] for name in arrays.files}
+    weights = weights_of(averaged)
+    kept = [sum(np.array_equal(weight, array) for array in found.values()) for weight in weights]
+    raw = [any(np.array_equal(weight, a) for n, a in found.items() if n.startswith("model/")) for weight in weights]
+    assert all(kept) and not any(raw)
+    assert final_of(averaged)["cross_entropy"] == pytest.approx(records_of(averaged)[-1]["val_cross_entropy"])
+
+
+def test_averages_and_accumulation_go_on_bit_for_bit(averaged, labelled_spec, tmp_path):
+    workdir = shutil.copytree(averaged, tmp_path / "copy")
+    (workdir / "model.keras").unlink()
+    (workdir / "checkpoints" / "step_00000008.npz").unlink()
+    (workdir / "metrics.jsonl").write_text(f"{(workdir / 'metrics.jsonl').read_text().splitlines()[0]}\n")
+    assert train("cnn_classifier", labelled_spec, workdir, "--resume") == 0
+    assert losses_of(workdir) == losses_of(averaged)
+    for resumed, whole in zip(weights_of(workdir), weights_of(averaged), strict=True):
+        np.testing.assert_array_equal(resumed, whole)
+
+
+def test_a_finished_run_can_go_on_for_longer(averaged, labelled_spec, tmp_path, capsys):
+    workdir = shutil.copytree(averaged, tmp_path / "copy")
+    assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.max_steps=12") == 0
+    assert "the run was begun with, but training.max_steps=12" in capsys.readouterr().err
+    assert losses_of(workdir)[:2] == losses_of(averaged)
+    assert [step for step, *_ in losses_of(workdir)] == [4, 8, 12]
+    assert final_of(workdir)["step"] == 12
+    card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "Behind step 8 it went on with training.max_steps=12; the command has the last settings." in card
+    assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.ema=0.5") == 2
+    assert "with training.ema=0.9, which cannot change any more" in capsys.readouterr().err
+
+
+def test_profile(labelled_spec, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("training.profiling.FIRST_BATCH", 1)
+    monkeypatch.setattr("training.profiling.NUM_BATCHES", 2)
+    settings = [*SMALL, "training.max_steps=4"]
+    assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--profile", "--set", *settings) == 0
+    assert f"the profile of 2 batches stands in {tmp_path}/run/tb" in capsys.readouterr().err
+    assert list((tmp_path / "run" / "tb" / "plugins" / "profile").glob("*/*.xplane.pb"))
 
 
 @pytest.mark.slow
@@ -306,7 +377,7 @@ def test_multi30k(tmp_path, capsys):
     first, last = losses_of(workdir)
     assert last[2] < first[2] < 9
     metrics = evaluate(workdir, split="val")
-    assert metrics["sentences"] == 1014
+    assert metrics["pairs"] == 1014
     assert metrics["perplexity"] < 500
     texts = load_data(spec).split("test").source[:100]
     served = LoadedModel(export_saved_model(workdir, tmp_path / "exported"), 1)

@@ -1,0 +1,166 @@
+"""Several devices: the same as one with the same batches, to float tolerance."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training import devices
+from training.batching import LabelledBatches, PairBatches
+from training.config import TrainingConfig
+from training.devices import EvenBatches, choose_devices
+from training.optimizer import Adam
+from zoo.errors import InputError
+
+TESTS = Path(__file__).resolve().parent.parent
+
+PROGRAM = """
+import json, sys
+import keras
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tiny import train
+folder, model, spec, *settings = sys.argv[1:]
+for count in (1, 2):
+    assert train(model, spec, f"{folder}/{count}", "--set", *settings, f"training.devices={count}") == 0
+print(bool(sys.modules.get("tensorflow")))
+"""
+# The norm of the gradient is clipped at every step, and the order of the sums is all that differs.
+SETTINGS = (
+    "model.dropout=0 training.max_steps=8 training.eval_every=4 training.batch_tokens=64 training.precision=float32 "
+    "training.learning_rate=0.02 training.warmup_steps=2 training.cooldown=0 training.clip_norm=0.1 "
+    "training.weight_decay=0.1 training.ema=0.5 training.label_smoothing=0.1"
+).split()
+
+
+def run(folder, model, spec, *settings, backend="tensorflow"):
+    """Trains on one device and on two, and returns the logs of both and what the process printed."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(TESTS)}
+    if backend == "jax":
+        environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    command = [sys.executable, "-c", PROGRAM, str(folder), model, spec, *SETTINGS, *settings]
+    done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    logs = [(folder / str(count) / "metrics.jsonl").read_text().splitlines() for count in (1, 2)]
+    return [[json.loads(line) for line in log] for log in logs], done
+
+
+def assert_alike(one, two):
+    for left, right in zip(one, two, strict=True):
+        for name in ("cross_entropy", "val_cross_entropy", "accuracy", "val_accuracy"):
+            if name in left:
+                np.testing.assert_allclose(right[name], left[name], rtol=1e-5)
+        # Keras' mean of this one counts the rows that were added.
+        np.testing.assert_allclose(right["loss"], left["loss"], rtol=0.01)
+
+
+def test_two_devices_are_as_one(labelled_spec, tmp_path):
+    options = "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2".split()
+    (one, two), done = run(tmp_path, "cnn_classifier", labelled_spec, *options)
+    assert "float32, 2 devices" in done.stderr
+    assert one[0]["val_cross_entropy"] != one[1]["val_cross_entropy"], "it learns"
+    assert_alike(one, two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
+    pytest.importorskip(backend)
+    options = "model.num_layers=1 model.model_dim=8 model.intermediate_dim=8 model.num_heads=2 data.vocab_size=99"
+    more = ["training.accumulate_steps=2"] if backend == "jax" else []
+    (one, two), done = run(tmp_path, "transformer_tiny", text_spec, *options.split(), *more, backend=backend)
+    assert "float32, 2 devices" in done.stderr
+    assert_alike(one, two)
+    assert (done.stdout.splitlines()[-1] == "True") == (backend == "tensorflow")
+
+
+@pytest.mark.parametrize("num_devices", [2, 3])
+def test_rows_are_filled_up_with_weight_zero(num_devices):
+    pairs = PairBatches([[5, 2]] * 4 + [[5, 6, 2]], [[7]] * 4 + [[8, 9]], batch_tokens=15)
+    even = EvenBatches(pairs, num_devices)
+    assert len(even) == len(pairs) and even.structure == pairs.structure
+    for index in range(len(even)):
+        (inputs, outputs, weights), (kept, targets, counts) = even[index], pairs[index]
+        rows = len(targets)
+        assert len(outputs) % num_devices == 0 and rows <= len(outputs) < rows + num_devices
+        for filled, array in ((inputs["source"], kept["source"]), (inputs["target"], kept["target"])):
+            np.testing.assert_array_equal(filled[:rows], array)
+            np.testing.assert_array_equal(filled[rows:], np.repeat(array[-1:], len(filled) - rows, axis=0))
+        np.testing.assert_array_equal(outputs[:rows], targets)
+        np.testing.assert_array_equal(weights[:rows], counts)
+        assert not weights[rows:].any()
+        assert even.symbols[index] == pairs.symbols[index]
+
+
+def test_rounds_go_on():
+    batches = LabelledBatches([[5, 2]] * 5, [0, 1, 0, 1, 1], batch_tokens=4, steps=2, seed=3)
+    even = EvenBatches(batches, 2)
+    even.round = batches.round = 4
+    np.testing.assert_array_equal(even[1][0]["tokens"][: len(batches[1][1])], batches[1][0]["tokens"])
+    assert even.symbols.keys() == {9}
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def make(names, backend="tensorflow"):
+        monkeypatch.setattr(devices, "_found", lambda: names)
+        monkeypatch.setattr(devices.keras.backend, "backend", lambda: backend)
+
+    return make
+
+
+GPUS, CPUS = ["GPU:0", "GPU:1", "GPU:2"], ["CPU:0", "CPU:1"]
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "chosen"),
+    [
+        (GPUS, {}, GPUS),
+        (GPUS, {"devices": 2}, GPUS[:2]),
+        (GPUS, {"devices": 1}, GPUS[:1]),
+        (GPUS, {"accumulate_steps": 2}, GPUS[:1]),
+        (GPUS, {"precision": "mixed_float16"}, GPUS[:1]),
+        (CPUS, {}, CPUS[:1]),
+        (CPUS, {"devices": 2}, CPUS),
+        ([], {}, []),
+        ([], {"devices": 1}, []),
+    ],
+)
+def test_choice(machine, found, settings, chosen):
+    machine(found)
+    assert choose_devices(TrainingConfig(**settings)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "message"),
+    [
+        (CPUS, {"devices": 3}, "training.devices=3 is more than tensorflow can spread a batch over here, which is 2."),
+        ([], {"devices": 2}, "training.devices=2 is more than tensorflow can spread a batch over here, which is 1."),
+        (GPUS, {"devices": 2, "accumulate_steps": 4}, "training.accumulate_steps=4 is for one device under TensorFlow"),
+        (GPUS, {"devices": 2, "precision": "mixed_float16"}, "training.precision=mixed_float16 is for one device"),
+    ],
+)
+def test_what_cannot_be_chosen(machine, found, settings, message):
+    machine(found)
+    with pytest.raises(InputError, match=re.escape(message)):
+        choose_devices(TrainingConfig(**settings))
+
+
+def test_accumulation_on_several_devices_is_for_jax(machine):
+    machine(GPUS, backend="jax")
+    assert choose_devices(TrainingConfig(accumulate_steps=4)) == GPUS
+
+
+def test_keras_has_what_the_optimizer_overrides():
+    """If Keras renames it, gradients would be summed over the devices twice."""
+    import keras
+
+    assert hasattr(keras.optimizers.Adam, "_all_reduce_sum_gradients")
+    assert Adam._all_reduce_sum_gradients is not keras.optimizers.Adam._all_reduce_sum_gradients

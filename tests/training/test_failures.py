@@ -1,0 +1,168 @@
+"""Runs that cannot go on: one message, an exit status, and a work directory that goes on as if nothing had been."""
+
+import errno
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tiny import run_quietly, train
+
+import training.checkpoints
+from training.callbacks import Progress
+from training.failures import RunStopped, explained
+from training.train import main
+from zoo.workdir import WorkDir
+
+SMALL = (
+    "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2 model.dropout=0.1 training.max_steps=6 "
+    "training.eval_every=3 training.batch_tokens=512 training.learning_rate=0.01 training.precision=float32"
+).split()
+
+
+def losses_of(workdir):
+    records = [json.loads(line) for line in WorkDir(workdir).metrics.read_text().splitlines()]
+    return [(record["step"], record.get("loss"), record.get("val_loss")) for record in records]
+
+
+@pytest.fixture(scope="module")
+def whole(labelled_spec, tmp_path_factory):
+    """The work directory of a run that nothing happened to."""
+    workdir = tmp_path_factory.mktemp("runs") / "whole"
+    assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == 0
+    return workdir
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """A process that was started in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def exhaust():
+    raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[9,9]")
+
+
+def exhaust_numpy():
+    raise np._core._exceptions._ArrayMemoryError((9,), np.dtype("float32"))
+
+
+GO_ON = "python -m training.train --workdir {} --resume"
+EVENTS = {
+    interrupt: (130, "interrupted; {}. Go on with: " + GO_ON),
+    terminate: (143, "terminated; {}. Go on with: " + GO_ON),
+    exhaust: (1, "error: out of memory; {}. To go on, lower training.batch_tokens, now 512: " + GO_ON),
+    exhaust_numpy: (1, "error: out of memory; {}. To go on, lower training.batch_tokens, now 512: " + GO_ON),
+}
+
+
+def happening_at(monkeypatch, step, event):
+    """Lets an event happen behind a step, once."""
+    on_train_batch_end = Progress.on_train_batch_end
+
+    def watch(self, *arguments, **logs):
+        on_train_batch_end(self, *arguments, **logs)
+        if self.step == step:
+            event()
+
+    monkeypatch.setattr(Progress, "on_train_batch_end", watch)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, monkeypatch, capsys):
+    status, message = EVENTS[event]
+    workdir = tmp_path / "run"
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        happening_at(patch, 4, event)
+        assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == status
+    assert signal.getsignal(signal.SIGTERM) is before
+    output = capsys.readouterr()
+    where = f"the last good checkpoint is {workdir}/checkpoints/step_00000003.npz"
+    assert output.err.splitlines()[-1].startswith(message.format(where, workdir))
+    assert output.out == "" and "Traceback" not in output.err
+    assert not (workdir / "model.keras").exists()
+    # Model, data and settings stand in the directory.
+    assert run_quietly(main, "--workdir", workdir, "--resume") == 0
+    assert losses_of(workdir) == losses_of(whole)
+
+
+def test_a_full_disk(whole, labelled_spec, tmp_path, monkeypatch, capsys):
+    workdir, savez = tmp_path / "run", np.savez
+
+    def full(path, **arrays):
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(training.checkpoints.np, "savez", full)
+    assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("error: no space left on the disk; there is no checkpoint yet. Go on with: python -m")
+    assert list((workdir / "checkpoints").iterdir()) == []
+    monkeypatch.setattr(training.checkpoints.np, "savez", savez)
+    assert train("cnn_classifier", labelled_spec, workdir, "--resume") == 0
+    assert losses_of(workdir) == losses_of(whole)
+
+
+def test_a_lost_loss(labelled_spec, tmp_path, capsys):
+    """It is noticed at its step; nothing of it is kept, and with a lower rate the run goes on."""
+    workdir = tmp_path / "run"
+    wild = ["training.learning_rate=1e30", "training.warmup_steps=1", "training.clip_norm=0"]
+    assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL, *wild) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("error: the loss became nan at step 2; there is no checkpoint yet. To go on, lower") or (
+        line.startswith("error: the loss became inf at step 2; there is no checkpoint yet. To go on, lower")
+    )
+    assert "lower training.learning_rate, now 1e+30: python -m" in line
+    assert not (workdir / "metrics.jsonl").exists()
+    assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.learning_rate=0.01") == 0
+    assert json.loads((workdir / "config.json").read_text())["training"]["learning_rate"] == 0.01
+    assert [step for step, *_ in losses_of(workdir)] == [3, 6, 6]
+
+
+def test_before_anything_was_trained(tmp_path):
+    with pytest.raises(RunStopped, match="^interrupted; nothing was trained yet") as stopped:
+        with explained(WorkDir(tmp_path)):
+            raise KeyboardInterrupt
+    assert stopped.value.status == 130
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes."),
+        type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory."),
+    ],
+)
+def test_memory_of_any_kind(tmp_path, error):
+    with pytest.raises(RunStopped, match="^out of memory"):
+        with explained(WorkDir(tmp_path)):
+            raise error
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EDQUOT, "Disk quota exceeded"), OSError("No space left on device")])
+def test_a_disk_of_any_kind(tmp_path, error):
+    with pytest.raises(RunStopped, match="^no space left on the disk"):
+        with explained(WorkDir(tmp_path)):
+            raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("unforeseen"), OSError(errno.EACCES, "Permission denied")])
+def test_what_is_unforeseen_is_not_explained_away(tmp_path, error):
+    with pytest.raises(type(error)) as caught:
+        with explained(WorkDir(tmp_path)):
+            raise error
+    assert caught.value is error

@@ -1,0 +1,183 @@
+"""Beginning from another run: its tokenizers, options and weights, and small corrections to them."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny import CLASSIFIER, run_quietly, write_labelled
+
+import zoo
+from training.config import Config, resolve
+from training.fine_tuning import add_lora, copy_weights
+from training.train import main
+from zoo.workdir import WorkDir
+
+SHORT = "training.max_steps=2 training.eval_every=2 training.batch_tokens=512 training.precision=float32".split()
+MODELS = {
+    "self_attention_classifier": {"vocab_size": 11, "num_classes": 3, "model_dim": 6},
+    "cnn_classifier": {"vocab_size": 11, "num_classes": 3, "embedding_dim": 5, "num_filters": 2},
+    "transformer_tiny": {
+        "source_vocab_size": 11,
+        "target_vocab_size": 11,
+        "num_layers": 1,
+        "model_dim": 6,
+        "intermediate_dim": 5,
+        "num_heads": 2,
+    },
+    "rnnsearch": {
+        "source_vocab_size": 11,
+        "target_vocab_size": 13,
+        "embedding_dim": 3,
+        "units": 5,
+        "attention_units": 7,
+        "readout_units": 2,
+    },
+    "causal_lm_tiny": {"vocab_size": 11, "num_layers": 1, "model_dim": 6, "intermediate_dim": 5, "num_heads": 2},
+    "lstm_lm": {"vocab_size": 11, "embedding_dim": 3, "units": 3, "num_layers": 1},
+}
+HEAD = "self_attention_classifier/output/"
+INPUTS = {
+    "seq2seq": {"source": np.array([[5, 6, 7, 2], [8, 2, 0, 0]]), "target": np.array([[1, 5, 6], [1, 9, 0]])},
+    "classifier": {"tokens": np.array([[5, 6, 7, 2], [8, 2, 0, 0]])},
+    "language_model": {"tokens": np.array([[1, 6, 7, 5], [1, 8, 0, 0]])},
+}
+
+
+def weights_of(workdir):
+    return {weight.path: np.array(weight) for weight in zoo.load(workdir).model.weights}
+
+
+@pytest.fixture(scope="module")
+def begun(labelled_workdir, labelled_spec, tmp_path_factory):
+    """The work directory of a run that began from the classifier, without a step that changes anything."""
+    workdir = tmp_path_factory.mktemp("runs") / "begun"
+    settings = [*SHORT, "training.learning_rate=1e-30", "model.dropout=0.2"]
+    argv = ["--init_from", labelled_workdir, "--data", labelled_spec, "--workdir", workdir, "--set", *settings]
+    assert run_quietly(main, *argv) == 0
+    return workdir
+
+
+def test_options_tokenizers_and_weights(begun, labelled_workdir):
+    origin, config = zoo.load(labelled_workdir), json.loads((begun / "config.json").read_text())
+    assert config["training"]["init_from"] == str(labelled_workdir)
+    assert config["model"] == {**origin.config["model"], "dropout": 0.2}
+    assert config["data"] == origin.config["data"]
+    for name in ("text.json", "text.model"):
+        assert (begun / "tokenizers" / name).read_bytes() == (labelled_workdir / "tokenizers" / name).read_bytes()
+    before = weights_of(labelled_workdir)
+    assert weights_of(begun).keys() == before.keys()
+    for path, weight in weights_of(begun).items():
+        np.testing.assert_allclose(weight, before[path], atol=1e-7)
+
+
+def test_its_configuration_repeats_it(begun, tmp_path):
+    assert run_quietly(main, "--config", begun / "config.json", "--workdir", tmp_path / "again") == 0
+    for path, weight in weights_of(tmp_path / "again").items():
+        np.testing.assert_array_equal(weight, weights_of(begun)[path])
+
+
+def test_other_classes_get_a_new_last_layer(labelled_workdir, tmp_path):
+    spec = write_labelled(tmp_path / "data")
+    for split in ("train", "val", "test"):
+        path = tmp_path / "data" / f"{split}.tsv"
+        path.write_text(path.read_text().replace("\tanimal\n", "\tthing\n"))
+    argv = ["--init_from", labelled_workdir, "--data", spec, "--workdir", tmp_path / "run"]
+    assert run_quietly(main, *argv, "--set", *SHORT, "training.learning_rate=1e-30") == 0
+    before = weights_of(labelled_workdir)
+    for path, weight in weights_of(tmp_path / "run").items():
+        if path.startswith(HEAD):
+            assert weight.shape[-1] == 2 and before[path].shape[-1] == 3
+        else:
+            np.testing.assert_allclose(weight, before[path], atol=1e-7)
+    assert zoo.load(tmp_path / "run").classes == ["human", "thing"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "model.model_dim=8"], " was trained with model.model_dim=16, which whoever begins from it keeps."),
+        (["--set", "model.model_dim=8"], " Received: model.model_dim=8."),
+        (["--set", "data.tokenizer=chars"], " was trained with data.tokenizer=words, which whoever begins from it"),
+        (["--model", "cnn_classifier"], " holds a self_attention_classifier to begin from. Received: cnn_classifier."),
+        (["--data", "dates"], "self_attention_classifier is a classifier model; dates is seq2seq data."),
+    ],
+)
+def test_what_does_not_fit(labelled_workdir, labelled_spec, tmp_path, capsys, arguments, message):
+    argv = ["--init_from", labelled_workdir, "--data", labelled_spec, "--workdir", tmp_path / "run", *arguments]
+    assert run_quietly(main, *argv) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unfinished_run_is_no_beginning(labelled_spec, labelled_workdir, tmp_path, capsys):
+    (tmp_path / "origin").mkdir()
+    config = (labelled_workdir / "config.json").read_bytes()
+    (tmp_path / "origin" / "config.json").write_bytes(config)
+    argv = ["--init_from", tmp_path / "origin", "--data", labelled_spec, "--workdir", tmp_path / "run"]
+    assert run_quietly(main, *argv) == 2
+    assert "has no model.keras: its training has not finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_merged_corrections_answer_alike(name):
+    """Also where a layer is shared, or an embedding is the output's matrix."""
+    spec = zoo.get_spec(name)
+    options = MODELS[name] | ({"max_length": 9} if spec.task == "language_model" else {})
+    model, plain = zoo.create_model(name, **options), zoo.create_model(name, **options)
+    before = model.get_weights()
+    add_lora(model, 2)
+    trained = model.trainable_variables
+    names = {variable.path for variable in trained}
+    head = {path for path in names if path.startswith(f"{name}/output/")} if spec.task == "classifier" else set()
+    assert len(head) == (2 if spec.task == "classifier" else 0)
+    assert len(names) > len(head) and all("lora_" in path for path in names - head)
+    chance = np.random.default_rng(0)
+    for variable in trained:
+        variable.assign(chance.normal(size=variable.shape) * 0.5)
+    copy_weights(model, plain)
+    inputs = {key: value.astype("int32") for key, value in INPUTS[spec.task].items()}
+    expected = np.array(model(inputs))
+    np.testing.assert_allclose(np.array(plain(inputs)), expected, rtol=1e-4, atol=1e-4)
+    plain.set_weights(before)
+    assert not np.allclose(np.array(plain(inputs)), expected, atol=1e-2)
+
+
+def test_lora_run(labelled_workdir, labelled_spec, tmp_path, capsys):
+    """It learns, changes matrices by what has the given rank, leaves the rest alone, and can be resumed."""
+    workdir = tmp_path / "run"
+    settings = [*CLASSIFIER, "training.max_steps=4", "training.eval_every=2", "training.lora_rank=1"]
+    settings = [setting for setting in settings if not setting.startswith("model.model_dim")]
+    argv = ["--init_from", labelled_workdir, "--data", labelled_spec, "--workdir", workdir, "--set", *settings]
+    assert run_quietly(main, *argv) == 0
+    assert "of them trained" in capsys.readouterr().err
+    before, after = weights_of(labelled_workdir), weights_of(workdir)
+    assert before.keys() == after.keys(), "an ordinary model"
+    ranks = {
+        path: np.linalg.matrix_rank((weight - before[path]).reshape(len(weight), -1), tol=1e-5)
+        for path, weight in after.items()
+        if weight.ndim > 1 and not path.startswith(HEAD)
+    }
+    assert set(ranks.values()) <= {0, 1} and 1 in ranks.values()
+    for path, weight in after.items():
+        if weight.ndim == 1 and not path.startswith(HEAD):
+            np.testing.assert_array_equal(weight, before[path])
+    card = (workdir / "MODEL_CARD.md").read_text()
+    assert f"- Parameters: {sum(weight.size for weight in before.values()):,}\n" in card
+
+    WorkDir(workdir).model.unlink()
+    (workdir / "checkpoints" / "step_00000004.npz").unlink()
+    assert run_quietly(main, "--workdir", workdir, "--resume") == 0
+    for path, weight in weights_of(workdir).items():
+        np.testing.assert_allclose(weight, after[path], rtol=1e-5, atol=1e-6)
+
+
+def test_a_preset_is_a_beginning():
+    names = zoo.list_presets()
+    if not names:
+        pytest.skip("there are no presets")
+    run = zoo.load(f"preset:{names[0]}")
+    settings = [f"training.init_from=preset:{names[0]}"]
+    config = resolve(run.spec.name, run.config["data"]["spec"], settings)
+    kept = Config.from_dict(run.config)
+    assert {key: config.model[key] for key in run.spec.config} == {key: kept.model[key] for key in run.spec.config}

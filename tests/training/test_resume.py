@@ -1,0 +1,82 @@
+"""Resuming with other settings: what may change, what may not."""
+
+import re
+
+import pytest
+
+from training.config import Config, resolve
+from training.resume import take_over
+from zoo.errors import InputError
+
+TEXT = "text:data:en-de"
+
+
+def resumed(*settings, step=500, spec=TEXT, kept=("training.ema=0.9", "data.vocab_size=99")):
+    """Returns the configuration of a run that goes on with settings, and the changes."""
+    config = Config.from_dict(resolve("transformer_tiny", TEXT, kept).to_dict())
+    changes = take_over(config, resolve("transformer_tiny", spec, settings), step, "runs/x")
+    return config, changes
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("max_steps", 99),
+        ("batch_tokens", 100),
+        ("learning_rate", 0.5),
+        ("schedule", "cosine"),
+        ("patience", 0),
+        ("average_checkpoints", 7),
+        ("precision", "mixed_bfloat16"),
+        ("devices", 2),
+        ("weight_decay", 0.1),
+    ],
+)
+def test_what_may_change(setting, value):
+    config, changes = resumed(f"training.{setting}={value}")
+    assert getattr(config.training, setting) == value
+    assert changes == {f"training.{setting}": value}
+    assert config.changes == [{"step": 500, f"training.{setting}": value}]
+    assert Config.from_dict(config.to_dict()).changes == config.changes
+
+
+@pytest.mark.parametrize(
+    ("setting", "was"),
+    [
+        ("training.eval_every=7", "500"),
+        ("training.accumulate_steps=2", "1"),
+        ("training.ema=0.5", "0.9"),
+        ("training.seed=5", "1"),
+        ("training.precision=mixed_float16", "auto"),
+        ("model.dropout=0.5", "0.2"),
+        ("model.num_layers=3", "4"),
+        ("data.vocab_size=77", "99"),
+    ],
+)
+def test_what_may_not(setting, was):
+    name = setting.partition("=")[0]
+    message = f"runs/x holds a run with {name}={was}, which cannot change any more. Received: {setting}."
+    with pytest.raises(InputError, match=re.escape(message)):
+        resumed(setting)
+
+
+def test_before_the_first_checkpoint_all_of_training_may_change():
+    config, changes = resumed("training.accumulate_steps=2", "training.eval_every=7", "training.ema=0", step=0)
+    assert (config.training.accumulate_steps, config.training.eval_every, config.training.ema) == (2, 7, 0)
+    assert config.changes == [], "nothing was trained otherwise"
+    assert set(changes) == {"training.accumulate_steps", "training.eval_every", "training.ema"}
+    with pytest.raises(InputError, match=r"with model\.num_layers=4, which cannot change"):
+        resumed("model.num_layers=3", step=0)
+
+
+def test_what_is_as_it_was_is_no_change():
+    kept = ("training.max_steps=7", "training.precision=float32", "data.tokenizer=chars")
+    asked = ("training.max_steps=7", "training.precision=auto", "data.tokenizer=auto", "model.tied_embeddings=auto")
+    config, changes = resumed(*asked, kept=kept)
+    assert changes == {} and config.changes == []
+    assert (config.training.precision, config.data.tokenizer) == ("float32", "chars")
+
+
+def test_another_run():
+    with pytest.raises(InputError, match="runs/x holds a run of transformer_tiny on text:data:en-de. Received: transf"):
+        resumed(spec="dates")

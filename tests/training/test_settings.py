@@ -1,0 +1,152 @@
+"""Settings in files, and what the help says of them."""
+
+import dataclasses
+import re
+
+import pytest
+from tiny import run_quietly
+
+import zoo
+from training.config import DataConfig, TrainingConfig, resolve
+from training.settings import read_settings
+from training.settings_help import describe
+from training.train import main
+from zoo.errors import InputError
+
+TOML = """
+[model]
+name = "rnnsearch"
+units = 12
+[data]
+spec = "dates"
+[training]
+learning_rate = 1e-2
+max_steps = 7
+"""
+YAML = """
+model: {name: rnnsearch, units: 12}
+data:
+  spec: dates
+training:
+  learning_rate: 1e-2
+  max_steps: 7
+"""
+JSON = """
+{"model": {"name": "rnnsearch", "units": 12, "source_vocab_size": 9}, "data": {"spec": "dates"}, "changes": [],
+ "training": {"learning_rate": 0.01, "max_steps": 7}}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, suffix=".toml"):
+        path = tmp_path / f"file{suffix}"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(("text", "suffix"), [(TOML, ".toml"), (YAML, ".yaml"), (YAML, ".yml"), (JSON, ".json")])
+def test_a_file_comes_before_the_recipe_and_set_before_the_file(write, text, suffix):
+    values = read_settings(write(text, suffix))
+    config = resolve("rnnsearch", "dates", ["training.max_steps=9"], values)
+    assert (config.model["units"], config.training.learning_rate, config.training.max_steps) == (12, 0.01, 9)
+    rest = resolve("rnnsearch", "dates")
+    assert config.training.eval_every == rest.training.eval_every
+    assert config.model["source_vocab_size"] is None, "the data say"
+    assert config.given == {
+        "model": {"units": 12},
+        "data": {},
+        "training": {"learning_rate": 0.01, "max_steps": 9},
+    }
+
+
+def test_name_and_spec_in_a_file(write, monkeypatch):
+    monkeypatch.setattr("training.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
+    seen = []
+    assert run_quietly(main, "--config", write(TOML), "--workdir", "x") == 0
+    assert run_quietly(main, "--config", write(TOML), "--model", "rnnsearch", "--data", "dates", "--workdir", "x") == 0
+    assert seen[0] == seen[1] and (seen[0].model["name"], seen[0].data.spec) == ("rnnsearch", "dates")
+
+
+def test_arguments_come_before_a_file(write):
+    values = read_settings(write(TOML.replace('"dates"', '"text:data:en-de"')))
+    assert resolve("rnnsearch", "dates", [], values).data.spec == "dates"
+
+
+@pytest.mark.parametrize("suffix", [".toml", ".yaml"])
+def test_an_empty_file_changes_nothing(write, suffix):
+    values = read_settings(write("", suffix))
+    assert resolve("rnnsearch", "dates", [], values) == resolve("rnnsearch", "dates")
+
+
+@pytest.mark.parametrize(
+    ("text", "suffix", "message"),
+    [
+        ("[training]\nmax_step = 5", ".toml", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+        ("[model]\nunit = 5", ".toml", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
+        ("[trainings]\nmax_steps = 5", ".toml", "Unknown section of settings 'trainings'. Did you mean training?"),
+        ("[training]\nmax_steps = 'ten'", ".toml", "Setting training.max_steps: Input should be a valid integer"),
+        ("[training]\nmax_steps = 0", ".toml", "Setting training.max_steps must be positive. Received: 0."),
+        ("[training\n", ".toml", "file.toml: Expected ']' at the end of a table declaration (at line 1"),
+        ("training: [1, 2", ".yaml", "file.yaml: while parsing a flow sequence"),
+        ("{", ".json", "file.json: Expecting property name"),
+        ("training: 5", ".yaml", "file.yaml: the section training holds settings by name. Received: 5."),
+        ("- 5", ".yaml", "file.yaml: a configuration has the sections model, data, training. Received: [5]."),
+        ("", ".ini", "file.ini: the name of a configuration ends in .toml, .yaml, .yml, .json."),
+    ],
+)
+def test_bad_files(write, text, suffix, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        resolve("rnnsearch", "dates", [], read_settings(write(text, suffix)))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read \(No such file"):
+        read_settings(tmp_path / "none.toml")
+    (tmp_path / "file.yaml").write_bytes(b"a: \xff")
+    with pytest.raises(InputError, match=r"file\.yaml: .*can't decode byte 0xff"):
+        read_settings(tmp_path / "file.yaml")
+
+
+def entries(text):
+    """Returns what the help says of each setting."""
+    found = re.findall(r"^  (\w+\.\w+)  \((.*?); (.*?)\)\n((?: {6}.*\n?)*)", text, flags=re.MULTILINE)
+    return {name: (kind, default, " ".join(said.split())) for name, kind, default, said in found}
+
+
+def test_help_tells_every_setting(capsys):
+    assert run_quietly(main, "--help") == 0
+    output = capsys.readouterr().out
+    assert "--config FILE" in output and "--init_from DIR" in output
+    told = entries(output)
+    fields = {
+        f"{section}.{field.name}": field
+        for section, cls in (("data", DataConfig), ("training", TrainingConfig))
+        for field in dataclasses.fields(cls)
+    }
+    assert told.keys() == fields.keys()
+    assert all(said for *_, said in told.values())
+    assert told["training.max_steps"] == (
+        "integer",
+        "default: 8000",
+        "Number of optimizer steps; rounded up to whole rounds of `eval_every` steps.",
+    )
+    assert told["training.schedule"][:2] == ("constant, inverse_sqrt, cosine", "default: constant")
+    assert told["data.lowercase"][:2] == ("true or false", "default: false")
+    assert told["data.spec"][1] == "required" and told["data.shared_vocabulary"][1] == "automatic"
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_help_tells_every_option_of_a_model(name):
+    told = entries(describe(name))
+    options = {key: said for key, (*_, said) in told.items() if key.startswith("model.")}
+    assert options.keys() == {f"model.{key}" for key in zoo.get_spec(name).config}
+    missing = [key for key, said in options.items() if not said or re.match(r"See `\w+`\.$", said)]
+    assert not missing
+
+
+def test_help_on_an_unknown_model(capsys):
+    assert run_quietly(main, "--help", "--model", "rnn_search") == 2
+    assert "Unknown model 'rnn_search'" in capsys.readouterr().err

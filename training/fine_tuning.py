@@ -1,0 +1,69 @@
+"""Beginning from the weights of another run, and training small corrections to them (LoRA)."""
+
+import keras
+
+import zoo
+from training.config import Config
+from zoo.errors import InputError
+from zoo.models.classifier import ClassifierModel
+
+
+def start_from(origin: str, model: keras.Model, config: Config) -> None:
+    """Sets the weights of a model to those of another run, but for the last layer of a classifier of other classes.
+
+    Args:
+        origin: The other run's work directory, or `preset:NAME`.
+        model: The model, of the same options.
+        config: The complete configuration of the new run.
+
+    Raises:
+        InputError: If the weights do not fit.
+    """
+    run = zoo.load(origin)
+    new_head = run.config["data"].get("classes") != config.data.classes
+    fresh = {id(variable) for variable in model.output_dense.weights} if new_head else set()
+    for new, old in zip(model.weights, run.model.weights, strict=True):
+        if id(new) in fresh:
+            continue
+        if new.shape != old.shape:
+            raise InputError(f"{origin}: {old.path} has the shape {old.shape}; to begin from it takes {new.shape}.")
+        new.assign(old)
+
+
+def add_lora(model: keras.Model, rank: int) -> None:
+    """Adds a correction to each matrix of a model, and leaves nothing else to train but the last layer of a classifier.
+
+    A matrix W becomes `W + A B`, where A has `rank` columns and B begins at zero.
+
+    Args:
+        model: The built model, not yet compiled.
+        rank: Rank of the corrections.
+
+    Reference:
+        Hu et al. 2022, "LoRA", section 4.1, https://arxiv.org/abs/2106.09685
+    """
+    head = model.output_dense if isinstance(model, ClassifierModel) else None
+    kept = {id(variable) for variable in head.weights} if head is not None else set()
+    frozen = [variable for variable in model.trainable_variables if id(variable) not in kept]
+    for layer in model._flatten_layers(include_self=False):
+        if hasattr(layer, "enable_lora") and layer is not head:
+            layer.enable_lora(rank)
+    for variable in frozen:
+        variable.trainable = False
+
+
+def copy_weights(model: keras.Model, plain: keras.Model) -> None:
+    """Copies the weights of a trained model into a fresh one of the same options, corrections merged into them.
+
+    Args:
+        model: The trained model.
+        plain: The fresh one.
+    """
+    if not any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+        plain.set_weights(model.get_weights())
+        return
+    for source, target in zip(model._flatten_layers(), plain._flatten_layers(), strict=True):
+        # What Keras would save of a layer has the correction in it.
+        values: dict = {}
+        source.save_own_variables(values)
+        target.load_own_variables(values)

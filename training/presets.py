@@ -1,0 +1,99 @@
+"""Makes the presets: `python -m training.presets [NAME ...]` trains them anew into the package."""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.config import resolve
+from zoo.cli import ArgumentParser, run_command
+from zoo.errors import InputError, unknown_name
+from zoo.presets import CHECKSUMS, FOLDER, checksums
+from zoo.quiet import start_backend
+from zoo.workdir import WorkDir
+
+LARGEST = 2 * 1024 * 1024
+"""Bytes that a preset may take."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a preset is made.
+
+    Attributes:
+        model: Name of the model.
+        spec: Data SPEC.
+        settings: As for `--set`.
+    """
+
+    model: str
+    spec: str
+    settings: tuple[str, ...] = ()
+
+
+RECIPES = {
+    "dates_rnnsearch": Recipe("rnnsearch", "dates"),
+    "senses_self_attention_classifier": Recipe("self_attention_classifier", "senses"),
+    "sums_causal_lm_tiny": Recipe("causal_lm_tiny", "sums", ("model.model_dim=64", "model.intermediate_dim=256")),
+}
+
+
+def make(name: str, folder: Path) -> None:
+    """Trains a preset, evaluates it on its test split and puts what is needed to use it into a folder.
+
+    Args:
+        name: A name of `RECIPES`.
+        folder: Where the work directory is written, without checkpoints and logs; replaced if it exists.
+
+    Raises:
+        InputError: If it takes more than `LARGEST` bytes.
+    """
+    from training.evaluation import evaluate
+    from training.trainer import train
+
+    recipe = RECIPES[name]
+    with tempfile.TemporaryDirectory() as temporary:
+        workdir = WorkDir(Path(temporary) / name)
+        train(workdir, resolve(recipe.model, recipe.spec, recipe.settings))
+        metrics = evaluate(workdir.path)
+        print(json.dumps({"preset": name, **metrics}, ensure_ascii=False), file=sys.stderr)
+        for path in (workdir.checkpoints, workdir.tensorboard):
+            shutil.rmtree(path)
+        size = sum(path.stat().st_size for path in workdir.path.rglob("*") if path.is_file())
+        if size > LARGEST:
+            raise InputError(f"The preset {name!r} takes {size:,} bytes; at most {LARGEST:,} are allowed.")
+        (workdir.path / CHECKSUMS).write_text(json.dumps(checksums(workdir.path), indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.move(workdir.path, folder)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command.
+
+    Args:
+        argv: Arguments without the program's name; `None` means those of the process.
+
+    Raises:
+        InputError: For an unknown name.
+    """
+    parser = ArgumentParser(prog="training.presets", description="Trains the presets anew into the package.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    names = parser.parse_args(argv).names or list(RECIPES)
+    for name in names:
+        if name not in RECIPES:
+            raise unknown_name("preset", name, RECIPES)
+    start_backend()
+    for name in names:
+        make(name, FOLDER / name)
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_command(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -1,0 +1,57 @@
+"""A trace of a few batches for TensorBoard's profiler."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+
+# Behind the compilation.
+FIRST_BATCH = 10
+NUM_BATCHES = 5
+
+
+def _tracer(folder: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Returns what starts and stops a trace into a folder."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return lambda: tf.profiler.experimental.start(folder), tf.profiler.experimental.stop
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return lambda: jax.profiler.start_trace(folder), jax.profiler.stop_trace
+    import torch
+
+    profiler = torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(folder))
+    return profiler.start, profiler.stop
+
+
+class Profile(keras.callbacks.Callback):
+    """Traces some batches; `tensorboard --logdir` shows them where tensorboard-plugin-profile is installed.
+
+    Args:
+        folder: Where the trace goes.
+    """
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.folder, self.seen, self.running = folder, 0, False
+        self.start, self.stop = _tracer(str(folder))
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.seen == FIRST_BATCH:
+            self.start()
+            self.running = True
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+        if self.seen == FIRST_BATCH + NUM_BATCHES:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the trace, also of a run that stopped early."""
+        if self.running:
+            self.running = False
+            self.stop()
+            print(f"the profile of {NUM_BATCHES} batches stands in {self.folder}", file=sys.stderr)

@@ -1,0 +1,81 @@
+"""Settings as they are written: `--set section.key=value`, and files in TOML, YAML or JSON."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoo.errors import InputError, unknown_name
+
+SECTIONS = ("model", "data", "training")
+
+Given = dict[str, dict[str, Any]]
+"""Settings by section and key."""
+
+# What happened to a run is no setting.
+_NO_SETTINGS = ("changes",)
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Returns `{section: {key: text}}` from `section.key=text` settings.
+
+    Args:
+        settings: The arguments of `--set`.
+
+    Raises:
+        InputError: For a setting of another form or in an unknown section.
+    """
+    sections: dict[str, dict[str, str]] = {section: {} for section in SECTIONS}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        section, dot, key = name.partition(".")
+        if not (equals and dot and key):
+            raise InputError(f"--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: {setting!r}.")
+        if section not in sections:
+            raise unknown_name("section of settings", section, sections)
+        sections[section][key] = text
+    return sections
+
+
+def read_settings(path: str | Path) -> Given:
+    """Returns the settings in a file of `--config`, by section.
+
+    The file has the sections `model`, `data` and `training`, of which each may be missing; `model.name` and `data.spec`
+    may stand in it. The `config.json` of a work directory is one.
+
+    Args:
+        path: A `.toml`, `.yaml`, `.yml` or `.json` file.
+
+    Raises:
+        InputError: If it cannot be read, or is of another form.
+    """
+    path = Path(path)
+    values = _parse(path)
+    if not isinstance(values, Mapping):
+        raise InputError(f"{path}: a configuration has the sections {', '.join(SECTIONS)}. Received: {values!r}.")
+    found: Given = {section: {} for section in SECTIONS}
+    for section, settings in values.items():
+        if section in _NO_SETTINGS:
+            continue
+        if section not in SECTIONS:
+            raise InputError(f"{path}: {unknown_name('section of settings', section, SECTIONS)}")
+        if not isinstance(settings, Mapping):
+            raise InputError(f"{path}: the section {section} holds settings by name. Received: {settings!r}.")
+        found[section].update(settings)
+    return found
+
+
+def _parse(path: Path) -> Any:
+    parsers = {".toml": tomllib.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load, ".json": json.loads}
+    if path.suffix not in parsers:
+        raise InputError(f"{path}: the name of a configuration ends in {', '.join(parsers)}.")
+    try:
+        values = parsers[path.suffix](path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, yaml.YAMLError) as error:  # invalid UTF-8 as well
+        raise InputError(f"{path}: {error}.") from error
+    return {} if values is None else values

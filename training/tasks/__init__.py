@@ -1,0 +1,19 @@
+"""What training does differently for each kind of task: `get_task("classifier")`."""
+
+from training.tasks.classifier import ClassifierTask
+from training.tasks.language_model import LanguageModelTask
+from training.tasks.seq2seq import Seq2SeqTask
+from training.tasks.task import Task
+
+__all__ = ["Task", "get_task"]
+
+_TASKS = {task.name: task for task in (Seq2SeqTask(), ClassifierTask(), LanguageModelTask())}
+
+
+def get_task(name: str) -> Task:
+    """Returns the task of a name, as model specs and datasets have it.
+
+    Args:
+        name: `"seq2seq"`, `"classifier"` or `"language_model"`.
+    """
+    return _TASKS[name]
