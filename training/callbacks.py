@@ -169,6 +169,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self.begun = self.shown = time.monotonic()
+        self.compiling = True
         self.bar = tqdm(
             total=self.total // self.batches_per_step,
             initial=self.step,
@@ -188,9 +189,14 @@ class Progress(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         loss = float(logs["loss"])
         now = time.monotonic()
-        self.seconds += now - self.batch_begun
-        self.symbols += self.symbols_of_batch.pop(self.done)
+        symbols = self.symbols_of_batch.pop(self.done)
         self.done += 1
+        if self.compiling:
+            # The first batch says nothing of the pace.
+            self.compiling, self.begun, self.first = False, now, self.done
+        else:
+            self.seconds += now - self.batch_begun
+            self.symbols += symbols
         if not math.isfinite(loss):
             raise LossLost(loss, -(-self.done // self.batches_per_step))
         if self.done % self.batches_per_step == 0:
@@ -218,7 +224,9 @@ class Progress(keras.callbacks.Callback):
 
     def _time_left(self):
         """Returns the time for the batches to come, at the pace of those in this process, validation included."""
-        pace = (time.monotonic() - self.begun) / max(self.done - self.first, 1)
+        if self.done == self.first:
+            return "unknown time"
+        pace = (time.monotonic() - self.begun) / (self.done - self.first)
         return tqdm.format_interval(pace * (self.total - self.done))
 
     def on_epoch_end(self, epoch, logs=None):

@@ -78,7 +78,6 @@ _RECIPES: list[tuple[str, str, Settings]] = [
         },
     ),
     ("*", "senses", {"training": {"max_steps": 3000, "eval_every": 500, "learning_rate": 3e-3}}),
-    ("self_attention_classifier", "senses", {"model": {"pooling": "max", "word_dropout": 0.1}}),
     # Questions and the like: some ten words each, of which most are rare.
     (
         "*",

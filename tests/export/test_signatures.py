@@ -86,7 +86,10 @@ def test_long_texts_and_no_texts(classifier, language_model):
     assert classifier.ask(["horse " * 2000], "embed")["tokens"].shape == (1, MAX_TEXT_LENGTH)
     long = "abcdefgh" * 9
     assert language_model.ask([long])["text"][0].decode() == language_model.run.generate([long])[0]
-    for case, signatures in ((classifier, ("serving_default", "embed")), (language_model, ("serving_default", "score"))):
+    for case, signatures in (
+        (classifier, ("serving_default", "embed")),
+        (language_model, ("serving_default", "score")),
+    ):
         for signature in signatures:
             assert {len(values) for values in case.ask([], signature).values()} == {0}
 

@@ -86,20 +86,20 @@ def test_a_lost_run_ends_and_its_checkpoint_is_not_written(tmp_path, model, loss
 
 
 def test_progress_counts_symbols_of_steps(model, capsys):
-    symbols = {30: 50, 31: 70, 32: 999}
-    callback = Progress(40, 30, 1, lambda batch: batch / 64, symbols)
+    symbols = {30: 50, 31: 70, 32: 30, 33: 999}
+    callback = Progress(40, 30, 1, lambda batch: batch / 66, symbols)
     callback.set_model(model)
     callback.on_train_begin()
     callback.on_epoch_begin(3)
-    for batch in range(2):
+    for batch in range(3):
         callback.on_train_batch_begin(batch)
         callback.on_train_batch_end(batch, {"loss": np.float32(1.5)})
     logs = {"loss": 1.5, "val_cross_entropy": math.log(8)}
     callback.on_epoch_end(3, logs)
     callback.close()
-    assert symbols == {32: 999}
-    assert callback.symbols == 120
-    assert logs["symbols_per_second"] == pytest.approx(120 / callback.seconds)
+    assert symbols == {33: 999}
+    assert callback.symbols == 100, "without the first batch, for which the step is compiled"
+    assert logs["symbols_per_second"] == pytest.approx(100 / callback.seconds)
     assert logs["learning_rate"] == 0.5, "that of the step to come"
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, "a log file gets a line a round"
@@ -133,11 +133,19 @@ def test_a_long_round_has_lines_of_its_own_with_the_time_left(model, capsys, mon
         clock[0] += 20
         callback.on_train_batch_end(0, {"loss": np.float32(1.5)})
     callback.close()
-    # Behind 40 and 80 seconds; four steps in 80 seconds, so that the last four take as long.
+    # Behind 40 and 80 seconds, the first batch aside: 20 seconds a step.
     assert capsys.readouterr().err.splitlines() == [
         "step 4: loss 1.5000, learning rate 2.50e-01, 0 symbols/s, 02:00 left",
         "step 6: loss 1.5000, learning rate 2.50e-01, 0 symbols/s, 01:20 left",
     ]
+
+
+def test_the_time_is_unknown_behind_the_first_batch(model, capsys, monkeypatch):
+    monkeypatch.setattr("training.callbacks.SECONDS_BETWEEN_LINES", 0.0)
+    callback = progress(model)
+    pass_batch(callback)
+    callback.close()
+    assert capsys.readouterr().err.endswith(", unknown time left\n")
 
 
 def test_a_terminal_has_a_bar(model, capsys, monkeypatch):
@@ -167,7 +175,7 @@ def test_several_batches_make_a_step(model):
         pass_batch(callback)
         steps.append(callback.step)
     callback.close()
-    assert (steps, callback.symbols, callback.symbols_of_batch) == ([3, 4, 4], 7, {9: 8})
+    assert (steps, callback.symbols, callback.symbols_of_batch) == ([3, 4, 4], 6, {9: 8})
 
 
 def test_averages_stand_in_during_validation_alone():

@@ -21,7 +21,11 @@ def test_names_are_sorted_and_match_patterns():
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_specs_are_complete_and_frozen(name):
     spec = zoo.get_spec(name)
-    assert spec.name == name and spec.task in {"seq2seq", "classifier", "language_model"} and spec.summary.endswith((".", ")."))
+    assert (
+        spec.name == name
+        and spec.task in {"seq2seq", "classifier", "language_model"}
+        and spec.summary.endswith((".", ")."))
+    )
     assert spec.paper.title and 2014 <= spec.paper.year <= 2030 and spec.paper.url.startswith("https://")
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.name = "other"

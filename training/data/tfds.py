@@ -307,7 +307,7 @@ def _records(path: Path) -> Iterator[bytes]:
             size = path.stat().st_size
             while head := file.read(12):
                 length = int.from_bytes(head[:8], "little")
-                if len(head) < 12 or file.tell() + length + 4 > size:
+                if file.tell() + length + 4 > size:
                     raise InputError(f"{path}: the file ends within a record; it is damaged.")
                 yield file.read(length)
                 file.seek(4, 1)
