@@ -57,7 +57,7 @@ def evaluate(path: str | Path, spec: str | None = None, split: str = "test", **d
     mean, symbols = cross_entropy(run, config, task, data, split)
     metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
     workdir = WorkDir(path)
-    name = f"{split}_beam_{decoding['beam_size']}" if "beam_size" in decoding else split
+    name = f"{split}_beam_{decoding.get('beam_size', 1)}" if task.name == "seq2seq" else split
     workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
     workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
     return metrics

@@ -104,7 +104,7 @@ def test_progress_counts_symbols_of_steps(model, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, "a log file gets a line a round"
     assert lines[0].startswith(
-        "step 32: loss 1.5000, validation cross-entropy 2.0794 (perplexity 8.00), learning rate "
+        "step 33: loss 1.5000, validation cross-entropy 2.0794 (perplexity 8.00), learning rate "
     )
     assert re.search(r"learning rate 5\.00e-01, [\d,]+ symbols/s, 00:00 left$", lines[0])
 
