@@ -67,7 +67,7 @@ def main() -> None:
     train = ["--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), "--resume"]
     run("training.train", *train)
     metrics = json.loads(run("training.evaluate", str(WORKDIR), "--data", "dates", "--split", "test"))
-    print(f"exact match on {metrics['sentences']:,} dates it has not seen: {metrics['exact_match']:.2%}")
+    print(f"exact match on {metrics['examples']:,} dates it has not seen: {metrics['exact_match']:.2%}")
     print(run("export.saved_model", str(WORKDIR), "--output", str(EXPORTED)))
     with serving() as address:
         asked = examples()
