@@ -63,14 +63,32 @@ def map_rows(function, rows, shared, variables, outputs, dtype, size, fuse=False
     return tuple(_join(result, length) for result in results)
 
 
+def _widened(function, shared):
+    """Returns `function` for a `shared` in float32 or wider, and that; there the gradients of all chunks are added up.
+
+    Args:
+        function: See `map_rows`.
+        shared: Likewise.
+    """
+    dtypes = {name: keras.backend.standardize_dtype(tensor.dtype) for name, tensor in shared.items()}
+
+    def narrowed(rows, shared, index):
+        return function(rows, {name: ops.cast(tensor, dtypes[name]) for name, tensor in shared.items()}, index)
+
+    wide = {name: ops.cast(shared[name], keras.backend.result_type(dtype, "float32")) for name, dtype in dtypes.items()}
+    return narrowed, wide
+
+
 def _map_jax(function, chunks, shared, variables, outputs, dtype, count, fuse):
     jax = importlib.import_module("jax")
+    function, shared = _widened(function, shared)
     one = jax.checkpoint(lambda chunk: function(chunk[0], shared, chunk[1]))
     return jax.lax.map(one, (chunks, ops.arange(count, dtype="int32")))
 
 
 def _map_torch(function, chunks, shared, variables, outputs, dtype, count, fuse):
     checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
+    function, shared = _widened(function, shared)
 
     def one(index):
         return function({name: chunk[index] for name, chunk in chunks.items()}, shared, index)

@@ -36,7 +36,7 @@ class RecurrentAttentionCell(BaseAttentionCell):
 
     Reference:
         Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
-        section 3.1 and A.2.2, https://arxiv.org/abs/1409.0473
+        sections 3.1 and A.2.2, https://arxiv.org/abs/1409.0473
     """
 
     @property

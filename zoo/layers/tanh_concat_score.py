@@ -32,7 +32,7 @@ class TanhConcatScore(Score):
         (TensorShape([1, 2, 3]), 12)
 
     Reference:
-        Tang et al. 2016, "Aspect Level Sentiment Classification with Deep Memory Network", section 3.3,
+        Tang et al. 2016, "Aspect Level Sentiment Classification with Deep Memory Network", content attention,
         https://arxiv.org/abs/1605.08900
     """
 

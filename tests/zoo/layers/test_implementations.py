@@ -117,7 +117,7 @@ def test_chunks_drop_the_same_weights_in_both_passes(case):
     direction = random_array(case.output, 97)
 
     def outputs(training=True):
-        layer.dropout_layer.seed_generator.state.assign(ops.ones_like(layer.dropout_layer.seed_generator.state))
+        layer.dropout_layer.seed_generator.state.assign(np.ones(2, "uint32"))
         return layer(*(ops.convert_to_tensor(value) for value in inputs.values()), training=training)
 
     (gradient,) = gradients(lambda: ops.sum(outputs() * ops.convert_to_tensor(direction)), [inputs["value"]])
@@ -128,6 +128,31 @@ def test_chunks_drop_the_same_weights_in_both_passes(case):
     np.testing.assert_allclose(
         np.sum(gradient * values), np.sum((dropped - to_numpy(outputs())) * direction), rtol=1e-4
     )
+
+
+def test_chunks_drop_weights_of_their_own(monkeypatch):
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    layer = layers.ScaledDotProductAttention(dropout=0.5, seed=3, implementation="blockwise")
+    rows = to_numpy(layer(np.ones((1, 7, 2), "float32"), random_array((1, 19, 2), 1), training=True))[0]
+    assert len(np.unique(rows, axis=0)) == 7
+
+
+def test_rows_to_spare_have_finite_gradients(monkeypatch):
+    # A zero has no direction, and three queries leave a row to spare in chunks of two.
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 2 * 2 * S)
+    layer = layers.Attention(
+        lambda query, key: ops.matmul(
+            query / ops.sqrt(ops.sum(query**2, axis=-1, keepdims=True)), ops.swapaxes(key, -1, -2)
+        )
+    )
+    query, value = random_array((2, T, 7), 1), keras.Variable(random_array((2, S, 7), 2))
+    direction, found = ops.convert_to_tensor(random_array((2, T, 7), 3)), {}
+    for implementation in ("dense", "blockwise"):
+        layer.implementation = implementation
+        found[implementation] = gradients(
+            lambda: ops.sum(layer(query, ops.convert_to_tensor(value)) * direction), [value]
+        )
+    np.testing.assert_allclose(found["blockwise"], found["dense"], atol=1e-6)
 
 
 @every_plain

@@ -58,6 +58,14 @@ def test_masked_softmax_keeps_the_dtype_and_large_scores(dtype):
     np.testing.assert_array_equal(to_numpy(weights), [[0.5, 0.5, 0.0]])
 
 
+@pytest.mark.parametrize(("dtype", "rounding"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_masked_softmax_rounds_once(dtype, rounding):
+    scores, mask = ops.cast(random_array((5, 97), 1) * 2, dtype), np.random.default_rng(1).random((5, 97)) < 0.7
+    terms = np.where(mask, np.exp(to_numpy(scores).astype("float64")), 0.0)
+    weights = to_numpy(masks.masked_softmax(scores, ops.convert_to_tensor(mask)))
+    np.testing.assert_allclose(weights, terms / terms.sum(axis=1, keepdims=True), rtol=1.01 * rounding)
+
+
 @pytest.mark.parametrize(
     ("lengths", "first", "expected"),
     [

@@ -21,6 +21,8 @@ from zoo import layers
 from zoo.layers import base_attention, linear_attention, sliding_window_attention
 
 BACKEND = keras.backend.backend()
+# JAX compiles each operation for each size, which takes it minutes for what takes TensorFlow seconds.
+BRIEF = BACKEND == "jax"
 ROOM = 2  # places of a cache that stay empty
 RATE = 0.5
 TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.06, "mixed_float16": 0.01}
@@ -142,7 +144,10 @@ def _narrow(case, **windows):
 
 _BY_NAME = {case.name: case for case in CASES}
 # Positions come with a multi-head layer.
-MATRIX = [case for case in CASES if isinstance(case.make("float32"), layers.BaseAttention)] + [
+_WHOLE = [case for case in CASES if isinstance(case.make("float32"), layers.BaseAttention)]
+if BRIEF:
+    _WHOLE = list({case.covers: case for case in reversed(_WHOLE)}.values())  # the first of each class
+MATRIX = _WHOLE + [
     _narrow(_BY_NAME["sliding_window_attention"], window=1),
     _narrow(_BY_NAME["block_local_attention"], block_size=2),
     _narrow(_BY_NAME["monotonic_local_attention"], window=1),
@@ -339,7 +344,7 @@ class Matrix:
         base_attention.CHUNK_BUDGET = self.situation.budget
         if self.layer.dropout:
             state = self.layer.dropout_layer.seed_generator.state
-            state.assign(ops.ones_like(state))
+            state.assign(np.ones(state.shape, "uint32"))
 
 
 def _direction(tensor):
@@ -571,12 +576,8 @@ def check(case, situation):
 
 
 EXAMPLES = (
-    # What Keras' own layers get wrong, and what they do then.
-    Situation(sizes=(2, 1, 5), causal=True, implementation="fused"),  # see key 0 alone
+    # What Keras' own layers get wrong, what ours got wrong, and what is rarely drawn: one of each.
     Situation(query_mask="some", value_mask="all but one", implementation="fused", backward=True),  # ignored; uniform
-    Situation(policy="mixed_float16", large=True, implementation="fused"),  # NaN
-    Situation(attention_mask="additive"),  # read as boolean
-    # What ours got wrong.
     Situation(  # NaN in rows to spare of the last chunk
         sizes=(1, 5, 3),
         attention_mask="heads",
@@ -586,10 +587,17 @@ EXAMPLES = (
         budget=50,
         backward=True,
     ),
+    Situation(sizes=(2, 2, 5), cached=True, value_mask="some"),
+)
+MORE = (
+    # What Keras' own layers get wrong, and what they do then.
+    Situation(sizes=(2, 1, 5), causal=True, implementation="fused"),  # see key 0 alone
+    Situation(policy="mixed_float16", large=True, implementation="fused"),  # NaN
+    Situation(attention_mask="additive"),  # read as boolean
+    # What ours got wrong.
     Situation(attention_mask="heads", implementation="fused", sizes=(3, 5, 3)),  # uniform, where one head sees nothing
     # Rarely drawn.
     Situation(bias="all", implementation="fused"),  # kernels that take a bias take no mask beside it
-    Situation(sizes=(2, 2, 5), cached=True, value_mask="some"),
 )
 SIZES = [(2, 1, 5), (2, 3, 5), (1, 5, 3), (3, 5, 5), (2, 7, 7), (1, 2, 7), (2, 1, 1)]
 
@@ -599,13 +607,13 @@ STEADY = {"deadline": None, "derandomize": True, "phases": [Phase.explicit, Phas
 
 
 def _examples(test):
-    for situation in EXAMPLES:
+    for situation in EXAMPLES if BRIEF else (*EXAMPLES, *MORE):
         test = example(situation=situation)(test)
     return test
 
 
 @every_case
-@settings(max_examples=4, **STEADY)
+@settings(max_examples=1 if BRIEF else 4, **STEADY)
 @_examples
 @given(situation=situations(st.sampled_from(SIZES), ["eager"] * 28 + ["graph", "xla"]))
 def test_contract(case, situation):
@@ -614,7 +622,7 @@ def test_contract(case, situation):
 
 @pytest.mark.slow
 @every_case
-@settings(max_examples=20, **STEADY)
+@settings(max_examples=10, **STEADY)
 @given(situation=situations(st.tuples(*[st.integers(1, 7)] * 3), ["eager", "eager", "graph", "xla"]))
 def test_contract_at_length(case, situation):
     check(case, situation)
