@@ -5,6 +5,10 @@ trained in bfloat16; the other is a Transformer with subwords. One classifies wo
 Nothing may write into them: copy first.
 """
 
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,57 +16,81 @@ from tiny import CLASSIFIER, LANGUAGE_MODEL, RECURRENT, TRANSFORMER, train, writ
 
 
 @pytest.fixture(scope="session")
-def text_spec(tmp_path_factory) -> str:
+def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Returns a function that has a folder made, once for all processes of a test run, and returns its path."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent  # Below it each process has a folder of its own.
+
+    def once(name: str, make: Callable[[Path], object]) -> Path:
+        folder = root / "shared" / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # A process that ends lets go of it.
+            if not folder.with_suffix(".made").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                make(folder)
+                folder.with_suffix(".made").touch()
+        return folder
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def trained(shared) -> Callable[..., Path]:
+    """Returns a function that has a model trained, once, and returns its work directory."""
+
+    def once(name: str, model: str, spec: str, *settings: str) -> Path:
+        def make(workdir):
+            assert train(model, spec, workdir, "--set", *settings) == 0
+
+        return shared(f"runs/{name}", make)
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def text_spec(shared) -> str:
     """The SPEC of a small parallel text."""
-    return write_text(tmp_path_factory.mktemp("text"))
+    return f"text:{shared('text', write_text)}:en-de"
 
 
 @pytest.fixture(scope="session")
-def text_workdir(text_spec, tmp_path_factory) -> Path:
+def text_workdir(trained, text_spec) -> Path:
     """The work directory of a Transformer with subwords, trained in float32."""
-    workdir = tmp_path_factory.mktemp("runs") / "text"
-    assert train("transformer_tiny", text_spec, workdir, "--set", *TRANSFORMER) == 0
-    return workdir
+    return trained("text", "transformer_tiny", text_spec, *TRANSFORMER)
 
 
 @pytest.fixture(scope="session")
-def dates_workdir(tmp_path_factory) -> Path:
+def dates_workdir(trained) -> Path:
     """The work directory of a recurrent model with characters, trained in bfloat16."""
-    workdir = tmp_path_factory.mktemp("runs") / "dates"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.data.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
-        assert train("rnnsearch", "dates", workdir, "--set", *RECURRENT) == 0
-    return workdir
+        return trained("dates", "rnnsearch", "dates", *RECURRENT)
 
 
 @pytest.fixture(scope="session")
-def labelled_spec(tmp_path_factory) -> str:
+def labelled_spec(shared) -> str:
     """The SPEC of small labelled text."""
-    return write_labelled(tmp_path_factory.mktemp("labelled"))
+    return f"tsv:{shared('labelled', write_labelled)}"
 
 
 @pytest.fixture(scope="session")
-def labelled_workdir(labelled_spec, tmp_path_factory) -> Path:
+def labelled_workdir(trained, labelled_spec) -> Path:
     """The work directory of a self-attention classifier with words."""
-    workdir = tmp_path_factory.mktemp("runs") / "labelled"
-    settings = [*CLASSIFIER, "data.tokenizer=words"]
-    assert train("self_attention_classifier", labelled_spec, workdir, "--set", *settings) == 0
-    return workdir
+    return trained("labelled", "self_attention_classifier", labelled_spec, *CLASSIFIER, "data.tokenizer=words")
 
 
 @pytest.fixture(scope="session")
-def lines_spec(tmp_path_factory) -> str:
+def lines_spec(shared) -> str:
     """The SPEC of a small running text."""
-    return write_lines(tmp_path_factory.mktemp("lines"))
+    return f"lines:{shared('lines', write_lines)}"
 
 
 @pytest.fixture(scope="session")
-def lines_workdir(lines_spec, tmp_path_factory) -> Path:
+def lines_workdir(trained, lines_spec) -> Path:
     """The work directory of a causal Transformer with characters."""
-    workdir = tmp_path_factory.mktemp("runs") / "lines"
-    settings = [*LANGUAGE_MODEL, "data.tokenizer=chars"]
-    assert train("causal_lm_tiny", lines_spec, workdir, "--set", *settings) == 0
-    return workdir
+    return trained("lines", "causal_lm_tiny", lines_spec, *LANGUAGE_MODEL, "data.tokenizer=chars")
 
 
 @pytest.fixture(scope="session")
@@ -98,32 +126,36 @@ def dates_run(dates_workdir):
 
 
 @pytest.fixture(scope="session")
-def text_export(text_workdir, tmp_path_factory) -> Path:
-    """The base path of the exported Transformer, which has version 1."""
-    from export.saved_model import export_saved_model
+def exported(shared) -> Callable[[Path], Path]:
+    """Returns a function that has a work directory exported, once, and returns the base path, which has version 1."""
 
-    return export_saved_model(text_workdir, tmp_path_factory.mktemp("exports") / "text").parent
+    def once(workdir: Path) -> Path:
+        from export.saved_model import export_saved_model
 
+        return shared(f"exports/{workdir.name}", lambda base: export_saved_model(workdir, base))
 
-@pytest.fixture(scope="session")
-def dates_export(dates_workdir, tmp_path_factory) -> Path:
-    """The base path of the exported recurrent model, which has version 1."""
-    from export.saved_model import export_saved_model
-
-    return export_saved_model(dates_workdir, tmp_path_factory.mktemp("exports") / "dates").parent
+    return once
 
 
 @pytest.fixture(scope="session")
-def labelled_export(labelled_workdir, tmp_path_factory) -> Path:
-    """The base path of the exported classifier, which has version 1."""
-    from export.saved_model import export_saved_model
-
-    return export_saved_model(labelled_workdir, tmp_path_factory.mktemp("exports") / "labelled").parent
+def text_export(exported, text_workdir) -> Path:
+    """The base path of the exported Transformer."""
+    return exported(text_workdir)
 
 
 @pytest.fixture(scope="session")
-def lines_export(lines_workdir, tmp_path_factory) -> Path:
-    """The base path of the exported language model, which has version 1."""
-    from export.saved_model import export_saved_model
+def dates_export(exported, dates_workdir) -> Path:
+    """The base path of the exported recurrent model."""
+    return exported(dates_workdir)
 
-    return export_saved_model(lines_workdir, tmp_path_factory.mktemp("exports") / "lines").parent
+
+@pytest.fixture(scope="session")
+def labelled_export(exported, labelled_workdir) -> Path:
+    """The base path of the exported classifier."""
+    return exported(labelled_workdir)
+
+
+@pytest.fixture(scope="session")
+def lines_export(exported, lines_workdir) -> Path:
+    """The base path of the exported language model."""
+    return exported(lines_workdir)

@@ -27,6 +27,8 @@ class DataConfig:
         lowercase: Whether all text is read and written in lower case.
         max_length: Largest number of symbols of a training example on either side, the end included; longer ones are
             cut there, and training says how many. For a running text: the number of symbols that a window shows.
+        max_examples: Training examples of a `tfds:` dataset that are read, the first ones, those held out for
+            validation among them; 0 for all. Whatever is read is kept in memory, for `lm1b` as a whole tens of GB.
         classes: The labels; they are found in the data.
     """
 
@@ -36,6 +38,7 @@ class DataConfig:
     shared_vocabulary: bool | None = None
     lowercase: bool = False
     max_length: int = 100
+    max_examples: int = 0
     classes: list[str] | None = None
 
 
@@ -247,7 +250,16 @@ def _check_lengths(config: Config) -> None:
         )
 
 
-_ZERO_ALLOWED = {"clip_norm", "patience", "warmup_steps", "seed", "weight_decay", "devices", "lora_rank"}
+_ZERO_ALLOWED = {
+    "clip_norm",
+    "patience",
+    "warmup_steps",
+    "seed",
+    "weight_decay",
+    "devices",
+    "lora_rank",
+    "max_examples",
+}
 _SHARES = {"label_smoothing", "cooldown", "final_rate", "ema", "beta_2"}
 
 

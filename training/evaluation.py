@@ -49,7 +49,9 @@ def evaluate(path: str | Path, spec: str | None = None, split: str = "test", **d
     run = zoo.load(path)
     config = Config.from_dict(run.config)
     task = get_task(run.spec.task)
-    data = load_data(spec or config.data.spec)
+    own = spec in (None, config.data.spec)
+    # What is held out for validation hangs on how many examples are read.
+    data = load_data(spec or config.data.spec, max_examples=config.data.max_examples if own else 0)
     if data.task != task.name:
         raise InputError(f"{run.spec.name} is a {task.name} model; {data.spec} is {data.task} data.")
     metrics = {"split": split, "examples": len(data.split(split)), **decoding}

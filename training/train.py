@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("the following arguments are required: --workdir")
     config = _resolve(parser, arguments)
     # A wrong SPEC is reported before the seconds that the backend takes to start.
-    config.check_data(load_data(config.data.spec).task)
+    config.check_data(load_data(config.data.spec, max_examples=config.data.max_examples).task)
     start_backend()
     from training.failures import RunStopped, report
     from training.trainer import train

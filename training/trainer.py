@@ -203,12 +203,11 @@ def _open(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, dict[
 
 def _load(workdir: WorkDir, config: Config, task: Task) -> tuple[Dataset, Tokenizers]:
     """Returns data and tokenizers of a new or resumed run."""
-    data = load_data(config.data.spec)
+    data = load_data(config.data.spec, max_examples=config.data.max_examples)
     config.check_data(data.task)
     if workdir.config.exists():
         return data, _load_tokenizers(workdir)
-    for split in data.splits:
-        data.split(split)  # A bad line is reported now, not behind the hours that training takes.
+    data.check()
     return data, prepare(workdir, config, data, task)
 
 

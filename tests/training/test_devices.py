@@ -32,9 +32,9 @@ for count in (1, 2):
     assert train(model, spec, f"{folder}/{count}", "--set", *settings, f"training.devices={count}") == 0
 print(bool(sys.modules.get("tensorflow")))
 """
-# The norm of the gradient is clipped at every step, and the order of the sums is all that differs.
+# The norm of the gradient is clipped at every step, and many a batch has an odd number of rows.
 SETTINGS = (
-    "model.dropout=0 training.max_steps=8 training.eval_every=4 training.batch_tokens=64 training.precision=float32 "
+    "model.dropout=0 training.max_steps=8 training.eval_every=4 training.batch_tokens=20 training.precision=float32 "
     "training.learning_rate=0.02 training.warmup_steps=2 training.cooldown=0 training.clip_norm=0.1 "
     "training.weight_decay=0.1 training.ema=0.5 training.label_smoothing=0.1"
 ).split()
@@ -58,7 +58,7 @@ def assert_alike(one, two):
             if name in left:
                 np.testing.assert_allclose(right[name], left[name], rtol=1e-5)
         # Keras' mean of this one counts the rows that were added.
-        np.testing.assert_allclose(right["loss"], left["loss"], rtol=0.01)
+        np.testing.assert_allclose(right["loss"], left["loss"], rtol=0.05)
 
 
 def test_two_devices_are_as_one(labelled_spec, tmp_path):

@@ -81,6 +81,22 @@ def happening_at(monkeypatch, step, event):
 
 
 @pytest.mark.parametrize("event", EVENTS)
+def test_what_is_said(event, whole):
+    status, message = EVENTS[event]
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(RunStopped) as stopped, explained(WorkDir(whole)):
+        event()
+    assert signal.getsignal(signal.SIGTERM) is before
+    where = f"the last good checkpoint is {whole}/checkpoints/step_00000006.npz"
+    assert stopped.value.status == status
+    said = f"error: {stopped.value}" if status == 1 else str(stopped.value)
+    assert said.startswith(message.format(where, whole))
+
+
+# All of them are exceptions at the same place.
+@pytest.mark.parametrize(
+    "event", [event if event is interrupt else pytest.param(event, marks=pytest.mark.slow) for event in EVENTS]
+)
 def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, monkeypatch, capsys):
     status, message = EVENTS[event]
     workdir = tmp_path / "run"
@@ -99,7 +115,8 @@ def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, mo
     assert losses_of(workdir) == losses_of(whole)
 
 
-def test_a_full_disk(whole, labelled_spec, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_full_disk(resumed, whole, labelled_spec, tmp_path, monkeypatch, capsys):
     workdir, savez = tmp_path / "run", np.savez
 
     def full(path, **arrays):
@@ -111,9 +128,10 @@ def test_a_full_disk(whole, labelled_spec, tmp_path, monkeypatch, capsys):
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: no space left on the disk; there is no checkpoint yet. Go on with: python -m")
     assert list((workdir / "checkpoints").iterdir()) == []
-    monkeypatch.setattr(training.checkpoints.np, "savez", savez)
-    assert train("cnn_classifier", labelled_spec, workdir, "--resume") == 0
-    assert losses_of(workdir) == losses_of(whole)
+    if resumed:
+        monkeypatch.setattr(training.checkpoints.np, "savez", savez)
+        assert train("cnn_classifier", labelled_spec, workdir, "--resume") == 0
+        assert losses_of(workdir) == losses_of(whole)
 
 
 def test_a_lost_loss(labelled_spec, tmp_path, capsys):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import tensorflow_datasets as tfds
+from tiny import run_quietly, train
 
 from training.data import Labelled, LabelledData, Pairs, ParallelData, TextData, Texts, load_data
+from training.evaluate import main
 from zoo.errors import InputError
 
 
@@ -223,6 +225,40 @@ def test_a_label_that_training_lacks(mocked):
         load_data("tfds:ag_news_subset").split("test")
 
 
+def test_hidden_labels_of_a_test_split(mocked, tmp_path, capsys):
+    """As in GLUE. Training does not read them; who asks for them is told."""
+    rows = [{"sentence": f"{'good' if i % 2 else 'bad'} text {i}", "label": i % 2, "idx": i} for i in range(8)]
+    hidden = [{**row, "label": -1} for row in rows]
+    mocked("glue/cola", {"train": rows, "validation": rows, "test": hidden})
+    settings = (
+        "training.max_steps=1 training.eval_every=1 model.embedding_dim=3 model.num_filters=2 data.max_examples=6"
+    )
+    assert train("cnn_classifier", "tfds:glue/cola", tmp_path / "run", "--set", *settings.split()) == 0
+    capsys.readouterr()
+    assert run_quietly(main, tmp_path / "run") == 2
+    expected = "split test hides its labels (label is -1 in all examples); use a split that has them, such as val"
+    assert capsys.readouterr() == ("", f"error: glue/cola: {expected}.\n")
+    assert ", 6 train, 8 val texts;" in (tmp_path / "run" / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["reviews", "records"])
+def test_some_of_the_training_examples(prepared, name):
+    spec = f"tfds:{prepared[name]}"
+    data = load_data(spec, max_examples=20)
+    assert [len(data.split(split)) for split in data.splits] == [18, 2, 5]
+    assert {*data.split("train").texts, *data.split("val").texts} == {f"text {i} é" for i in range(20)}
+    with pytest.raises(InputError, match="data.max_examples is for tfds: data; sums is read whole. Received: .*=20"):
+        load_data("sums", max_examples=20)
+
+
+def test_the_test_split_is_not_read_for_training(mocked):
+    mocked("lm1b", {"train": [{"text": "a"}] * 9 + [{"text": "b"}], "test": [{"text": ""}]})
+    data = load_data("tfds:lm1b")
+    data.check()
+    with pytest.raises(InputError, match="lm1b, example 0 of split test .*: empty text"):
+        data.split("test")
+
+
 def test_bad_pairs_and_texts(mocked):
     pairs = [{"de": "", "en": " "}, {"de": "a", "en": "b"}, {"de": "c", "en": " "}]
     mocked("wmt14_translate/de-en", {"train": pairs[:2], "validation": pairs, "test": []})
@@ -273,9 +309,13 @@ def test_damaged_files(prepared, tmp_path, capsys):
     with pytest.raises(InputError, match="cannot be read"):
         load_data(f"tfds:{path.parent}").split("test")
     assert capsys.readouterr().err == ""  # nothing is downloaded in place of a folder, whatever its name
-    (path.parent / "dataset_info.json").write_text("{")
-    with pytest.raises(InputError, match=f"{re.escape(str(path.parent))} is not a prepared dataset"):
-        load_data(f"tfds:{path.parent}")
+    for name in ("features.json", "dataset_info.json"):
+        good = (path.parent / name).read_text()
+        for content in ('{"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"}', "{", "{}", ""):
+            (path.parent / name).write_text(content)
+            with pytest.raises(InputError, match=f"{re.escape(str(path.parent))} is not a prepared dataset"):
+                load_data(f"tfds:{path.parent}")
+        (path.parent / name).write_text(good)
 
 
 @pytest.mark.parametrize(
@@ -331,6 +371,16 @@ def test_a_failing_download_is_announced_and_one_line(monkeypatch, capsys):
     output = capsys.readouterr()
     assert output.out == ""
     assert re.match(r"lm1b is not in .*lm1b/1\.\d\.\d yet: TFDS downloads and prepares it\nDownloading", output.err)
+
+
+def test_a_fault_in_the_code_of_a_dataset_is_not_explained_away(monkeypatch):
+    def fail(builder):
+        raise TypeError("unforeseen")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "is_prepared", lambda builder: False)
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(TypeError, match="unforeseen"):
+        load_data("tfds:lm1b")
 
 
 def test_no_train_split(mocked):

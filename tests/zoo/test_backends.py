@@ -14,20 +14,31 @@ BACKENDS = ["jax", "torch"]
 # A missing module is what an environment without TensorFlow has.
 WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, tensorflow_text=None)\n"
 FIT = """
-import numpy as np, zoo, training.train, zoo.run
+sys.path.insert(0, "tests/zoo/models")
+import numpy as np, test_classifiers, test_language_models, test_models
+import training.train, zoo, zoo.run
+from zoo.generator import Generator
 from zoo.translator import Translator
-small = {
-    "rnnsearch": {"embedding_dim": 7, "units": 5, "attention_units": 11, "readout_units": 3},
-    "transformer_tiny": {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3},
-}
+
 source, target = np.array([[5, 7, 2], [9, 2, 0]], "int32"), np.array([[1, 4, 5, 6], [1, 7, 0, 0]], "int32")
+shared = {
+    "seq2seq": {"source_vocab_size": 13, "target_vocab_size": 13},
+    "classifier": {"vocab_size": 13, "num_classes": 3},
+    "language_model": {"vocab_size": 13},
+}
+options = {**test_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL}
 for name in zoo.list_models():
-    model = zoo.create_model(name, source_vocab_size=13, target_vocab_size=13, **small[name])
+    task = zoo.get_spec(name).task
+    model = zoo.create_model(name, **shared[task], **options[name][0])
+    inputs = {"source": source, "target": target} if task == "seq2seq" else {"tokens": target}
     model.compile("adam", "mse")
-    model.fit({"source": source, "target": target}, np.zeros((2, 4, 13)), verbose=0)
-    for beam_size in (1, 3):
-        outputs = Translator(model, beam_size=beam_size, max_length=5)(source)
-        assert tuple(outputs["ids"].shape) == (2, beam_size, 5)
+    model.fit(inputs, np.zeros((2, 3) if task == "classifier" else (2, 4, 13)), verbose=0)
+    if task == "seq2seq":
+        for beam_size in (1, 3):
+            outputs = Translator(model, beam_size=beam_size, max_length=5)(source)
+            assert tuple(outputs["ids"].shape) == (2, beam_size, 5), name
+    if task == "language_model":
+        assert tuple(Generator(model, max_length=5)({"prompt": target[:, :1]})["ids"].shape) == (2, 5), name
 assert sys.modules["tensorflow"] is None
 """
 
@@ -42,11 +53,12 @@ def run(backend, *arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_layers_and_decoding(backend):
-    run(backend, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/zoo/layers", "tests/zoo/test_decoding.py")
+@pytest.mark.parametrize("tests", ["tests/zoo/layers", "tests/zoo/models", "tests/zoo/test_decoding.py"])
+def test_what_is_tested_with_tensorflow(backend, tests):
+    run(backend, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_models_train_and_translate(backend):
+def test_models_train_and_decode(backend):
     run(backend, "-c", WITHOUT_TENSORFLOW + FIT)

@@ -1,5 +1,6 @@
 """The presets: there, small, undamaged, and as good as their cards say."""
 
+import functools
 import json
 import re
 import shutil
@@ -12,9 +13,14 @@ from zoo import presets
 from zoo.errors import InputError
 
 
+@functools.cache
+def loaded(name):
+    return zoo.load(f"preset:{name}")
+
+
 def test_one_for_each_task():
     assert zoo.list_presets() == sorted(RECIPES)
-    tasks = {zoo.load(f"preset:{name}").spec.task for name in zoo.list_presets()}
+    tasks = {loaded(name).spec.task for name in zoo.list_presets()}
     assert tasks == {"seq2seq", "classifier", "language_model"}
 
 
@@ -29,13 +35,13 @@ def test_files(name):
 
 
 def test_dates():
-    run = zoo.load("preset:dates_rnnsearch")
+    run = loaded("dates_rnnsearch")
     texts = ["August 23, 2025", "24 марта 1931 г.", "2093年7月24日"]
     assert run.translate(texts) == ["2025-08-23", "1931-03-24", "2093-07-24"]
 
 
 def test_sums():
-    run = zoo.load("preset:sums_causal_lm_tiny")
+    run = loaded("sums_causal_lm_tiny")
     assert run.generate(["17+25=", "8+9="]) == ["42", "17"]
 
 

@@ -52,12 +52,12 @@ def score(run, text, ids):
 
 
 def test_beam_search_finds_likelier_answers(run):
-    limit = {"max_length": 12}
-    greedy = run.target_ids(TEXTS, **limit)
-    beam = run.target_ids(TEXTS, beam_size=3, length_penalty=0.0, **limit)
-    pairs = [(score(run, text, g), score(run, text, b)) for text, g, b in zip(TEXTS, greedy, beam, strict=True)]
+    texts, limit = TEXTS[::3], {"max_length": 12}
+    greedy = run.target_ids(texts, **limit)
+    beam = run.target_ids(texts, beam_size=3, length_penalty=0.0, **limit)
+    pairs = [(score(run, text, g), score(run, text, b)) for text, g, b in zip(texts, greedy, beam, strict=True)]
     assert sum(b for _, b in pairs) >= sum(g for g, _ in pairs) - 1e-3
-    assert run.translate(TEXTS, beam_size=3, length_penalty=0.0, **limit) == run.tokenizers.target.decode(beam)
+    assert run.translate(texts, beam_size=3, length_penalty=0.0, **limit) == run.tokenizers.target.decode(beam)
 
 
 def test_attention(run):

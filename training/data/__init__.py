@@ -39,20 +39,28 @@ FORMS = {
 _GENERATED: dict[str, Callable[[int], Dataset]] = {"dates": load_dates, "senses": load_senses, "sums": load_sums}
 
 
-def load_data(spec: str, seed: int = 0) -> Dataset:
+def load_data(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
     """Opens the dataset that a SPEC names.
 
     Args:
         spec: `dates`, `senses`, `sums`, `text:DIR:SRC-TGT`, `tsv:DIR`, `lines:DIR` or `tfds:NAME[/CONFIG][:SRC-TGT]`.
         seed: Seeds what is generated, and draws what is held out where there is no validation split.
+        max_examples: Training examples of a `tfds:` dataset that are read; 0 for all.
 
     Returns:
         The dataset; its splits are read or generated when first used.
 
     Raises:
-        InputError: The SPEC is unknown (the close ones are named) or malformed, or a file is missing.
+        InputError: The SPEC is unknown (the close ones are named) or malformed, a file is missing, or `max_examples` is
+            given for other data, which are read whole.
     """
     kind = spec.partition(":")[0]
+    if kind == "tfds":
+        return load_tfds(spec, seed, max_examples)
+    if max_examples:
+        raise InputError(
+            f"data.max_examples is for tfds: data; {spec} is read whole. Received: data.max_examples={max_examples}."
+        )
     if kind in _GENERATED:
         if spec != kind:
             raise InputError(f"The data SPEC {kind!r} takes no argument. Received: {spec!r}.")
@@ -63,7 +71,5 @@ def load_data(spec: str, seed: int = 0) -> Dataset:
         return load_labelled(spec, seed)
     if kind == "lines":
         return load_lines(spec)
-    if kind == "tfds":
-        return load_tfds(spec, seed)
     *forms, last = FORMS.values()
     raise InputError(f"{unknown_name('data SPEC', kind, FORMS)} Expected {', '.join(forms)} or {last}.")

@@ -98,6 +98,8 @@ class Dataset(Generic[SplitType]):
         tokenizer: The kind of tokenizer that suits it: `"chars"`, `"subword"` or `"words"`.
         load_split: Makes the split of a given name; called at most once for each.
         splits: Names of the splits there are; `"test"` may be missing.
+        checked: Names of the splits that are read before training begins, so that a bad line in them is not found out
+            behind the hours that it takes. A missing one is passed over.
         task: `"seq2seq"`, `"classifier"` or `"language_model"`.
     """
 
@@ -105,8 +107,19 @@ class Dataset(Generic[SplitType]):
     tokenizer: Literal["chars", "subword", "words"]
     load_split: Callable[[str], SplitType] = field(repr=False, compare=False)
     splits: tuple[str, ...] = SPLITS
+    checked: tuple[str, ...] = SPLITS
     task: ClassVar[str]
     _made: dict[str, SplitType] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def check(self) -> None:
+        """Reads the splits that are to be read before training begins.
+
+        Raises:
+            InputError: The data behind one of them is bad.
+        """
+        for name in self.checked:
+            if name in self.splits:
+                self.split(name)
 
     def split(self, name: str) -> SplitType:
         """Returns the examples of one split; the same object at every call.

@@ -7,8 +7,10 @@ has to download and prepare a dataset.
 
 import contextlib
 import difflib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
 
 _NAMES = {"train": ("train",), "val": ("validation", "val", "valid", "dev"), "test": ("test",)}
 _INFO = "dataset_info.json"
+_HIDDEN = -1  # The label of examples that a leaderboard keeps for itself, such as those of GLUE's test splits.
 _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 
 
-def load_tfds(spec: str, seed: int = 0) -> Dataset:
+def load_tfds(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
     """Opens a dataset of TFDS, and downloads and prepares it if TFDS has not done so.
 
     Its features tell the task. Two texts, named as the languages or by the dataset itself as input and output, make it
@@ -37,6 +40,7 @@ def load_tfds(spec: str, seed: int = 0) -> Dataset:
         spec: `tfds:NAME[/CONFIG][:SRC-TGT]`, such as `tfds:wmt14_translate/de-en:de-en`. In place of NAME[/CONFIG]
             there may be the folder of a prepared dataset, the one with `dataset_info.json`.
         seed: Draws what is held out.
+        max_examples: How many training examples are read, the first ones; 0 for all.
 
     Returns:
         The dataset. By default translations have one subword vocabulary for both languages, classified texts have
@@ -47,7 +51,7 @@ def load_tfds(spec: str, seed: int = 0) -> Dataset:
     """
     name, languages = _parse(spec)
     with _tensorflow_in_reach():
-        source = _Source(name, _open(name))
+        source = _Source(name, _open(name), max_examples)
         reading = _pairs_reading(source, languages) or _labelled_reading(source) or _text_reading(source)
         if reading is None or languages and reading[0] is not ParallelData:
             wanted = f"texts named as in {languages}" if languages else "a translation, a text and its class, or a text"
@@ -61,14 +65,15 @@ def load_tfds(spec: str, seed: int = 0) -> Dataset:
         where = f"{name}, split train"
         read = _with_last_tenth(read, where) if options.get("joined") else with_held_out(read, seed, where)
     splits = tuple(split for split in SPLITS if split != "test" or split in source.splits)
-    return dataset(spec=spec, load_split=read, splits=splits, **options)
+    # What others published may be large, or hide the labels of its test split: that one is read where it is asked for.
+    return dataset(spec=spec, load_split=read, splits=splits, checked=("train", "val"), **options)
 
 
 class _Source:
     """A dataset of TFDS, read column by column once it is prepared."""
 
-    def __init__(self, name: str, builder: Any):
-        self.name, self.builder = name, builder
+    def __init__(self, name: str, builder: Any, max_examples: int):
+        self.name, self.builder, self.max_examples = name, builder, max_examples
         # Sorted, for TFDS reads them from a folder in any order.
         self.features = dict(sorted((builder.info.features or {}).items()))
         self.splits: dict[str, str] = {}
@@ -105,9 +110,10 @@ class _Source:
         return f"{self.name}, example {number} of split {theirs} ({theirs}[{number}:{number + 1}])"
 
     def columns(self, split: str, *keys: str) -> list[list[Any]]:
-        """Reads features of all examples of a split: text as `str`, the number of a label as `int`."""
+        """Reads features of the examples of a split: text as `str`, the number of a label as `int`."""
         columns: list[list[Any]] = [[] for _ in keys]
-        for number, values in enumerate(_examples(self.builder, self.splits[split], keys)):
+        limit = self.max_examples if split == "train" and self.max_examples else None
+        for number, values in enumerate(islice(_examples(self.builder, self.splits[split], keys), limit)):
             for key, value, column in zip(keys, values, columns, strict=True):
                 column.append(self._decoded(value, key, split, number))
         if not columns[0]:
@@ -164,6 +170,11 @@ def _labelled_reading(source: _Source) -> _Reading | None:
 
     def read(split: str) -> Labelled:
         columns = source.columns(split, text, label)
+        if split != "train" and set(columns[1]) == {_HIDDEN}:
+            raise InputError(
+                f"{source.name}: split {source.splits[split]} hides its labels ({label} is {_HIDDEN} in all examples); "
+                f"use a split that has them, such as {'test' if split == 'val' else 'val'}."
+            )
         for number, (words, index) in enumerate(zip(*columns, strict=True)):
             if not words.strip():
                 raise InputError(f"{source.at(split, number)}: empty {text}.")
@@ -226,12 +237,13 @@ def _parse(spec: str) -> tuple[str, str]:
 def _open(name: str) -> Any:
     """Returns TFDS's builder of a dataset, which need not be prepared."""
     import tensorflow_datasets as tfds
+    from google.protobuf.json_format import ParseError
 
     folder = Path(name).expanduser()
     if (folder / _INFO).is_file():
         try:
             return tfds.builder_from_directory(folder)
-        except Exception as error:  # It is not said what TFDS raises for which damage.
+        except (OSError, ValueError, TypeError, ParseError) as error:  # Its files are missing, or say other things.
             raise InputError(f"{folder} is not a prepared dataset ({_first_line(error)}).") from error
     if folder.is_dir() or name[0] in "./~":
         raise InputError(f"{folder}: no {_INFO} there; name the folder of one version, such as ag_news_subset/1.0.0.")
@@ -263,11 +275,24 @@ def _prepare(name: str, builder: Any) -> None:
         # TFDS writes of its progress to either stream; standard output is for results.
         with contextlib.redirect_stdout(sys.stderr):
             builder.download_and_prepare()
-    except Exception as error:  # A download and the code that prepares one dataset among hundreds fail in any way.
+    except _failures_of_a_download() as error:
         raise InputError(
             f"{name} cannot be downloaded and prepared ({_first_line(error)}). "
             "Where there is a network, prepare it, and give its folder: tfds:DIR."
         ) from error
+
+
+def _failures_of_a_download() -> tuple[type[Exception], ...]:
+    """Returns what TFDS raises for what the user can mend: no network, space or package, or unexpected files."""
+    from tensorflow_datasets.core.download import download_manager, extractor, util
+
+    kinds = [OSError, ImportError, ValueError, AssertionError, RuntimeError, util.DownloadError]
+    kinds += [download_manager.NonMatchingChecksumError, extractor.ExtractError, extractor.UnsafeArchiveError]
+    if importlib.util.find_spec("tensorflow"):
+        import tensorflow as tf
+
+        kinds.append(tf.errors.OpError)  # TFDS writes its files with TensorFlow.
+    return tuple(kinds)
 
 
 def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[Any]]:

@@ -18,8 +18,8 @@ class Luong(RecurrentSeq2SeqModel):
     """Recurrent encoder-decoder that attends with the decoder's new state.
 
     `h̄` are the states of the encoder's top layer; `s_t = LSTM([E y_{t−1}; h̃_{t−1}], s_{t−1})`; `c_t = attend(s_t)` over
-    h̄; `h̃_t = tanh(W_c [c_t; s_t])`; logits `W_s h̃_t`. Both sides have stacks of layers, and the decoder's start from
-    the final states of the encoder's.
+    h̄; `h̃_t = tanh(W_c [c_t; s_t])`, as large as a state, or as an embedding if these are tied; logits `W_s h̃_t`. Both
+    sides have stacks of layers, and the decoder's start from the final states of the encoder's.
 
     Dropout acts on embeddings, between the layers, on h̄ and on h̃ before the logits. Between the decoder's layers it
     drops the same units at all steps of a sentence, because its loop draws nothing.
@@ -27,11 +27,7 @@ class Luong(RecurrentSeq2SeqModel):
     Args:
         source_vocab_size: Number of source symbols.
         target_vocab_size: Number of target symbols.
-        embedding_dim: Size of the embeddings, E.
-        units: Size of each recurrent state. h̃ is as large, or as an embedding if these are tied.
         num_layers: Layers of the encoder, and of the decoder.
-        dropout: Rate of dropout.
-        cell_type: `"lstm"` (the paper's) or `"gru"`.
         score: Name of a score: the paper's are `"dot"`, `"general"`, `"concat"` and `"location"`.
         alignment: `"global"`; `"local_m"` or `"local_p"`, see `LocalAttention`. Local weights sum to 1 or less, and are
             all zero where the window lies behind the source.
@@ -42,9 +38,8 @@ class Luong(RecurrentSeq2SeqModel):
             source all the same, and so are the places that local attention and location scores count.
         bidirectional: Whether the encoder reads in both directions, each with half of the units; `reverse_source` then
             changes nothing.
-        start_state: The decoder's states before its first step: `"encoder"` (the paper's), `"zeros"`, `"learned"` or
-            `"random"`; see `RecurrentSeq2SeqModel`.
-        tied_embeddings: `"none"` (the paper's), `"target"` or `"all"`; see `RecurrentSeq2SeqModel`.
+        **kwargs: The options of `RecurrentSeq2SeqModel`, whose defaults are the paper's but for `cell_type="lstm"` and
+            `dropout=0.2`; and those of `keras.Model`.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -57,11 +52,7 @@ class Luong(RecurrentSeq2SeqModel):
         self,
         source_vocab_size,
         target_vocab_size,
-        embedding_dim=1000,
-        units=1000,
         num_layers=4,
-        dropout=0.2,
-        cell_type="lstm",
         score="general",
         alignment="global",
         window=10,
@@ -69,25 +60,13 @@ class Luong(RecurrentSeq2SeqModel):
         input_feeding=True,
         reverse_source=True,
         bidirectional=False,
-        start_state="encoder",
-        tied_embeddings="none",
         **kwargs,
     ):
-        super().__init__(
-            source_vocab_size,
-            target_vocab_size,
-            embedding_dim,
-            units,
-            dropout,
-            cell_type,
-            start_state,
-            tied_embeddings,
-            **kwargs,
-        )
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
         check_sizes(num_layers=num_layers, window=window, max_length=max_length)
         check_choice("alignment", alignment, ("global", *ALIGNMENTS))
-        if bidirectional and units % 2:
-            raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={units}.")
+        if bidirectional and self.units % 2:
+            raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={self.units}.")
         self.num_layers = num_layers
         self.score = score
         self.alignment = alignment
@@ -97,12 +76,12 @@ class Luong(RecurrentSeq2SeqModel):
         self.reverse_source = reverse_source
         self.bidirectional = bidirectional
         self.encoder = self._make_encoder()
-        self._make_start(num_layers * NUM_STATES[cell_type])
+        self._make_start(num_layers * NUM_STATES[self.cell_type])
         self.cell = layers.LuongAttentionCell(
             self._make_cells(),
             self._make_attention(),
-            memory_dim=units,
-            attentional_dim=units if tied_embeddings == "none" else embedding_dim,
+            memory_dim=self.units,
+            attentional_dim=self.units if self.tied_embeddings == "none" else self.embedding_dim,
             input_feeding=input_feeding,
             dtype=self.dtype_policy,
             name="decoder_cell",

@@ -32,7 +32,15 @@ def make_pooling(pooling, **kwargs):
 
 
 class MaskedPooling(keras.layers.Layer):
-    """Base of the poolings that need no weights."""
+    """Base of the poolings that need no weights.
+
+    Call arguments:
+        inputs: [B, S, D].
+        mask: Boolean [B, S], True at real positions.
+
+    Returns:
+        [B, D].
+    """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -44,15 +52,7 @@ class MaskedPooling(keras.layers.Layer):
 
 
 class MeanPooling(MaskedPooling):
-    """Mean of the real positions, summed in float32.
-
-    Call arguments:
-        inputs: [B, S, D].
-        mask: Boolean [B, S], True at real positions.
-
-    Returns:
-        [B, D].
-    """
+    """Mean of the real positions, summed in float32."""
 
     def call(self, inputs, mask):
         real = ops.cast(mask, "float32")[:, :, None]
@@ -61,15 +61,7 @@ class MeanPooling(MaskedPooling):
 
 
 class MaxPooling(MaskedPooling):
-    """Largest value of each feature among the real positions.
-
-    Call arguments:
-        inputs: [B, S, D].
-        mask: Boolean [B, S], True at real positions.
-
-    Returns:
-        [B, D].
-    """
+    """Largest value of each feature among the real positions."""
 
     def call(self, inputs, mask):
         largest = ops.max(ops.where(mask[:, :, None], inputs, ops.cast(-6e4, inputs.dtype)), axis=1)

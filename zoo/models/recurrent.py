@@ -25,7 +25,8 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         target_vocab_size: Number of target symbols.
         embedding_dim: Size of the embeddings, E.
         units: Size of each recurrent state.
-        dropout: Rate of dropout.
+        dropout: Rate of dropout on the embeddings, on what the decoder gets of the encoder, before the logits, and
+            between layers where there are several.
         cell_type: `"gru"` or `"lstm"`.
         start_state: The decoder's states before its first step: `"encoder"`, made from the encoder's; `"zeros"`;
             `"learned"`, weights that are the same for every sentence; `"random"`, see `StartStates`.
@@ -40,12 +41,12 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         self,
         source_vocab_size,
         target_vocab_size,
-        embedding_dim,
-        units,
-        dropout,
-        cell_type,
-        start_state,
-        tied_embeddings,
+        embedding_dim=1000,
+        units=1000,
+        dropout=0.0,
+        cell_type="gru",
+        start_state="encoder",
+        tied_embeddings="none",
         **kwargs,
     ):
         super().__init__(source_vocab_size, target_vocab_size, **kwargs)

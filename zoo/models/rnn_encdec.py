@@ -19,20 +19,17 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
     `r_t = maxout(O_s s_t + O_y E y_{t−1} + O_c c + b)`; logits `W r_t`. Without (Sutskever et al.): the decoder starts
     from the final states of the encoder, and that is all it knows of the source; logits `W s_t`.
 
+    Dropout, which the papers have not, acts on embeddings, between layers, on c and before the logits.
+
     Args:
         source_vocab_size: Number of source symbols.
         target_vocab_size: Number of target symbols.
-        embedding_dim: Size of the embeddings, E.
-        units: Size of each recurrent state, and of c.
         num_layers: Layers of the encoder, and of the decoder.
         readout_units: Size of the maxout layer; 0 for none, where logits come from s_t.
-        dropout: Rate of dropout on embeddings, between layers, on c and before the logits (the papers have none).
-        cell_type: `"gru"` (Cho et al.) or `"lstm"` (Sutskever et al.).
-        feed_summary: Whether there is a c, which the decoder and the readout take at every step.
+        feed_summary: Whether there is a c, as large as a state, which the decoder and the readout take at every step.
         reverse_source: Whether the encoder reads the source backwards (Sutskever et al.).
-        start_state: The decoder's states before its first step: `"encoder"` (the papers'), `"zeros"`, `"learned"` or
-            `"random"`; see `RecurrentSeq2SeqModel`.
-        tied_embeddings: `"none"` (the papers'), `"target"` or `"all"`; see `RecurrentSeq2SeqModel`.
+        **kwargs: The options of `RecurrentSeq2SeqModel`; Cho et al. have `embedding_dim=100`, Sutskever et al.
+            `cell_type="lstm"`, and otherwise they are as its defaults. And those of `keras.Model`.
 
     Call arguments and results: see `Seq2SeqModel`; there are no attention weights.
 
@@ -49,37 +46,22 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         self,
         source_vocab_size,
         target_vocab_size,
-        embedding_dim=100,
-        units=1000,
         num_layers=1,
         readout_units=500,
-        dropout=0.0,
-        cell_type="gru",
         feed_summary=True,
         reverse_source=False,
-        start_state="encoder",
-        tied_embeddings="none",
         **kwargs,
     ):
-        super().__init__(
-            source_vocab_size,
-            target_vocab_size,
-            embedding_dim,
-            units,
-            dropout,
-            cell_type,
-            start_state,
-            tied_embeddings,
-            **kwargs,
-        )
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        units, cell_type = self.units, self.cell_type
         check_sizes(num_layers=num_layers)
         if readout_units != 0:
             check_sizes(readout_units=readout_units)
         self._check_tying(*(("readout_units", readout_units) if readout_units else ("units", units)))
-        if not feed_summary and start_state != "encoder":
+        if not feed_summary and self.start_state != "encoder":
             raise InputError(
                 "Without a summary the decoder knows the source from its start alone: use `start_state='encoder'` or "
-                f"`feed_summary=True`. Received: start_state={start_state!r}, feed_summary={feed_summary}."
+                f"`feed_summary=True`. Received: start_state={self.start_state!r}, feed_summary={feed_summary}."
             )
         self.num_layers = num_layers
         self.readout_units = readout_units
@@ -88,7 +70,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         self.num_states = num_layers * NUM_STATES[cell_type]
         policy = {"dtype": self.dtype_policy}
         self.encoder = OneWayEncoder(
-            units, num_layers, cell_type, dropout, reverse=reverse_source, name="encoder", **policy
+            units, num_layers, cell_type, self.dropout, reverse=reverse_source, name="encoder", **policy
         )
         self._make_summary()
         self._make_start(self.num_states)

@@ -17,18 +17,15 @@ class RNNSearch(RecurrentSeq2SeqModel):
     s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`; logits `W t_i`. The decoder starts from
     `s_0 = tanh(W_s ←h_1)`; an LSTM's second state is made in the same way.
 
+    Dropout, which the paper has not, acts on embeddings, annotations and readout.
+
     Args:
         source_vocab_size: Number of source symbols.
         target_vocab_size: Number of target symbols.
-        embedding_dim: Size of the embeddings, E.
-        units: Size of each recurrent state.
         attention_units: Size of the hidden layer of the alignment model.
         readout_units: Size of the maxout layer, l; that of the embeddings if they are tied.
-        dropout: Rate of dropout on embeddings, annotations and readout (the paper has none).
-        cell_type: `"gru"` (the paper's) or `"lstm"`.
-        start_state: The decoder's state before its first step: `"encoder"` (the paper's), `"zeros"`, `"learned"` or
-            `"random"`; see `RecurrentSeq2SeqModel`.
-        tied_embeddings: `"none"` (the paper's), `"target"` or `"all"`; see `RecurrentSeq2SeqModel`.
+        **kwargs: The options of `RecurrentSeq2SeqModel`, whose defaults are the paper's but for `embedding_dim=620`;
+            and those of `keras.Model`.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -37,46 +34,23 @@ class RNNSearch(RecurrentSeq2SeqModel):
         section 3 and appendix A, https://arxiv.org/abs/1409.0473
     """
 
-    def __init__(
-        self,
-        source_vocab_size,
-        target_vocab_size,
-        embedding_dim=620,
-        units=1000,
-        attention_units=1000,
-        readout_units=500,
-        dropout=0.0,
-        cell_type="gru",
-        start_state="encoder",
-        tied_embeddings="none",
-        **kwargs,
-    ):
-        super().__init__(
-            source_vocab_size,
-            target_vocab_size,
-            embedding_dim,
-            units,
-            dropout,
-            cell_type,
-            start_state,
-            tied_embeddings,
-            **kwargs,
-        )
+    def __init__(self, source_vocab_size, target_vocab_size, attention_units=1000, readout_units=500, **kwargs):
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
         check_sizes(attention_units=attention_units, readout_units=readout_units)
         self._check_tying("readout_units", readout_units)
         self.attention_units = attention_units
         self.readout_units = readout_units
-        policy = {"dtype": self.dtype_policy}
+        units, policy = self.units, {"dtype": self.dtype_policy}
         self.encoder = keras.layers.Bidirectional(
-            LAYERS[cell_type](units, return_sequences=True, **policy), name="encoder", **policy
+            LAYERS[self.cell_type](units, return_sequences=True, **policy), name="encoder", **policy
         )
-        count = NUM_STATES[cell_type]
+        count = NUM_STATES[self.cell_type]
         self.start_dense = None
-        if start_state == "encoder":
+        if self.start_state == "encoder":
             self.start_dense = keras.layers.Dense(count * units, activation="tanh", name="start", **policy)
         self._make_start(count)
         self.cell = layers.RecurrentAttentionCell(
-            CELLS[cell_type](units, name="cell", **policy),
+            CELLS[self.cell_type](units, name="cell", **policy),
             layers.AdditiveAttention(attention_units, name="attention", **policy),
             memory_dim=2 * units,
             name="decoder_cell",

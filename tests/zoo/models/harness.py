@@ -1,15 +1,69 @@
 """What the tests of the models share."""
 
+import functools
+import json
+from typing import NamedTuple
+
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 import zoo
+
+# A constant added to all scores of a row changes nothing, and query · bias of the key is one.
+FLAT = "key/bias"
 
 
 def names_of(task):
     """Returns the registered names of a task."""
     return [name for name in zoo.list_models() if zoo.get_spec(name).task == task]
+
+
+class Case(NamedTuple):
+    """A small model with random weights.
+
+    Args:
+        name: Its name.
+        options: What it was made with.
+        model: The model.
+        expected: What it answers to the batch of the file of tests.
+    """
+
+    name: str
+    options: dict
+    model: keras.Model
+    expected: np.ndarray
+
+
+def fixtures(small, chosen, make, answer):
+    """Returns two fixtures of cases, each made once: all of them, and for thorough tests those that are chosen.
+
+    Those that are not are slow there.
+
+    Args:
+        small: Rows of options by the name of the model.
+        chosen: Names and numbers of the rows that between them go all the ways that there are through the code.
+        make: Returns the model of a name and options.
+        answer: Returns what a model answers to the batch.
+    """
+
+    @functools.cache
+    def case(name, number):
+        model = make(name, small[name][number])
+        return Case(name, small[name][number], model, answer(model))
+
+    def fixture(slow):
+        rows = [
+            pytest.param((name, number), marks=pytest.mark.slow if slow and (name, number) not in chosen else ())
+            for name, options in small.items()
+            for number in range(len(options))
+        ]
+        return pytest.fixture(scope="module", params=rows, ids="{0[0]}-{0[1]}".format)(
+            lambda request: case(*request.param)
+        )
+
+    return fixture(slow=False), fixture(slow=True)
 
 
 def create(name, dtype="float32", seed=0, **options):
@@ -47,6 +101,31 @@ def gradients(loss, model):
         found = [value.grad for value in values]
     assert all(gradient is not None for gradient in found)
     return {variable.path: ops.convert_to_numpy(g) for variable, g in zip(variables, found, strict=True)}
+
+
+def check_config(model):
+    """Checks that the configuration of a model makes one like it, and returns the configuration."""
+    config = json.loads(json.dumps(model.get_config()))
+    again = type(model).from_config(config)
+    again.build()
+    assert again.get_config() == config
+    assert [weight.shape for weight in again.weights] == [weight.shape for weight in model.weights]
+    return config
+
+
+def check_gradients(outputs, model, weights=1.0):
+    """Checks that `outputs()`, weighted at random, has a gradient in every weight."""
+    direction = np.random.default_rng(5).normal(size=outputs().shape).astype("float32") * weights
+    for path, gradient in gradients(lambda: ops.sum(outputs() * direction), model).items():
+        assert np.all(np.isfinite(gradient)), path
+        assert np.abs(gradient).max() > 1e-5 or path.endswith(FLAT), path
+
+
+def check_dropout(outputs, expected):
+    """Checks that `outputs(training)` are as expected out of training, and others in it."""
+    np.testing.assert_array_equal(outputs(False), expected)
+    trained = outputs(True)
+    assert np.all(np.isfinite(trained)) and not np.allclose(trained, expected, atol=1e-3)
 
 
 def compiled(function):

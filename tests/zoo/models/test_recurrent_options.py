@@ -1,0 +1,162 @@
+"""The options of the recurrent sequence-to-sequence models: sizes, tied embeddings, what cannot be."""
+
+import numpy as np
+import pytest
+from harness import numpy
+from keras import ops
+from test_models import SMALL, TARGET_SYMBOLS, B, T, batch, create, logits, without_weights
+
+import zoo
+from zoo.errors import InputError
+
+LUONG = SMALL["luong_dot"][0]
+ENCDEC = SMALL["rnn_encdec"][0]
+RNN = SMALL["rnnsearch"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sizes", "count"),
+    [
+        # Embeddings 240,000 · 1,000; eight LSTMs of 4 · 1,000 · 2,001; output 80,000 · 1,001. Sutskever et al. state
+        # "384M parameters", of which 64M are recurrent connections.
+        (
+            "rnn_encdec",
+            {
+                "embedding_dim": 1000,
+                "units": 1000,
+                "num_layers": 4,
+                "readout_units": 0,
+                "cell_type": "lstm",
+                "feed_summary": False,
+                "reverse_source": True,
+            },
+            (160_000, 80_000),
+            384_112_000,
+        ),
+        # Bahdanau et al. state sizes only. Embeddings 37,200,000; encoder 9,732,000; s₀ 1,001,000; decoder 10,866,000;
+        # alignment 3,002,000; readout 3,621,000; output 15,030,000.
+        (
+            "rnnsearch",
+            {"embedding_dim": 620, "units": 1000, "attention_units": 1000, "readout_units": 500},
+            (30_000, 30_000),
+            80_452_000,
+        ),
+        # Luong et al. state sizes only. Embeddings 100,000,000; encoder 32,016,000; decoder 36,016,000; W_a 1,000,000;
+        # W_c 2,000,000; output 50,000,000.
+        (
+            "luong_general",
+            {"embedding_dim": 1000, "units": 1000, "num_layers": 4, "tied_embeddings": "none"},
+            (50_000, 50_000),
+            221_032_000,
+        ),
+    ],
+    ids=["sutskever", "bahdanau", "luong"],
+)
+def test_sizes_of_the_papers(name, options, sizes, count):
+    model = without_weights(name, source_vocab_size=sizes[0], target_vocab_size=sizes[1], **options)
+    assert model.count_params() == count
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "saved"),
+    [
+        # A tied output has no matrix of its own; those of rnnsearch and rnn_encdec have a bias, too.
+        ("rnnsearch", {**RNN, "readout_units": 7}, TARGET_SYMBOLS * 8),
+        ("rnn_encdec", {**ENCDEC, "readout_units": 7}, TARGET_SYMBOLS * 8),
+        ("luong_dot", {**LUONG, "units": 7}, TARGET_SYMBOLS * 7),
+    ],
+)
+def test_tying_saves_embeddings(name, options, saved):
+    sizes = {"source_vocab_size": TARGET_SYMBOLS, "target_vocab_size": TARGET_SYMBOLS}
+    counts = [
+        zoo.create_model(name, **sizes, **{**options, "tied_embeddings": tying}).count_params()
+        for tying in ("none", "target", "all")
+    ]
+    assert counts[0] - counts[1] == saved and counts[1] - counts[2] == TARGET_SYMBOLS * 7
+
+
+def test_the_tied_output_is_the_target_embedding():
+    model = create("luong_dot", LUONG)
+    source, target = batch()
+    before = logits(model, source, target)
+    matrix = numpy(model.target_embedding.embeddings)
+    matrix[10] = 0  # a symbol that the targets do not have
+    assert 10 not in target
+    model.target_embedding.embeddings.assign(matrix)
+    after = logits(model, source, target)
+    assert not np.any(after[..., 10]) and np.any(before[..., 10])
+    np.testing.assert_allclose(np.delete(after, 10, axis=-1), np.delete(before, 10, axis=-1), atol=1e-6)
+
+
+def test_runs_from_before_the_options_load():
+    model = create("rnnsearch", RNN)
+    config = model.get_config()
+    for option in ("cell_type", "start_state", "tied_embeddings"):
+        del config[option]
+    again = type(model).from_config(config)
+    again.build()
+    assert again.get_config() == model.get_config()
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(logits(again, *batch()), logits(model, *batch()))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("rnnsearch", {"cell_type": "rnn"}, "`cell_type` must be gru or lstm. Received: cell_type='rnn'."),
+        (
+            "luong_dot",
+            {"start_state": "ones"},
+            "`start_state` must be encoder, zeros, learned or random. Received: start_state='ones'.",
+        ),
+        (
+            "rnn_encdec",
+            {"tied_embeddings": "source"},
+            "`tied_embeddings` must be none, target or all. Received: tied_embeddings='source'.",
+        ),
+        ("luong_dot", {"tied_embeddings": "all"}, "needs one shared vocabulary.*source_vocab_size=13, target"),
+        (
+            "rnnsearch",
+            {"readout_units": 5, "tied_embeddings": "target"},
+            "`readout_units` must equal `embedding_dim` for tied embeddings. Received: readout_units=5, "
+            "embedding_dim=256, tied_embeddings='target'.",
+        ),
+        ("rnn_encdec", {"readout_units": 0, "units": 5, "tied_embeddings": "target"}, "`units` must equal"),
+        (
+            "rnn_encdec",
+            {"readout_units": -1},
+            "`readout_units` must be a positive integer. Received: readout_units=-1.",
+        ),
+        ("rnn_encdec", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
+        (
+            "rnn_encdec",
+            {"feed_summary": False, "start_state": "zeros"},
+            "use `start_state='encoder'` or `feed_summary=True`. Received: start_state='zeros', feed_summary=False.",
+        ),
+        ("luong_dot", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
+        ("luong_local_m", {"window": 0}, "`window` must be a positive integer. Received: window=0."),
+        ("luong_location", {"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
+        ("luong_dot", {"score": "dott"}, "Unknown score 'dott'. Did you mean dot"),
+        (
+            "luong_local_p",
+            {"alignment": "local"},
+            "`alignment` must be global, local_m or local_p. Received: alignment='local'.",
+        ),
+        (
+            "luong_dot",
+            {"units": 5, "bidirectional": True},
+            "`units` must be even for a bidirectional encoder. Received: units=5.",
+        ),
+    ],
+)
+def test_bad_options(name, options, message):
+    with pytest.raises(InputError, match=message):
+        zoo.create_model(name, source_vocab_size=13, target_vocab_size=17, **options)
+
+
+def test_sources_longer_than_the_places():
+    model = create("luong_location", {**LUONG, "max_length": 3})
+    source, target = batch()
+    with pytest.raises(ValueError, match="`max_length` must be at least the number of keys. Received: max_length=3"):
+        model({"source": source, "target": target})
+    assert ops.shape(model({"source": source[:, :3], "target": target})) == (B, T, TARGET_SYMBOLS)
