@@ -9,7 +9,7 @@ demo: $(READY) ; $(BIN)/python examples/demo.py
 
 test: $(READY) ; $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax]' && $(BIN)/python -m pytest -m ''
+test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax,beam]' && $(BIN)/python -m pytest -m ''
 
 check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 

@@ -29,25 +29,46 @@ def _placeholder_for_tensorflow() -> Iterator[None]:
 
 
 with _placeholder_for_tensorflow():
+    from tensorflow.core.example import example_pb2
     from tensorflow.core.framework import tensor_pb2, types_pb2
     from tensorflow.core.protobuf import meta_graph_pb2
     from tensorflow_serving.apis import (
+        classification_pb2,
         get_model_metadata_pb2,
         get_model_status_pb2,
+        inference_pb2,
+        input_pb2,
+        model_management_pb2,
         model_pb2,
+        model_service_pb2,
         model_service_pb2_grpc,
         predict_pb2,
+        prediction_log_pb2,
+        prediction_service_pb2,
         prediction_service_pb2_grpc,
+        regression_pb2,
     )
+    from tensorflow_serving.config import file_system_storage_path_source_pb2, model_server_config_pb2
 
 __all__ = [
+    "classification_pb2",
+    "example_pb2",
+    "file_system_storage_path_source_pb2",
     "get_model_metadata_pb2",
     "get_model_status_pb2",
+    "inference_pb2",
+    "input_pb2",
     "meta_graph_pb2",
+    "model_management_pb2",
     "model_pb2",
+    "model_server_config_pb2",
+    "model_service_pb2",
     "model_service_pb2_grpc",
     "predict_pb2",
+    "prediction_log_pb2",
+    "prediction_service_pb2",
     "prediction_service_pb2_grpc",
+    "regression_pb2",
     "tensor_pb2",
     "types_pb2",
 ]

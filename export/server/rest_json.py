@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +12,13 @@ import numpy as np
 from export.server.protos import meta_graph_pb2
 from export.server.signatures import input_type
 from export.server.status import invalid_argument
-from export.server.tensors import to_list, type_name
+from export.server.tensors import to_list, type_name, type_of
 
 _BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
 _JSON_FLOATS = (np.float32, np.float64)
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _DEEPEST = 32  # dimensions
+_LONGEST_QUOTE = 100
 
 
 def read_inputs(document: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef) -> dict[str, np.ndarray]:
@@ -36,6 +38,8 @@ def read_inputs(document: Mapping[str, Any], signature: meta_graph_pb2.Signature
     if ("instances" in document) == ("inputs" in document):
         many = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
         raise invalid_argument(many if "inputs" in document else "Missing 'inputs' or 'instances' key")
+    if not signature.inputs:
+        raise invalid_argument("Failed to get input map for signature: it has no inputs")
     if "inputs" in document:
         columns = _columns(document["inputs"], signature)
     else:
@@ -59,16 +63,27 @@ def write_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> dict[str, An
     columns = {name: _write_tensor(name, array) for name, array in outputs.items()}
     if not rows:
         return {"outputs": columns if len(columns) > 1 else next(iter(columns.values()))}
-    sizes = {name: array.shape[0] if array.ndim else None for name, array in outputs.items()}
-    if None in sizes.values() or len(set(sizes.values())) > 1:
-        raise invalid_argument(f"outputs have no common batch size, ask in the column format: {sizes}")
+    _check_rows(outputs)
     if len(columns) == 1:
         return {"predictions": next(iter(columns.values()))}
     return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
 
 
+def is_base64(value: Any) -> bool:
+    """Tells whether a JSON value stands for bytes: `{"b64": "…"}`."""
+    return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
+
+
+def json_type(value: Any) -> str:
+    """Returns the name that JSON has for a value's type."""
+    if value is None or isinstance(value, bool):
+        return {None: "Null", False: "False", True: "True"}[value]
+    names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
+    return names[type(value)]
+
+
 def _columns(value: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:
-    if isinstance(value, dict) and not _is_base64(value):
+    if isinstance(value, dict) and not is_base64(value):
         for name in signature.inputs:
             if name not in value and name not in signature.defaults:
                 raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
@@ -79,7 +94,7 @@ def _columns(value: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str,
 def _columns_from_rows(rows: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:
     if not isinstance(rows, list) or not rows:
         raise invalid_argument("Expecting 'instances' to be a list/array with at least one value")
-    named = [isinstance(row, dict) and not _is_base64(row) for row in rows]
+    named = [isinstance(row, dict) and not is_base64(row) for row in rows]
     if not any(named):
         return {_only_input(signature, "instances is a plain list, but expecting list of objects"): rows}
     expected = set(rows[0]) if named[0] else set(signature.inputs)
@@ -111,9 +126,20 @@ def _read_tensor(name: str, value: Any, signature: meta_graph_pb2.SignatureDef) 
         array = np.empty(len(values), dtype)
         array[:] = values
     except (ValueError, OverflowError, binascii.Error) as error:
-        wanted = type_name(info.dtype)
-        raise invalid_argument(f'input "{name}": JSON value is not of expected type: {wanted}') from error
+        wrong = next((leaf for leaf in leaves if not _fits(leaf, dtype)), None)
+        value, wanted = json.dumps(wrong)[:_LONGEST_QUOTE], type_name(info.dtype)
+        raise invalid_argument(
+            f'input "{name}": JSON Value: {value} Type: {json_type(wrong)} is not of expected type: {wanted}'
+        ) from error
     return array.reshape(shape)
+
+
+def _fits(value: Any, dtype: np.dtype) -> bool:
+    try:
+        _read_leaf(value, dtype)
+    except (ValueError, OverflowError, binascii.Error):
+        return False
+    return True
 
 
 def _shape(value: Any) -> list[int]:
@@ -152,22 +178,28 @@ def _read_leaf(value: Any, dtype: np.dtype) -> Any:
 
 
 def _read_string(value: Any) -> bytes:
-    if _is_base64(value):
+    if is_base64(value):
         return base64.b64decode(value["b64"], validate=True)
     if not isinstance(value, str):
         raise ValueError
     return value.encode()
 
 
-def _is_base64(value: Any) -> bool:
-    return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
+def _check_rows(outputs: Mapping[str, np.ndarray]) -> None:
+    size = None
+    for name, array in sorted(outputs.items()):
+        if array.ndim == 0:
+            raise invalid_argument(f"Tensor name: {name} has no shape information ")
+        if size not in (None, len(array)):
+            raise invalid_argument(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {size}")
+        size = len(array)
 
 
 def _write_tensor(name: str, array: np.ndarray) -> Any:
     if array.dtype.hasobject:
         return np.frompyfunc(_write_bytes if name.endswith(_BYTES_SUFFIX) else _write_text, 1, 1)(array).tolist()
     if array.dtype not in _JSON_FLOATS and array.dtype.kind not in "iub":
-        raise invalid_argument(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+        raise invalid_argument(f"Failed to write JSON value for tensor type: {type_of(array)}")
     return to_list(array)
 
 

@@ -7,7 +7,7 @@ from grpc import StatusCode
 
 from export.server.protos import meta_graph_pb2, types_pb2
 from export.server.status import RequestError, invalid_argument
-from export.server.tensors import numpy_type, to_array, type_name
+from export.server.tensors import numpy_type, to_array, type_name, type_of
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -37,9 +37,10 @@ def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np
     if not required <= set(inputs) <= expected:
         raise _wrong_names(set(inputs), expected, required)
     feeds = {}
-    for name, info in signature.inputs.items():
+    # The stock server counts a graph's inputs by the names of their tensors.
+    for position, (name, info) in enumerate(sorted(signature.inputs.items(), key=lambda item: item[1].name)):
         array = inputs[name] if name in inputs else to_array(signature.defaults[name])
-        _check_tensor(name, info, array)
+        _check_tensor(position, name, info, array)
         feeds[info.name] = array
     return feeds
 
@@ -86,12 +87,11 @@ def _wrong_names(sent: Collection[str], expected: Collection[str], required: Col
     )
 
 
-def _check_tensor(name: str, info: meta_graph_pb2.TensorInfo, array: np.ndarray) -> None:
-    dtype = input_type(name, info)
-    if array.dtype != dtype:
-        sent = "string" if array.dtype.hasobject else array.dtype.name
-        wanted = type_name(info.dtype)
-        raise invalid_argument(f'input tensor "{name}" is expected to be {wanted} but {sent} is provided')
+def _check_tensor(position: int, name: str, info: meta_graph_pb2.TensorInfo, array: np.ndarray) -> None:
+    if array.dtype != input_type(name, info):
+        raise invalid_argument(
+            f"Expects arg[{position}] to be {type_name(info.dtype)} but {type_of(array)} is provided (input {name})"
+        )
     if info.tensor_shape.unknown_rank:
         return
     shape = [dim.size for dim in info.tensor_shape.dim]

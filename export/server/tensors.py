@@ -41,6 +41,11 @@ def type_name(number: int) -> str:
     return types_pb2.DataType.Name(number).removeprefix("DT_").lower()
 
 
+def type_of(array: np.ndarray) -> str:
+    """Returns TensorFlow's short name of an array's type, such as `"float"` or `"string"`."""
+    return type_name(_TYPE_OF[array.dtype]) if array.dtype in _TYPE_OF else array.dtype.name
+
+
 def numpy_type(number: int) -> np.dtype:
     """Returns the NumPy type of a `DataType` number; strings are arrays of `bytes` objects.
 
@@ -71,8 +76,12 @@ def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
     return _expand(_from_field(getattr(proto, _FIELDS[proto.dtype][1]), dtype), count).reshape(shape)
 
 
-def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
+def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorProto:
     """Encodes an array; `str` and `bytes` elements both become strings, `str` as UTF-8.
+
+    Args:
+        array: The array.
+        as_content: Whether to send the bytes as they are, in `tensor_content`; strings have no such form.
 
     Raises:
         ValueError: The array's type has no counterpart.
@@ -86,7 +95,12 @@ def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto = tensor_pb2.TensorProto(dtype=number)
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
-    getattr(proto, _FIELDS[number][1]).extend(_to_field(array.ravel()))
+    if as_content and not array.dtype.hasobject:
+        proto.tensor_content = array.tobytes()
+    elif array.dtype.kind in "fb" and array.itemsize != 2:
+        proto.MergeFromString(_packed(_FIELDS[number][1], array.tobytes()))
+    else:
+        getattr(proto, _FIELDS[number][1]).extend(_to_field(array.ravel()))
     return proto
 
 
@@ -106,9 +120,21 @@ def _from_content(content: bytes, dtype: np.dtype, count: int) -> np.ndarray:
     return np.frombuffer(content, dtype)
 
 
+def _packed(field: str, data: bytes) -> bytes:
+    """Returns a field as it travels: floats and booleans do so byte for byte, and need no detour through Python."""
+    number = tensor_pb2.TensorProto.DESCRIPTOR.fields_by_name[field].number
+    head, size = [number << 3 | 2], len(data)  # 2: its length, seven bits to a byte, and then its bytes
+    while size > 127:
+        head.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*head, size]) + data
+
+
 def _from_field(field, dtype: np.dtype) -> np.ndarray:
     if dtype.itemsize == 2 and dtype.kind not in "iu":  # half and bfloat16 travel as their bits
         return np.array(field, np.int64).astype(np.uint16).view(dtype)
+    if dtype.kind in "fb":
+        return np.fromiter(field, dtype, len(field))
     values = np.empty(len(field), dtype)
     values[:] = field if dtype.hasobject else np.array(field).astype(dtype)
     return values

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from export import client as client_module
-from export.client import Client, ServerError
-from zoo.cli import run_command
+from export.client import Client, RequestRefused
+from export.client.api import BATCH_SIZE
 from zoo.errors import InputError
 
 
@@ -33,7 +33,7 @@ def command(address, capsys, monkeypatch):
 
     def run(*arguments, stdin=b"", model="toy", server=address):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        status = run_command(client_module.main, ["--server", server, "--model", model, *arguments])
+        status = client_module.command(["--server", server, "--model", model, "--retries=0", *arguments])
         output = capsys.readouterr()
         return status, output.out, output.err
 
@@ -45,16 +45,16 @@ def command(address, capsys, monkeypatch):
 
 def test_translate_and_predict(client):
     assert client.translate(["ein", "Maß", ""]) == ["EIN", "MAß", ""]
-    outputs = client.predict(["ein", b"\xff"])
+    outputs = client.predict(inputs={"text": ["ein", b"\xff"]})
     assert outputs["text"].tolist() == ["EIN", "\ufffd"]
     np.testing.assert_allclose(outputs["log_prob"], [-0.3, -0.1], rtol=1e-6)
     assert outputs["log_prob"].dtype == np.float32
     assert client.translate([]) == []
 
 
-def test_run_asks_any_signature(client):
-    x = np.array([[1, 0, 0]], np.float32)
-    outputs = client.run({"x": x}, "multiply", outputs=["y"])
+@pytest.mark.parametrize("x", [np.array([[1, 0, 0]], np.float32), [[1.0, 0.0, 0.0]]], ids=["array", "list"])
+def test_predict_asks_any_signature(client, x):
+    outputs = client.predict("multiply", {"x": x}, outputs=["y"])
     assert {name: array.tolist() for name, array in outputs.items()} == {"y": [[1.0, 2.0]]}
 
 
@@ -66,13 +66,13 @@ def test_attention_comes_without_padding(client):
 
 
 def test_refusals_carry_the_status_code(client, address):
-    with pytest.raises(ServerError, match='FAILED_PRECONDITION: Serving signature key "nope" not found.') as caught:
-        client.predict(["a"], signature="nope")
+    with pytest.raises(RequestRefused, match='FAILED_PRECONDITION: Serving signature key "nope" not found.') as caught:
+        client.predict("nope", {"text": ["a"]})
     assert caught.value.code == grpc.StatusCode.FAILED_PRECONDITION
-    with pytest.raises(ServerError, match="NOT_FOUND: Servable not found for request: Latest\\(other\\)"):
+    with pytest.raises(RequestRefused, match="NOT_FOUND: Servable not found for request: Latest\\(other\\)"):
         Client(address, model="other").translate(["a"])
-    with Client(address, model="toy", timeout=0.05) as hasty, pytest.raises(ServerError, match=r"within 0\.05 s"):
-        hasty.run({"steps": np.array(300_000, np.int32)}, "slow")
+    with Client(address, model="toy", timeout=0.05) as hasty, pytest.raises(RequestRefused, match=r"within 0\.05 s"):
+        hasty.predict("slow", {"steps": 300_000})
 
 
 def test_a_single_text_is_no_list(client):
@@ -100,7 +100,7 @@ def test_texts_from_standard_input(command):
 
 
 def test_more_lines_than_one_request_takes(command):
-    count = 2 * client_module.BATCH_SIZE + 1
+    count = 2 * BATCH_SIZE + 1
     status, output, _ = command(stdin=b"".join(b"line %d\n" % number for number in range(count)))
     assert output.splitlines() == [f"LINE {number}" for number in range(count)]
     assert status == 0
@@ -163,6 +163,8 @@ def test_unknown_model(command):
         (["a"], "the following arguments are required: --model"),
         (["--model=m", "--heatmap=a.png", "--signature=nbest"], "--heatmap needs --signature attention"),
         (["--model=m", "--timeout=0"], "--timeout must be positive"),
+        (["--model=m", "--retries=5"], "--retries must be 0 to 4"),
+        (["--model=m", "--tls_cert=client.pem"], "--tls_cert and --tls_key go together"),
     ],
 )
 def test_usage(arguments, message, capsys):
@@ -174,8 +176,8 @@ def test_usage(arguments, message, capsys):
 
 def test_the_command_needs_no_tensorflow(address):
     code = (
-        "import sys; from export import client; from zoo.cli import run_command;"
-        f"status = run_command(client.main, ['--server={address}', '--model=toy']);"
+        "import sys; from export import client;"
+        f"status = client.command(['--server={address}', '--model=toy']);"
         "print('tensorflow' in sys.modules, 'matplotlib' in sys.modules, status)"
     )
     result = subprocess.run([sys.executable, "-c", code], input=b"ein\n", capture_output=True, check=True)

@@ -1,8 +1,7 @@
-"""The serve command, and how a server follows the versions of its model."""
+"""The serve command: its flags, how it starts, ends, logs and gives way to the stock server."""
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,86 +11,20 @@ import urllib.request
 from concurrent import futures
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
+from server_models import publish, question, refusal, scale_models  # noqa: F401  (the last is a fixture)
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from export import serve
-from export.client import Client
-from export.server.protos import get_model_status_pb2, model_pb2
-from export.server.versions import ModelVersions
+from export.server.settings import WITHOUT_EFFECT, Settings, channel_arguments, read_command
+from export.server.tensors import to_proto
 from zoo.cli import run_command
 from zoo.errors import InputError
 
-SECONDS = 20
-STEPS = np.array(800_000, np.int32)  # a second or two of work for the signature `slow`
-
-
-class FakeModel:
-    def __init__(self, path, version):
-        if (path / "broken").exists():
-            raise InputError(f"{path} is broken")
-        self.version = version
-
-
-def states(versions):
-    name = get_model_status_pb2.ModelVersionStatus.State.Name
-    return {version: name(state.state) for version, state in versions.states().items()}
-
-
-def current(versions):
-    return versions.find(model_pb2.ModelSpec(name="m")).version
-
-
-def test_versions_follow_the_directory(tmp_path, capsys):
-    (tmp_path / "2").mkdir()
-    (tmp_path / "10-partial").mkdir()
-    (tmp_path / "7").write_text("a file, not a version")
-    versions = ModelVersions("m", tmp_path, FakeModel)
-    assert versions.load_newest() == 2
-    (tmp_path / "10").mkdir()
-    versions.poll()
-    assert current(versions) == 10
-    assert states(versions) == {2: "END", 10: "AVAILABLE"}
-    assert capsys.readouterr().out == "serving m version 10\n"
-    (tmp_path / "10").rmdir()
-    versions.poll()
-    assert current(versions) == 2, "removing the newest version rolls back"
-    shutil.rmtree(tmp_path)
-    versions.poll()
-    assert current(versions) == 2, "a base path that is gone takes nothing down"
-
-
-def test_a_broken_version_replaces_nothing_and_is_tried_again_once_it_changes(tmp_path, capsys):
-    (tmp_path / "1").mkdir()
-    versions = ModelVersions("m", tmp_path, FakeModel)
-    versions.load_newest()
-    (tmp_path / "2").mkdir()
-    (tmp_path / "2" / "broken").touch()
-    versions.poll()
-    versions.poll()
-    assert current(versions) == 1
-    assert states(versions) == {1: "AVAILABLE", 2: "END"}
-    assert capsys.readouterr().err.count("version 2 is left out") == 1
-    (tmp_path / "2" / "broken").unlink()
-    versions.poll()
-    assert current(versions) == 2
-
-
-def test_a_new_version_takes_over_while_serving(toy_base, tmp_path):
-    shutil.copytree(toy_base / "3", tmp_path / "1")
-    server = serve.ModelServer("toy", tmp_path, port=0, host="localhost")
-    assert server.start() == f"serving toy version 1: gRPC on localhost:{server.port}"
-    with Client(f"localhost:{server.port}", "toy", timeout=SECONDS) as client, futures.ThreadPoolExecutor() as pool:
-        running = pool.submit(client.run, {"steps": STEPS}, "slow")
-        shutil.copytree(toy_base / "3", tmp_path / "partial")
-        os.rename(tmp_path / "partial", tmp_path / "2")
-        deadline = time.monotonic() + SECONDS
-        while server.versions.find(model_pb2.ModelSpec(name="toy")).version != 2:
-            assert client.translate(["a"]) == ["A"]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert running.result()["steps"].tolist() == [STEPS]
-    server.stop(grace=1.0)
+SECONDS = 60
+STEPS = np.array(400_000, np.int32)  # a second of work for the signature `slow`
 
 
 def start(*flags, path=None):
@@ -100,32 +33,65 @@ def start(*flags, path=None):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+def request(signature, **inputs):
+    message = predict_pb2.PredictRequest()
+    message.model_spec.name, message.model_spec.signature_name = "toy", signature
+    for name, value in inputs.items():
+        message.inputs[name].CopyFrom(to_proto(np.array(value)))
+    return message
+
+
 def post_slow(port):
     body = json.dumps({"signature_name": "slow", "inputs": int(STEPS)}).encode()
     with urllib.request.urlopen(f"http://localhost:{port}/v1/models/toy:predict", body, timeout=SECONDS) as response:
         return json.load(response)
 
 
-def test_command_serves_drains_and_ends_with_0(toy_base):
-    process = start("--port=0", "--rest_api_port", "0", "--model_name=toy", f"--model_base_path={toy_base}")
+def test_command_serves_drains_and_ends_with_0(toy_base, scale_models, tmp_path):  # noqa: F811
+    publish(scale_models[2], tmp_path / "2")
+    bases = {"toy": toy_base, "scale": tmp_path}
+    entries = (f'config {{ name: "{name}" base_path: "{base}" }}' for name, base in bases.items())
+    (tmp_path / "models.config").write_text(f"model_config_list {{ {' '.join(entries)} }}")
+    flags = ["--port=0", "--rest_api_port", "0", f"--model_config_file={tmp_path / 'models.config'}"]
+    process = start(
+        *flags,
+        "--enable_profiler=false",
+        "--num_load_threads=3",
+        "--log_level=info",
+        "--log_requests",
+        "--drain_seconds=60",
+    )
     try:
-        notice, ready = process.stdout.readline(), process.stdout.readline()
+        notice, ignored, ready = (process.stdout.readline() for _ in range(3))
         assert notice == "tensorflow_model_server is not on the PATH; the embedded server stands in for it\n"
-        assert ready.startswith("serving toy version 3: gRPC on 0.0.0.0:")
+        assert ignored == "without effect in the embedded server: --enable_profiler, --num_load_threads\n"
+        assert ready.startswith("serving scale version 2, toy version 3: gRPC on 0.0.0.0:")
         port, rest_port = (int(part.split(",")[0]) for part in ready.split("0.0.0.0:")[1:])
-        client = Client(f"localhost:{port}", "toy", timeout=SECONDS)
-        assert client.predict(["ﬁ"], "normalize")["text"] == "fi", "the ops of TensorFlow Text are there"
-        with futures.ThreadPoolExecutor() as pool:
-            over_grpc = pool.submit(client.run, {"steps": STEPS}, "slow")
+        with grpc.insecure_channel(f"localhost:{port}") as channel, futures.ThreadPoolExecutor() as pool:
+            ask = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+            text = ask(request("normalize", text=["ﬁ"]), timeout=SECONDS).outputs["text"]
+            assert text.string_val[0] == b"fi", "the ops of TensorFlow Text are there"
+            code, details = refusal(ask, question(signature="xla"))
+            assert (code, details.splitlines()[0]) == ("INTERNAL", "XLA compilation disabled")
+            over_grpc = ask.future(request("slow", steps=STEPS), timeout=SECONDS)
             over_rest = pool.submit(post_slow, rest_port)
             time.sleep(0.2)
             assert not over_grpc.done() and not over_rest.done()
             process.send_signal(signal.SIGTERM)
-            assert over_grpc.result()["steps"].tolist() == [STEPS]
+            assert over_grpc.result().outputs["steps"].int_val[0] == STEPS
             assert over_rest.result() == {"outputs": [STEPS]}
-        client.close()
         _, errors = process.communicate(timeout=SECONDS)
-        assert (process.returncode, errors) == (0, "")
+        assert process.returncode == 0
+        events = [json.loads(line) for line in errors.splitlines()]
+        assert {"version_available", "stopped"} <= {event["event"] for event in events}
+        requests = [event for event in events if event["event"] == "request"]
+        assert sorted((event["entrypoint"], event["status"]) for event in requests) == [
+            ("GRPC", "INTERNAL"),
+            ("GRPC", "OK"),
+            ("GRPC", "OK"),
+            ("REST", "OK"),
+        ]
+        assert "ﬁ" not in errors
     finally:
         process.kill()
 
@@ -170,7 +136,10 @@ def test_command_with_a_broken_model(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "required: --model_base_path"),
+        ([], "--model_base_path or --model_config_file is required"),
+        (["--model_base_path=x", "--enable_batching=maybe"], "expected true or false. Received: 'maybe'"),
+        (["--model_base_path=x", "--batching_parameters_file=y"], "of no use without --enable_batching"),
+        (["--model_base_path=x", "--log_level=loud"], "--log_level is debug, info, warning or error"),
         (["--model_base_path=x", "--port=http"], "a port is a number from 0 to 65535. Received: 'http'"),
         (["--model_base_path=x", "--enable_everything"], "unrecognized arguments: --enable_everything"),
     ],
@@ -179,19 +148,52 @@ def test_command_usage(flags, message, capsys):
     with pytest.raises(SystemExit) as caught:
         serve.main(flags)
     assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
 
 
 def test_command_becomes_the_stock_server_where_there_is_one(tmp_path):
     stock = tmp_path / "tensorflow_model_server"
     stock.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
     stock.chmod(0o755)
-    flags = ["--port", "8500", "--rest_api_port=8501", "--model_base_path", "/models/m", "--enable_batching=true"]
+    flags = ["--port", "8500", "--model_base_path", "models/m", "--enable_batching", "--brand_new=1", "--log_requests"]
     process = start(*flags, path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     output, errors = process.communicate(timeout=SECONDS)
-    assert (process.returncode, errors) == (7, "")
-    expected = ["--port=8500", "--rest_api_port=8501", "--model_name=default", "--model_base_path=/models/m"]
-    assert output.split() == [*expected, "--enable_batching=true"]
+    assert process.returncode == 7
+    assert errors == "left out, as tensorflow_model_server has no such flag: --log_requests\n"
+    path = f"--model_base_path={Path('models/m').absolute()}"
+    assert sorted(output.split()) == sorted(["--port=8500", path, "--enable_batching=true", "--brand_new=1"])
+
+
+def settings_of(*flags):
+    return read_command(["--model_base_path=x", *flags], "serve", "").settings
+
+
+def test_flags_are_spelled_as_the_stock_server_takes_them():
+    for flags in (
+        ["--enable_batching"],
+        ["--enable_batching=true"],
+        ["--enable_batching=1"],
+        ["--enable_batching=TRUE"],
+    ):
+        assert settings_of(*flags).enable_batching
+    assert not settings_of("--enable_model_warmup=false").enable_model_warmup
+    assert settings_of("--port=1", "--rest_api_timeout_in_ms", "50") == Settings(
+        model_base_path="x", port=1, rest_api_timeout_in_ms=50
+    )
+    command = read_command(["--model_base_path=x", *(f"--{name}=1" for name in WITHOUT_EFFECT)], "serve", "")
+    assert set(command.without_effect) == WITHOUT_EFFECT
+    assert command.settings == Settings(model_base_path="x")
+    assert channel_arguments("grpc.a=5,grpc.b=c=d") == {"grpc.a": 5, "grpc.b": "c=d"}
+    with pytest.raises(InputError, match="takes name=value, with commas between. Received: 'grpc.a'"):
+        channel_arguments("grpc.a")
+
+
+def test_command_shows_its_version(capsys):
+    assert run_command(serve.main, ["--version"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("TensorFlow ModelServer: embedded")
+    assert second.startswith("TensorFlow Library: 2.")
 
 
 def test_messages_need_no_tensorflow_and_are_the_ones_it_uses():

@@ -1,6 +1,7 @@
 """The embedded server over real HTTP connections, in the row and column formats of TensorFlow Serving."""
 
 import base64
+import gzip
 import http.client
 import json
 
@@ -42,6 +43,22 @@ def test_rest_columns(toy_server):
     assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"outputs": [4.0, 6.0]})
 
 
+def test_rest_unpacks_gzip(toy_server, monkeypatch):
+    def ask(body):
+        connection = http.client.HTTPConnection("localhost", toy_server.rest_port, timeout=SECONDS)
+        connection.request("POST", "/v1/models/toy:predict", body, {"Content-Encoding": "gzip"})
+        response = connection.getresponse()
+        status, content = response.status, json.loads(response.read())
+        connection.close()
+        return status, content
+
+    packed = gzip.compress(b'{"signature_name": "add", "inputs": {"a": [1], "b": [2]}}')
+    assert ask(packed) == (200, {"outputs": [3.0]})
+    assert "not in gzip format" in ask(b"{}")[1]["error"]
+    monkeypatch.setattr("export.server.rest_api._LARGEST_UNPACKED", 10)
+    assert ask(packed) == (429, {"error": "The body unpacks to more than 10 bytes"})
+
+
 def test_rest_bytes_come_back_as_base64(toy_server):
     encoded = {"b64": base64.b64encode(b"\xff\x00").decode()}
     body = {"signature_name": "raw", "instances": [encoded]}
@@ -63,6 +80,8 @@ PREDICT = "/v1/models/toy:predict"
 DEEP = b'{"instances": ' + b"[" * 500 + b"]" * 500 + b"}"
 BAD_REST = {
     "path": ("GET", "/v1/nowhere", None, 400, "Malformed request: GET /v1/nowhere"),
+    "far path": ("GET", "/nowhere", None, 404, "Not found: /nowhere"),
+    "no name": ("GET", "/v1/models", None, 400, "Missing model name in request."),
     "method": ("GET", PREDICT, None, 400, "Malformed request: GET /v1/models/toy:predict"),
     "verb": ("POST", "/v1/models/toy:explain", {}, 400, "Malformed request"),
     "model": (
@@ -74,7 +93,7 @@ BAD_REST = {
     ),
     "version": ("POST", "/v1/models/toy/versions/9:predict", {"instances": ["a"]}, 404, "Specific(toy, 9)"),
     "status": ("GET", "/v1/models/other", None, 404, "Could not find any versions of model other"),
-    "huge version": ("GET", f"/v1/models/toy/versions/{1 << 70}", None, 400, "Malformed request"),
+    "huge version": ("GET", f"/v1/models/toy/versions/{1 << 70}", None, 400, "to numeric."),
     "json": ("POST", PREDICT, b"{", 400, "JSON Parse error"),
     "empty": ("POST", PREDICT, b"", 400, "JSON Parse error"),
     "encoding": ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "JSON Parse error"),
@@ -86,7 +105,7 @@ BAD_REST = {
     "no instances": ("POST", PREDICT, {"instances": []}, 400, "at least one value"),
     "signature": ("POST", PREDICT, {"signature_name": "nope", "inputs": []}, 400, '"nope" not found in signature def'),
     "signature's type": ("POST", PREDICT, {"signature_name": 1, "inputs": []}, 400, "must be a string value"),
-    "type": ("POST", PREDICT, {"instances": [1]}, 400, 'input "text": JSON value is not of expected type: string'),
+    "type": ("POST", PREDICT, {"instances": [1]}, 400, "JSON Value: 1 Type: Number is not of expected type: string"),
     "base64": ("POST", PREDICT, {"instances": [{"b64": "#"}]}, 400, "not of expected type: string"),
     "surrogate": ("POST", PREDICT, b'{"instances": ["\\ud800"]}', 400, "not of expected type: string"),
     "mixture": ("POST", PREDICT, {"instances": [{"text": "a"}, "b"]}, 400, "Failed to process element: 1"),
@@ -111,7 +130,7 @@ BAD_REST = {
         PREDICT,
         {"signature_name": "normalize", "instances": ["a"]},
         400,
-        "outputs have no common batch size",
+        "Tensor name: text has inconsistent batch size: 1 expecting: 3",
     ),
     "scalar rows": ("POST", PREDICT, {"signature_name": "slow", "instances": [1]}, 400, "shape [] but [1] is provided"),
 }

@@ -1,0 +1,14 @@
+"""Asks a served model, from the command line or from Python; works with the stock server and needs no TensorFlow.
+
+Command: `python -m export.client --server HOST:PORT --model NAME [TEXT ...]`.
+
+Example:
+    with Client("localhost:8500", model="en-de") as client:
+        print(client.translate(["A man rides a horse."]))
+"""
+
+from export.client.api import Alignment, Classification, Client, RequestRefused, ServerError
+from export.client.channel import Tls
+from export.client.cli import command, main
+
+__all__ = ["Alignment", "Classification", "Client", "RequestRefused", "ServerError", "Tls", "command", "main"]

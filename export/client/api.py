@@ -1,0 +1,322 @@
+"""The `Client` class: a served model as Python methods, without TensorFlow."""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import grpc
+import numpy as np
+
+from export.client.channel import MAX_RETRIES, Tls, open_channel
+from export.server.protos import predict_pb2, prediction_service_pb2_grpc
+from export.server.tensors import to_array, to_proto
+from zoo.errors import InputError
+
+DEFAULT_SIGNATURE = "serving_default"
+ATTENTION_SIGNATURE = "attention"
+SAMPLE_SIGNATURE = "sample"
+BATCH_SIZE = 64  # texts in one request
+IN_FLIGHT = 4  # requests under way at once
+
+# What a server answers when it failed at something that it accepted.
+_FAILURES = (
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DATA_LOSS,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+)
+
+Outputs = dict[str, np.ndarray]
+_Text = TypeVar("_Text", bound=str | bytes)
+
+
+class ServerError(Exception):
+    """The server answered with an error, or not at all.
+
+    Attributes:
+        code: The `grpc.StatusCode`.
+    """
+
+    def __init__(self, message: str, code: grpc.StatusCode):
+        super().__init__(message)
+        self.code = code
+
+
+class RequestRefused(ServerError, InputError):
+    """A `ServerError` that whoever asks can mend: the address, the request, or the time allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Alignment:
+    """One answer of the `attention` signature, padding removed.
+
+    Attributes:
+        text: The output text.
+        source_tokens: The S tokens of the input.
+        target_tokens: The T tokens of the output.
+        attention: float [layers, heads, T, S].
+    """
+
+    text: str
+    source_tokens: list[str]
+    target_tokens: list[str]
+    attention: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification:
+    """One answer of a classifier.
+
+    Attributes:
+        label: The most probable class.
+        probabilities: Probability by class.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class Client:
+    """Asks one model of a server over gRPC.
+
+    Methods that take texts send `BATCH_SIZE` of them in a request and `IN_FLIGHT` requests at once.
+
+    Args:
+        server: `HOST:PORT` of the server's gRPC side.
+        model: The model's name there.
+        timeout: Seconds to wait for the answer to one request, retries included.
+        retries: How often a request that found no server is sent again, 0 to 4, after growing waits.
+        tls: How to encrypt the connection; `None` means not at all.
+
+    Raises:
+        InputError: `server` is not an address, or a PEM file cannot be read.
+
+    Example:
+        with Client("localhost:8500", model="dates") as client:
+            print(client.translate(["14 juillet 1789"]))
+    """
+
+    def __init__(
+        self,
+        server: str,
+        model: str = "default",
+        timeout: float = 60.0,
+        retries: int = MAX_RETRIES,
+        tls: Tls | None = None,
+    ):
+        self._server, self._model, self._timeout = server, model, timeout
+        self._channel = open_channel(server, tls, retries)
+        self._predict = prediction_service_pb2_grpc.PredictionServiceStub(self._channel).Predict
+
+    def predict(
+        self, signature: str = DEFAULT_SIGNATURE, inputs: Mapping[str, Any] | None = None, outputs: Sequence[str] = ()
+    ) -> Outputs:
+        """Runs any signature once.
+
+        Args:
+            signature: The signature's name.
+            inputs: Arrays, or what NumPy makes arrays of, by input name. Lists of `str` and `bytes` are strings;
+                Python's floats become float32 and its integers int32, as TensorFlow has it.
+            outputs: The outputs to ask for; empty means all.
+
+        Returns:
+            Arrays by output name; strings are arrays of `str` objects.
+
+        Raises:
+            ServerError: The server fails at the request.
+            RequestRefused: The server cannot be reached, takes too long, or refuses the request.
+        """
+        return self._answer(self._send(signature, inputs or {}, outputs))
+
+    def stream(
+        self,
+        requests: Iterable[Mapping[str, Any] | None],
+        signature: str = DEFAULT_SIGNATURE,
+        outputs: Sequence[str] = (),
+        in_flight: int = IN_FLIGHT,
+    ) -> Iterator[Outputs]:
+        """Runs a signature for each of many requests, several at once, and yields the answers in order.
+
+        Args:
+            requests: Inputs as for `predict`, drawn as they are needed. `None` among them says that the next may
+                take long to come: what is under way is answered first.
+            signature: The signature's name.
+            outputs: The outputs to ask for; empty means all.
+            in_flight: The largest number of requests under way at once.
+
+        Raises:
+            ServerError: See `predict`; the requests that are under way are then cancelled.
+        """
+        under_way: collections.deque[grpc.Future] = collections.deque()
+        try:
+            for inputs in requests:
+                if inputs is not None:
+                    under_way.append(self._send(signature, inputs, outputs))
+                while len(under_way) > (0 if inputs is None else in_flight - 1):
+                    yield self._answer(under_way.popleft())
+            while under_way:
+                yield self._answer(under_way.popleft())
+        finally:
+            for call in under_way:
+                call.cancel()
+
+    def translate(self, texts: Iterable[str | bytes]) -> list[str]:
+        """Returns the output text for each text; `bytes` are sent as they are.
+
+        Raises:
+            ServerError: See `predict`.
+        """
+        answers = self.stream(batches(texts), outputs=["text"])
+        return [text for answer in answers for text in self._named("text", answer)]
+
+    def classify(self, texts: Iterable[str | bytes]) -> list[Classification]:
+        """Returns the label and the probability of every class for each text.
+
+        Raises:
+            ServerError: See `predict`.
+        """
+        names = ["label", "classes", "probabilities"]
+        found = []
+        for answer in self.stream(batches(texts), outputs=names):
+            for label, classes, values in zip(*(self._named(name, answer) for name in names), strict=True):
+                found.append(Classification(label, dict(zip(classes.tolist(), values.tolist(), strict=True))))
+        return found
+
+    def generate(
+        self,
+        prompts: Iterable[str | bytes],
+        *,
+        temperature: float | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """Returns a language model's continuation of each prompt.
+
+        Args:
+            prompts: The texts to continue.
+            temperature: `None` asks for the default decoding; a number draws at random, the wilder the larger.
+            top_p: Draws come from the most probable symbols that have this probability together.
+            seed: Equal seeds draw equally; with `temperature`.
+
+        Raises:
+            ServerError: See `predict`.
+        """
+        if temperature is None:
+            return self.translate(prompts)
+        draws = {"seed": np.int32(seed), "temperature": np.float32(temperature), "top_p": np.float32(top_p)}
+        answers = self.stream(({**inputs, **draws} for inputs in batches(prompts)), SAMPLE_SIGNATURE, ["text"])
+        return [text for answer in answers for text in self._named("text", answer)]
+
+    def attention(self, texts: Iterable[str | bytes]) -> list[Alignment]:
+        """Returns output text, tokens and attention weights for each text.
+
+        Raises:
+            ServerError: See `predict`.
+        """
+        answers = self.stream(batches(texts), ATTENTION_SIGNATURE)
+        return [alignment for answer in answers for alignment in alignments(answer)]
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> "Client":
+        """Returns the client."""
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Closes the connection."""
+        self.close()
+
+    def _send(self, signature: str, inputs: Mapping[str, Any], outputs: Sequence[str]) -> grpc.Future:
+        request = predict_pb2.PredictRequest(output_filter=outputs)
+        request.model_spec.name = self._model
+        request.model_spec.signature_name = signature
+        for name, values in inputs.items():
+            try:
+                request.inputs[name].CopyFrom(to_proto(_as_array(values)))
+            except (TypeError, ValueError) as error:
+                raise InputError(f"The input {name!r} cannot be sent: {error}.") from error
+        return self._predict.future(request, timeout=self._timeout)
+
+    def _answer(self, call: grpc.Future) -> Outputs:
+        try:
+            response = call.result()
+        except grpc.RpcError as error:
+            raise self._explain(error) from error
+        return {name: _as_text(to_array(proto)) for name, proto in response.outputs.items()}
+
+    def _named(self, name: str, answer: Outputs) -> np.ndarray:
+        if name not in answer:
+            raise InputError(f"The model {self._model} gives no {name}, only {sorted(answer)}.")
+        return answer[name]
+
+    def _explain(self, error: grpc.RpcError) -> ServerError:
+        code, details = error.code(), error.details()
+        if code in _FAILURES:
+            return ServerError(f"The server at {self._server} failed: {code.name}: {details}", code)
+        if code == grpc.StatusCode.UNAVAILABLE:
+            message = f"No server answers at {self._server} ({details})."
+        elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
+            message = f"The server at {self._server} did not answer within {self._timeout:g} s."
+        else:
+            message = f"The server at {self._server} refused the request: {code.name}: {details}"
+        return RequestRefused(message, code)
+
+
+def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:
+    """Yields the inputs of one request after the other for a signature whose one input is `text`, string [B].
+
+    Args:
+        texts: The texts, drawn as they are needed.
+        size: Texts in a request.
+
+    Raises:
+        InputError: `texts` is a single text.
+    """
+    if isinstance(texts, str | bytes):
+        raise InputError("A list of texts is expected. Received: a single text; put it into a list.")
+    remaining = iter(texts)
+    while batch := list(itertools.islice(remaining, size)):
+        yield {"text": batch}
+
+
+def alignments(outputs: Outputs) -> list[Alignment]:
+    """Returns the answers of the `attention` signature one by one.
+
+    Raises:
+        InputError: An output of that signature is missing.
+    """
+    names = ("text", "source_tokens", "target_tokens", "attention")
+    missing = [name for name in names if name not in outputs]
+    if missing:
+        raise InputError(f"The model's attention signature lacks the outputs {missing}; it has {sorted(outputs)}.")
+    return [_alignment(*row) for row in zip(*(outputs[name] for name in names), strict=True)]
+
+
+def _alignment(text: str, source: np.ndarray, target: np.ndarray, attention: np.ndarray) -> Alignment:
+    real_source, real_target = source != "", target != ""  # padding is the empty token
+    weights = attention[:, :, real_target][:, :, :, real_source]
+    return Alignment(text, source[real_source].tolist(), target[real_target].tolist(), weights)
+
+
+def _as_array(values: Any) -> np.ndarray:
+    """Returns an array; Python's own numbers get TensorFlow's types for them, not NumPy's."""
+    if isinstance(values, np.ndarray | np.generic):
+        return np.asarray(values)
+    # Not NumPy's own strings: they end at the last byte that is not zero, and text and bytes do not mix in them.
+    objects = np.asarray(values, object)
+    if any(isinstance(value, str | bytes) for value in objects.flat):
+        return objects
+    array = np.asarray(values)
+    narrow = {"f": np.float32, "i": np.int32}.get(array.dtype.kind)
+    return array if narrow is None else array.astype(narrow)
+
+
+def _as_text(array: np.ndarray) -> np.ndarray:
+    if not array.dtype.hasobject:
+        return array
+    return np.frompyfunc(lambda value: value.decode("utf-8", "replace"), 1, 1)(array)

@@ -1,0 +1,108 @@
+"""How the client reaches a server: address, encryption, retries."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import grpc
+
+from zoo.errors import InputError
+
+MAX_RETRIES = 4  # gRPC's own limit is five attempts in all
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 3.0  # seconds between attempts; each wait is twice the one before
+
+_ADDRESS = re.compile(r"(.+):(\d+)")
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
+_LARGEST_REPEATED_REQUEST = 64 << 20  # bytes; gRPC keeps a request of up to 256 KiB for a retry unless told
+
+
+@dataclasses.dataclass(frozen=True)
+class Tls:
+    """Encryption of the connection, and who proves what to whom.
+
+    Attributes:
+        ca: PEM file of the authorities that vouch for the server; `None` means those that gRPC brings.
+        certificate: PEM file of the client's certificate chain, for a server that asks for one.
+        key: PEM file of the client's private key; goes with `certificate`.
+        server_name: The name that stands in the server's certificate, where it is not the host asked.
+    """
+
+    ca: str | Path | None = None
+    certificate: str | Path | None = None
+    key: str | Path | None = None
+    server_name: str | None = None
+
+    def __post_init__(self):
+        if (self.certificate is None) != (self.key is None):
+            raise InputError(
+                "A client's certificate and its private key go together. "
+                f"Received: certificate={self.certificate}, key={self.key}."
+            )
+
+
+def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES) -> grpc.Channel:
+    """Returns a channel to a server; nothing is sent yet.
+
+    Args:
+        server: `HOST:PORT`, or `dns:///HOST:PORT`. If the host has several addresses, they take turns.
+        tls: How to encrypt; `None` means in the clear.
+        retries: How often a request that found no server is sent again, 0 to 4.
+
+    Raises:
+        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read.
+    """
+    match = _ADDRESS.fullmatch(server)
+    if match is None:
+        raise InputError(f"A server is given as HOST:PORT, such as localhost:8500. Received: {server!r}")
+    if not 0 <= retries <= MAX_RETRIES:
+        raise InputError(f"A request is sent again 0 to {MAX_RETRIES} times. Received: retries={retries}")
+    options = [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_send_message_length", -1),
+        *_service_options(retries),
+    ]
+    if match[1] in _LOOPBACK:
+        options.append(("grpc.enable_http_proxy", 0))  # a proxy's localhost is another one
+    if tls is None:
+        return grpc.insecure_channel(server, options=options)
+    if tls.server_name is not None:
+        options.append(("grpc.ssl_target_name_override", tls.server_name))
+    credentials = grpc.ssl_channel_credentials(_read(tls.ca), _read(tls.key), _read(tls.certificate))
+    return grpc.secure_channel(server, credentials, options=options)
+
+
+def _service_options(retries: int) -> list[tuple[str, int | str]]:
+    """Returns the channel options that spread requests over the server's addresses and repeat them.
+
+    A server that stops or starts is UNAVAILABLE for a while; the repetition is gRPC's own.
+
+    Reference: gRPC proposal A6, "Client Retries", section "Retry Policy".
+    """
+    config: dict = {"loadBalancingConfig": [{"round_robin": {}}]}
+    options: list[tuple[str, int | str]] = [("grpc.enable_retries", int(retries > 0))]
+    if retries:
+        policy = {
+            "maxAttempts": retries + 1,
+            "initialBackoff": f"{_FIRST_WAIT}s",
+            "maxBackoff": f"{_LONGEST_WAIT}s",
+            "backoffMultiplier": 2,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        }
+        config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
+        options += [
+            ("grpc.per_rpc_retry_buffer_size", _LARGEST_REPEATED_REQUEST),
+            # The connection has waits of its own; longer ones than the request's would make its attempts pointless.
+            ("grpc.initial_reconnect_backoff_ms", int(500 * _FIRST_WAIT)),
+            ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),
+        ]
+    return [*options, ("grpc.service_config", json.dumps(config))]
+
+
+def _read(path: str | Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error

@@ -1,0 +1,219 @@
+"""The client's command: texts from the arguments or standard input, answers on standard output."""
+
+import contextlib
+import json
+import os
+import select
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from export.client.api import (
+    ATTENTION_SIGNATURE,
+    BATCH_SIZE,
+    DEFAULT_SIGNATURE,
+    Alignment,
+    Client,
+    Outputs,
+    ServerError,
+    alignments,
+    batches,
+)
+from export.client.channel import MAX_RETRIES, Tls
+from export.server.tensors import to_list
+from zoo.cli import ArgumentParser, run_command
+from zoo.errors import InputError
+
+_CHUNK = 1 << 16  # bytes read at once
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command.
+
+    Args:
+        argv: Arguments without the program's name; `None` means those of the process.
+
+    Raises:
+        InputError: The server refuses to answer or cannot be reached, or a heatmap cannot be written.
+        ServerError: The server fails.
+    """
+    flags = _parse(argv)
+    paths: Iterator[Path] = iter(())
+    requests: Iterable[dict | None] = batches(map(os.fsencode, flags.text)) if flags.text else _read_batches()
+    if flags.heatmap:
+        kept = [request for request in requests if request is not None]
+        # The files' names depend on how many texts there are.
+        paths = iter(_heatmap_paths(flags.heatmap, sum(len(request["text"]) for request in kept)))
+        requests = kept
+    sent: list[list[bytes]] = []
+    with Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls) as client, _progress() as done:
+        for outputs in client.stream(_noted(requests, sent), flags.signature):
+            batch = sent.pop(0)
+            for line in _lines(outputs, flags, len(batch)):
+                print(line)
+            sys.stdout.flush()
+            if flags.heatmap:
+                _draw(batch, alignments(outputs), paths)
+            done(batch)
+
+
+def _parse(argv: Sequence[str] | None) -> Namespace:
+    parser = ArgumentParser(
+        prog="python -m export.client",
+        description="Sends texts to a served model and prints its answers.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--server", default="localhost:8500", help="HOST:PORT (default localhost:8500)")
+    parser.add_argument("--model", required=True, help="the model's name on the server")
+    parser.add_argument("--signature", help="what to ask for (default serving_default)")
+    parser.add_argument("--scores", action="store_true", help="print the log probability after a tab")
+    parser.add_argument(
+        "--heatmap",
+        metavar="FILE",
+        type=Path,
+        help="draw the attention weights of the signature `attention`; several texts go to FILE-1, FILE-2, …",
+    )
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer (default 60)")
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=MAX_RETRIES,
+        help=f"how often to ask again when no server answers, 0 to {MAX_RETRIES} (default {MAX_RETRIES})",
+    )
+    parser.add_argument("--tls", action="store_true", help="encrypt; implied by the other --tls flags")
+    parser.add_argument("--tls_ca", metavar="FILE", help="PEM file of the authorities that vouch for the server")
+    parser.add_argument("--tls_cert", metavar="FILE", help="PEM file of the client's certificate (mutual TLS)")
+    parser.add_argument("--tls_key", metavar="FILE", help="PEM file of the client's private key (mutual TLS)")
+    parser.add_argument("--tls_server_name", metavar="NAME", help="the name in the server's certificate")
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="the texts (default: the lines of standard input)")
+    flags = parser.parse_args(argv)
+    if flags.signature is None:
+        flags.signature = ATTENTION_SIGNATURE if flags.heatmap else DEFAULT_SIGNATURE
+    if flags.heatmap and flags.signature != ATTENTION_SIGNATURE:
+        parser.error(f"--heatmap needs --signature {ATTENTION_SIGNATURE}. Received: {flags.signature}")
+    if not flags.timeout > 0:
+        parser.error(f"--timeout must be positive. Received: {flags.timeout:g}")
+    if not 0 <= flags.retries <= MAX_RETRIES:
+        parser.error(f"--retries must be 0 to {MAX_RETRIES}. Received: {flags.retries}")
+    if (flags.tls_cert is None) != (flags.tls_key is None):
+        parser.error("--tls_cert and --tls_key go together")
+    parts = (flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_server_name)
+    flags.tls = Tls(*parts) if flags.tls or any(parts) else None
+    return flags
+
+
+def _read_batches() -> Iterator[dict[str, list[bytes]] | None]:
+    """Yields the lines of standard input in batches as soon as they are there, and `None` before it has to wait.
+
+    Only a line feed ends a line, and a carriage return before it is dropped.
+    """
+    # What is buffered could not be waited for, and a line that a person enters would not be answered at once.
+    stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+    lines: list[bytes] = []
+    rest = b""
+    while True:
+        if not _ready(stream):
+            yield from batches(lines)
+            yield None
+            lines = []
+        chunk = stream.read(_CHUNK)
+        *ended, rest = (rest + chunk).split(b"\n")
+        lines += [line.removesuffix(b"\r") for line in ended]
+        if not chunk:
+            yield from batches([*lines, rest] if rest else lines)
+            return
+        full = len(lines) // BATCH_SIZE * BATCH_SIZE
+        yield from batches(lines[:full])
+        del lines[:full]
+
+
+def _ready(stream) -> bool:
+    """Tells whether a read from the stream returns at once."""
+    try:
+        return bool(select.select([stream], [], [], 0)[0])
+    except (OSError, ValueError):  # no file of the operating system, or one that cannot be asked
+        return True
+
+
+def _noted(requests: Iterable[dict | None], sent: list[list[bytes]]) -> Iterator[dict | None]:
+    """Yields the requests, and keeps the texts of those that were sent."""
+    for request in requests:
+        if request is not None:
+            sent.append(request["text"])
+        yield request
+
+
+@contextlib.contextmanager
+def _progress():
+    """Gives a function that counts a batch as done; with a bar if a person watches and the answers go elsewhere."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda batch: None
+        return
+    from tqdm import tqdm  # here, because most calls show no bar
+
+    with tqdm(total=_size_of_input(), unit="B", unit_scale=True, desc="translated") as bar:
+        lines = 0
+
+        def done(batch: Sequence[bytes]) -> None:
+            nonlocal lines
+            lines += len(batch)
+            bar.set_postfix_str(f"{lines} lines", refresh=False)
+            bar.update(sum(len(text) + 1 for text in batch))
+
+        yield done
+
+
+def _size_of_input() -> int | None:
+    """Returns the bytes of standard input, where that is a file."""
+    try:
+        return os.fstat(sys.stdin.fileno()).st_size or None
+    except (OSError, ValueError):
+        return None
+
+
+def _heatmap_paths(path: Path, count: int) -> list[Path]:
+    if count == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, count + 1)]
+
+
+def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
+    """Yields a line for each of the `count` texts: the output text where there is one, else JSON."""
+    if flags.signature not in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) or "text" not in outputs:
+        columns = {name: _column(array, count) for name, array in outputs.items()}
+        for row in zip(*columns.values(), strict=True):
+            yield json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+    elif not flags.scores:
+        yield from outputs["text"]
+    elif "log_prob" in outputs:
+        for text, score in zip(outputs["text"], outputs["log_prob"], strict=True):
+            yield f"{text}\t{score:.4f}"
+    else:
+        raise InputError(f"The signature {flags.signature} gives no log_prob for --scores, only {sorted(outputs)}.")
+
+
+def _column(array: np.ndarray, count: int) -> list:
+    """Returns an item for each of the `count` texts; an output that has no batch axis is repeated."""
+    return to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count
+
+
+def _draw(texts: Sequence[bytes], answers: Sequence[Alignment], paths: Iterator[Path]) -> None:
+    from export.heatmap import attention_heatmap  # here, because matplotlib takes longer than a request
+
+    for text, answer, path in zip(texts, answers, paths, strict=False):
+        title = f"{text.decode('utf-8', 'replace')}\n{answer.text}"
+        attention_heatmap(answer.source_tokens, answer.target_tokens, answer.attention, path, title)
+
+
+def command(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    try:
+        return run_command(main, argv)
+    except ServerError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    except BrokenPipeError:  # who reads the answers has had enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

@@ -1,0 +1,45 @@
+"""Structured logs: one JSON object per line and event on standard error.
+
+What users wrote is never in them unless `--log_contents` asks for it.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+_LOGGER = logging.getLogger("export.server")
+
+
+class _AsJson(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {"time": f"{moment}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
+        line |= {"event": record.getMessage(), **getattr(record, "fields", {})}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def write_to_stderr(level: str) -> None:
+    """Sends events of `level` (such as `"info"`) and above to standard error, and warnings of libraries with them."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_AsJson())
+    for logger in (_LOGGER, logging.getLogger()):
+        logger.handlers = [handler]
+    _LOGGER.propagate = False
+    _LOGGER.setLevel(level.upper())
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every request that waits for a thread
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its C++ side writes for itself, for each client that misbehaves
+
+
+def info(event: str, **fields: Any) -> None:
+    """Logs what is in order."""
+    _LOGGER.info(event, extra={"fields": fields})
+
+
+def error(event: str, exception: BaseException | None = None, **fields: Any) -> None:
+    """Logs what somebody should look at; an exception is given where its traceback tells more."""
+    _LOGGER.error(event, exc_info=exception, extra={"fields": fields})

@@ -1,0 +1,92 @@
+"""Prometheus metrics under the stock server's names."""
+
+import contextlib
+import time
+from collections.abc import Collection, Iterator
+
+from grpc import StatusCode
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+
+from export.server.call import Call
+from export.server.status import RequestError
+
+DEFAULT_PATH = "/monitoring/prometheus/metrics"
+UNKNOWN_MODEL = "unknown"  # names that nobody serves would fill the memory one by one
+
+_SERVING = ":tensorflow:serving"
+_MICROSECONDS = 1e6
+_LATENCIES = [10 * 1.8**power for power in range(33)]
+_WAITS = [100 * 1.2**power for power in range(52)]
+_COUNTS = [2**power for power in range(15)]
+
+disable_created_metrics()  # the stock server has none
+
+
+class Metrics:
+    """What a server counts; each server has its own."""
+
+    def __init__(self):
+        self._registry = CollectorRegistry()
+        self._requests = self._counter("request_count", "The total number of requests.", "model_name", "status")
+        self._latency = self._histogram(
+            "request_latency", "Microseconds a request took.", _LATENCIES, "model_name", "API", "entrypoint"
+        )
+        self._runtime = self._histogram(
+            "runtime_latency", "Microseconds the graph took.", _LATENCIES, "model_name", "API", "runtime"
+        )
+        self._example_counts = self._histogram("request_example_counts", "Examples per request.", _COUNTS, "model")
+        self._example_total = self._counter("request_example_count_total", "All examples.", "model")
+        self._warmup = self._histogram(
+            "model_warmup_latency", "Microseconds a warm-up took.", _LATENCIES, "model_path", "status"
+        )
+        self._queuing = self._histogram(
+            "batching_session:queuing_latency", "Microseconds spent in a queue.", _WAITS, "thread_pool_name"
+        )
+
+    def answered(self, model: str, api: str, call: Call, status: StatusCode, seconds: float) -> None:
+        """Counts a request.
+
+        Args:
+            model: The model's name, or `UNKNOWN_MODEL`.
+            api: Such as `"Predict"`.
+            call: The caller, after the call.
+            status: How it ended.
+            seconds: How long it took.
+        """
+        self._requests.labels(model, status.name).inc()
+        if status is StatusCode.OK:
+            self._latency.labels(model, api, call.entrypoint).observe(seconds * _MICROSECONDS)
+            self._runtime.labels(model, api, "TF1").observe(call.runtime * _MICROSECONDS)
+
+    def examples(self, model: str, count: int) -> None:
+        """Counts the examples of a request."""
+        self._example_counts.labels(model).observe(count)
+        self._example_total.labels(model).inc(count)
+
+    def queued(self, pool: str, seconds: float) -> None:
+        """Counts the time that a request has waited for its batch."""
+        self._queuing.labels(pool).observe(seconds * _MICROSECONDS)
+
+    @contextlib.contextmanager
+    def warm_up(self, path: str) -> Iterator[None]:
+        """Times a warm-up."""
+        begin, status = time.monotonic(), StatusCode.OK
+        try:
+            yield
+        except RequestError as error:
+            status = error.code
+            raise
+        finally:
+            self._warmup.labels(path, status.name).observe((time.monotonic() - begin) * _MICROSECONDS)
+
+    def page(self) -> bytes:
+        """Returns the metrics in Prometheus' text format."""
+        page = generate_latest(self._registry)
+        # The library ends the name of every counter in `_total`, the stock server only this one's.
+        return page.replace(b":request_count_total", b":request_count")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{_SERVING}:{name}", text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: Collection[float], *labels: str) -> Histogram:
+        return Histogram(f"{_SERVING}:{name}", text, labels, buckets=[*buckets], registry=self._registry)

@@ -1,0 +1,197 @@
+"""The batch pipeline on Beam's local runner, over a small SavedModel."""
+
+import gzip
+import json
+import logging
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+logging.disable(logging.WARNING)  # Beam complains about parts of itself that are not installed
+beam = pytest.importorskip("apache_beam")
+logging.disable(logging.NOTSET)
+
+import tensorflow as tf  # noqa: E402
+
+from export import batch  # noqa: E402
+from export.batch_pipeline import FAILED, Block, Settings, Translate, translate_files  # noqa: E402
+from zoo.cli import run_command  # noqa: E402
+
+BAD = b"bad"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a model that shouts and fails on a batch that has the line `bad`."""
+
+    def shout(text):
+        check = tf.debugging.assert_equal(tf.reduce_any(text == BAD), False, "no shouting at the bad")
+        with tf.control_dependencies([check]):
+            upper = tf.strings.upper(text)
+        return {
+            "text": upper,
+            "score": tf.cast(tf.strings.length(text), tf.float32) / 10.0,
+            "texts": tf.stack([upper, text], axis=1),
+            "everywhere": tf.constant("once"),
+        }
+
+    folder = tmp_path_factory.mktemp("shout") / "1"
+    strings = tf.TensorSpec([None], tf.string, name="source")
+    floats = tf.TensorSpec([None], tf.float32, name="x")
+    signatures = {
+        "serving_default": tf.function(shout, input_signature=[strings]),
+        "twice": tf.function(lambda x: {"x": 2 * x}, input_signature=[floats]),
+    }
+    tf.saved_model.save(tf.Module(), str(folder), signatures=signatures)
+    return str(folder)
+
+
+def write(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def run(tmp_path, model, names, **settings):
+    """Runs the pipeline with small blocks over files of `tmp_path/in`; returns the files it wrote by name."""
+    settings = Settings(model, **{"batch_size": 3, "block_lines": 7, "file_blocks": 2, **settings})
+    with beam.Pipeline("DirectRunner") as pipeline:
+        translate_files(
+            pipeline, [(str(tmp_path / "in" / name), name) for name in names], str(tmp_path / "out"), settings
+        )
+    return {
+        str(path.relative_to(tmp_path / "out")): path.read_bytes()
+        for path in sorted((tmp_path / "out").rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_line_n_belongs_to_line_n(tmp_path, model):
+    lines = [b"line %d %s" % (number, b"x" * (number * 37 % 11)) for number in range(45)]
+    files = {
+        "long.txt": b"\n".join(lines) + b"\n",
+        "empty.txt": b"",
+        "sub/folder.txt": b"ein\r\n\nma\xc3\x9f\xe2\x80\xa8x\n\xff\nlast",
+        "packed.txt.gz": gzip.compress(b"packed\n"),
+    }
+    write(tmp_path / "in", files)
+    written = run(tmp_path, model, files)
+    parts = [written.pop(f"long.txt.{number:05d}") for number in range(4)]
+    assert [part.count(b"\n") for part in parts] == [14, 14, 14, 3]
+    assert b"".join(parts) == files["long.txt"].upper()
+    assert written == {
+        "empty.txt.00000": b"",
+        "sub/folder.txt.00000": b"EIN\n\nMA\xc3\x9f\xe2\x80\xa8X\n\xff\nLAST\n",
+        "packed.txt.gz.00000": b"PACKED\n",
+    }
+
+
+def test_lines_that_fail_are_listed_and_the_others_are_not_lost(tmp_path, model):
+    lines = [b"line %d" % number for number in range(20)]
+    lines[0] = lines[9] = lines[10] = BAD
+    write(tmp_path / "in", {"a.txt": b"\n".join(lines)})
+    written = run(tmp_path, model, ["a.txt"])
+    expected = [b"" if line == BAD else line.upper() for line in lines]
+    assert (written["a.txt.00000"] + written["a.txt.00001"]).split(b"\n")[:-1] == expected
+    (failed,) = (content for name, content in written.items() if name.startswith("failed"))
+    letters = sorted(map(json.loads, failed.splitlines()), key=lambda letter: letter["line"])
+    assert [letter["line"] for letter in letters] == [1, 10, 11]
+    assert {letter["file"] for letter in letters} == {str(tmp_path / "in/a.txt")}
+    assert all(letter["text"] == "bad" and "no shouting at the bad" in letter["error"] for letter in letters)
+
+
+def test_batches_are_of_like_length_and_full():
+    texts = [b"x" * (number * 5 % 13) for number in range(13)]
+    asked = []
+    step = Translate(Settings("unused", batch_size=4))
+    step._infer = lambda batch: asked.append([len(text) for text in batch]) or {"text": [b"a\nb\r\n"] * len(batch)}
+    (answer,) = step.process(Block("in", "out", 0, 1, texts))
+    assert asked == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12]]
+    assert answer.lines == [b"a b"] * 13, "an answer stays one line"
+
+
+def test_a_worker_holds_one_model(model):
+    step = Translate(Settings(model))
+    steps = [pickle.loads(pickle.dumps(step)) for _ in range(2)]
+    for step in steps:
+        step.setup()
+    assert steps[0]._infer is steps[1]._infer
+
+
+def command(capsys, *arguments):
+    status = run_command(batch.main, arguments)
+    output = capsys.readouterr()
+    return status, output.out, output.err
+
+
+def test_the_command(tmp_path, model, capsys):
+    write(tmp_path, {"in1.txt": b"ein\nbad\n", "more/in2.txt": b"zwei\n"})
+    inputs = ["--input", str(tmp_path / "in*.txt"), str(tmp_path / "more/*")]
+    arguments = [f"--model_path={model}", *inputs, f"--output={tmp_path / 'out'}"]
+    status, output, _ = command(capsys, *arguments, "--runner=DirectRunner")
+    assert status == 0
+    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 3, "failed": 1}
+    assert (tmp_path / "out/in1.txt.00000").read_bytes() == b"EIN\n\n"
+    assert (tmp_path / "out/more/in2.txt.00000").read_bytes() == b"ZWEI\n"
+    assert len((tmp_path / f"out/{FAILED}-00000.jsonl").read_text().splitlines()) == 1
+    status, _, errors = command(capsys, *arguments)
+    assert (status, errors) == (
+        2,
+        f"error: {tmp_path / 'out'} is not empty; nothing is overwritten. Give another --output.\n",
+    )
+
+
+def test_all_outputs_as_json(tmp_path, model):
+    write(tmp_path / "in", {"a.txt": "ä\nxyz\n".encode()})
+    written = run(tmp_path, model, ["a.txt"], output_name=None)
+    assert [json.loads(line) for line in written["a.txt.00000"].splitlines()] == [
+        {"everywhere": "once", "score": 0.2, "text": "ä", "texts": ["ä", "ä"]},
+        {"everywhere": "once", "score": 0.3, "text": "XYZ", "texts": ["XYZ", "xyz"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model_path=nowhere"], "nowhere is no version of a SavedModel: there is no nowhere/saved_model.pb."),
+        (["--input=nowhere/*.txt"], "--input nowhere/*.txt matches no file."),
+        (["--signature=serving_defualt"], "Unknown signature 'serving_defualt'. Did you mean serving_default?"),
+        (["--signature=twice"], "One input of strings is expected; the signature twice takes ['x']."),
+        (["--output_name=txt"], "Unknown output 'txt'. Did you mean"),
+        (["--output_name=texts"], "The output texts is not one string for each text; --json writes any output."),
+        (["--output_name=score"], "The output score is not one string for each text"),
+    ],
+)
+def test_errors_are_one_line(tmp_path, model, capsys, arguments, message):
+    write(tmp_path, {"in.txt": b"a\n"})
+    defaults = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
+    status, output, errors = command(capsys, *defaults, *arguments)
+    assert (status, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith(f"error: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_two_worker_processes(tmp_path, model):
+    """What workers get over the wire is enough for them."""
+    lines = [b"line %d\n" % number for number in range(2500)]
+    write(tmp_path, {"a.txt": b"".join(lines), "b.txt": b"b\n"})
+    flags = [f"--model_path={model}", f"--input={tmp_path / '*.txt'}", f"--output={tmp_path / 'out'}"]
+    flags += ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    root = Path(batch.__file__).parent.parent
+    result = subprocess.run([sys.executable, "-m", "export.batch", *flags], cwd=root, capture_output=True, check=True)
+    assert json.loads(result.stdout.splitlines()[-1])["lines"] == 2501
+    assert (tmp_path / "out/a.txt.00000").read_bytes() == b"".join(lines).upper()
+
+
+def test_an_exported_model(tmp_path, text_export, text_run, text_spec):
+    from training.data import load_data
+
+    source = load_data(text_spec).split("test").source
+    write(tmp_path / "in", {"a.txt": "".join(line + "\n" for line in source).encode()})
+    written = run(tmp_path, str(text_export / "1"), ["a.txt"], batch_size=16, block_lines=100)
+    assert b"".join(written.values()).decode().splitlines() == text_run.translate(source)

@@ -1,0 +1,221 @@
+"""Several models, version policies, labels and how all that changes while the server runs."""
+
+import http.client
+import shutil
+from concurrent import futures
+
+import grpc
+import pytest
+from google.protobuf import text_format
+from server_models import (
+    SECONDS,
+    closed_gate,
+    publish,
+    question,
+    record,
+    refusal,
+    scale_models,  # noqa: F401  (a fixture)
+    serving,
+    until,
+)
+from tensorflow_serving.config import model_server_config_pb2
+
+from export.server.embedded import EmbeddedServer
+from export.server.settings import Settings
+from zoo.errors import InputError
+
+
+def entry(name, base, policy="", labels=()):
+    marks = "".join(f'version_labels {{ key: "{label}" value: {version} }}' for label, version in labels)
+    policy = f"model_version_policy {{ {policy} }}" if policy else ""
+    return f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" {policy} {marks} }}'
+
+
+def models(*entries):
+    text = f"model_config_list {{ {' '.join(entries)} }}"
+    return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+
+
+@pytest.fixture
+def base(scale_models, tmp_path):  # noqa: F811
+    """A base path with version 1, which doubles."""
+    base = tmp_path / "base"
+    base.mkdir()
+    publish(scale_models[2], base / "1")
+    return base
+
+
+def test_a_version_in_use_stays_until_its_request_is_through(base, scale_models):  # noqa: F811
+    with serving(base) as (_, ask), futures.ThreadPoolExecutor() as pool, closed_gate() as gate:
+        held = pool.submit(ask.predict, [1.0], signature="gate")
+        assert gate.waiting.acquire(timeout=SECONDS)
+        publish(scale_models[3], base / "2")
+        until(lambda: ask.predict([1.0]) == [3.0])
+        until(lambda: ask.status()[0] == {1: "UNLOADING", 2: "AVAILABLE"})
+        assert not held.done()
+        gate.opened.set()
+        assert held.result(SECONDS) == [2.0], "answered by the version that it began with"
+        until(lambda: ask.status()[0] == {1: "END", 2: "AVAILABLE"})
+        assert refusal(ask.prediction.Predict, question(version=1))[0] == "NOT_FOUND"
+        shutil.rmtree(base / "2")
+        until(lambda: ask.predict([1.0]) == [2.0])  # removing the newest rolls back
+        shutil.rmtree(base)
+        assert ask.predict([1.0]) == [2.0], "a base path that is gone takes nothing down"
+
+
+def test_a_broken_version_replaces_nothing_and_is_tried_again(base, scale_models):  # noqa: F811
+    with serving(base) as (_, ask):
+        publish(scale_models[3], base / "2-copy")
+        record(base / "2-copy", question(signature="nowhere"))
+        (base / "2-copy").rename(base / "2")
+        until(lambda: ask.status()[0] == {1: "AVAILABLE", 2: "END"})
+        (error,) = ask.status()[1]
+        assert 'fails in warm-up (FAILED_PRECONDITION): Serving signature key "nowhere" not found.' in error
+        assert ask.predict([1.0]) == [2.0]
+        shutil.rmtree(base / "2" / "assets.extra")
+        until(lambda: ask.predict([1.0]) == [3.0])
+
+
+def test_policies_labels_and_reload(base, scale_models, tmp_path):  # noqa: F811
+    publish(scale_models[3], base / "2")
+    file = tmp_path / "models.config"
+    file.write_text(text_format.MessageToString(models(
+        entry("scale", base, "specific { versions: 1 versions: 2 }", [("stable", 1), ("canary", 2)]),
+        entry("newest", base),
+        entry("all", base, "all {}"),
+    )))  # fmt: skip
+    with serving(model_config_file=str(file), rest_api_port=0) as (server, ask):
+        for path, status in (("labels/stable", 200), ("versions/2/metadata", 200), ("labels/beta", 400)):
+            assert rest_status(server, path) == status
+        assert ask.predict([1.0], label="stable") == [2.0]
+        assert ask.predict([1.0], label="canary") == [3.0]
+        assert ask.predict([1.0], version=1) == [2.0]
+        assert ask.predict([1.0]) == [3.0]
+        assert ask.status("newest")[0] == {2: "AVAILABLE"}
+        assert ask.status("all")[0] == {1: "AVAILABLE", 2: "AVAILABLE"}
+        assert refusal(ask.prediction.Predict, question(label="beta")) == (
+            "INVALID_ARGUMENT",
+            "Unrecognized servable version label: beta",
+        )
+        assert refusal(ask.reload, models(entry("scale", base, "all {}", [("stable", 7)]))) == (
+            "FAILED_PRECONDITION",
+            "Request to assign label to version 7 of model scale, which is not currently available for inference",
+        )
+        ask.reload(models(entry("scale", base, "latest { num_versions: 2 }", [("stable", 2)]), entry("again", base)))
+        assert ask.predict([1.0], label="stable") == [3.0]
+        assert ask.predict([1.0], name="again") == [3.0]
+        assert server.catalogue.names() == ["again", "scale"]
+        assert refusal(ask.prediction.Predict, question(name="all")) == (
+            "NOT_FOUND",
+            "Servable not found for request: Latest(all)",
+        )
+
+
+BAD_CONFIGS = {
+    "twice": ([entry("a", "/b"), entry("a", "/c")], "INVALID_ARGUMENT", "Illegal to list model a multiple times"),
+    "relative": ([entry("a", "b")], "INVALID_ARGUMENT", "to have an absolute path or URI; got base_path()=b"),
+    "platform": (
+        [entry("a", "/b").replace('"tensorflow"', '"pytorch"')],
+        "INVALID_ARGUMENT",
+        "unsupported platform pytorch",
+    ),
+    "missing": ([entry("a", "/nowhere")], "UNKNOWN", "Some models did not become available: {{name: a version: 0}, }"),
+}
+
+
+def rest_status(server, path):
+    connection = http.client.HTTPConnection("localhost", server.rest_port, timeout=SECONDS)
+    connection.request("GET", f"/v1/models/scale/{path}")
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_bad_reloads_leave_the_models_alone(base):
+    with serving(base) as (_, ask):
+        empty = model_server_config_pb2.ModelServerConfig()
+        assert refusal(ask.reload, empty)[1].startswith("ServerModelConfig type not supported by HandleReload")
+        for entries, code, message in BAD_CONFIGS.values():
+            received, details = refusal(ask.reload, models(*entries, entry("scale", base)))
+            assert received == code
+            assert message in details
+            assert ask.predict([1.0]) == [2.0]
+
+
+def test_the_configuration_file_is_followed(base, tmp_path):
+    file = tmp_path / "models.config"
+    file.write_text(text_format.MessageToString(models(entry("one", base))))
+    with serving(model_config_file=str(file), model_config_file_poll_wait_seconds=0.05) as (server, ask):
+        assert ask.predict([1.0], name="one") == [2.0]
+        file.write_text("not a configuration")
+        file.write_text(text_format.MessageToString(models(entry("two", base))))
+        until(lambda: server.catalogue.names() == ["two"] and server.catalogue.available("two"))
+        assert ask.predict([1.0], name="two") == [2.0]
+
+
+def test_warm_up_comes_before_the_first_answer(base, monkeypatch):
+    from export.server.models import LoadedModel
+
+    asked = []
+    run = LoadedModel.run
+    monkeypatch.setattr(LoadedModel, "run", lambda self, feeds, *rest: asked.append(1) or run(self, feeds, *rest))
+    record(base / "1", question(), question([1.0, 2.0], signature="inverse"))
+    with serving(base, num_request_iterations_for_warmup=2):
+        assert len(asked) == 4
+    asked.clear()
+    with serving(base, enable_model_warmup=False):
+        assert asked == []
+
+
+def started(**settings):
+    return EmbeddedServer(Settings(port=0, host="localhost", **settings)).start()
+
+
+def test_a_server_without_a_model_does_not_start(base, scale_models, tmp_path):  # noqa: F811
+    shutil.rmtree(base / "1" / "variables")
+    with pytest.raises(InputError, match="cannot be loaded as a SavedModel"):
+        started(model_base_path=str(base), max_num_load_retries=1, load_retry_interval_micros=0)
+    file = tmp_path / "models.config"
+    file.write_text(text_format.MessageToString(models(entry("a", tmp_path / "none"))))
+    with pytest.raises(InputError, match="must be a directory of versions"):
+        started(model_config_file=str(file))
+    file.write_text("model_config_list { config { nome: 'a' } }")
+    with pytest.raises(InputError, match="models.config is not a ModelServerConfig in protobuf's text form: 1:30"):
+        started(model_config_file=str(file))
+    publish(scale_models[2], base / "3")
+    file.write_text(text_format.MessageToString(models(entry("a", base, "", [("stable", 1)]))))
+    with pytest.raises(InputError, match="Request to assign label to version 1 of model a"):
+        started(model_config_file=str(file))
+
+
+def test_tags_that_the_model_lacks(base):
+    with pytest.raises(InputError, match="could not be found in SavedModel"):
+        started(model_base_path=str(base), saved_model_tags="serve,gpu")
+
+
+def test_requests_never_fail_while_versions_change(base, scale_models):  # noqa: F811
+    """Every answer is of one version, whichever that is, and none is missing."""
+    wrong = []
+
+    def ask_on(ask, stop):
+        count = 0
+        while not stop.done():
+            try:
+                answer = ask.prediction.Predict(question([1.0, 10.0]), timeout=SECONDS)
+                factor = answer.outputs["rows"].float_val[0]
+                if list(answer.outputs["y"].float_val) != [factor, 10 * factor]:
+                    wrong.append(answer)
+            except grpc.RpcError as error:
+                wrong.append(error)
+            count += 1
+        return count
+
+    with serving(base) as (_, ask), futures.ThreadPoolExecutor() as pool:
+        stop = futures.Future()
+        clients = [pool.submit(ask_on, ask, stop) for _ in range(4)]
+        for version in range(2, 6):
+            publish(scale_models[2 + version % 2], base / str(version))
+            until(lambda version=version: ask.status()[0].get(version) == "AVAILABLE")
+        stop.set_result(None)
+        assert sum(client.result() for client in clients) > 20
+    assert wrong == []

@@ -1,0 +1,312 @@
+"""What carries the requests: health, reflection, TLS, sockets, metrics, CORS, limits, and clients that mean no good."""
+
+import http.client
+import json
+import logging
+import socket
+import struct
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+import server_tls as tls
+from google.protobuf import text_format
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from server_models import (
+    SECONDS,
+    Asker,
+    classify_request,
+    closed_gate,
+    publish,
+    question,
+    record,
+    refusal,
+    scale_models,  # noqa: F401  (a fixture)
+    serving,
+    until,
+)
+
+from export.server import config_files
+from export.server.embedded import EmbeddedServer
+from export.server.settings import Settings
+from zoo.errors import InputError
+
+DROPPED = 500  # connections; benchmarks/serving opens ten thousand
+
+
+@pytest.fixture(scope="module")
+def base(scale_models, tmp_path_factory):  # noqa: F811
+    base = tmp_path_factory.mktemp("transport")
+    publish(scale_models[2], base / "1")
+    record(base / "1", question())
+    return base
+
+
+@pytest.fixture(scope="module")
+def served(base):
+    """A server with everything on, and how to ask it."""
+    file = base / "monitoring.pbtxt"
+    file.write_text('prometheus_config { enable: true path: "/metrics" }')
+    settings = {"rest_api_enable_cors_support": True, "enable_grpc_healthcheck_service": True}
+    with serving(base, rest_api_port=0, monitoring_config_file=str(file), **settings) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def ask(served):
+    return served[1]
+
+
+def get(server, path, method="GET", body=None, headers=None):
+    connection = http.client.HTTPConnection("localhost", server.rest_port, timeout=SECONDS)
+    connection.request(method, path, body, headers or {})
+    response = connection.getresponse()
+    content = response.read().decode()
+    connection.close()
+    return response, content
+
+
+# Services beside the official ones
+
+
+def health(channel, service=""):
+    stub = health_pb2_grpc.HealthStub(channel)
+    return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS).status
+
+
+def test_health(served, base, ask):
+    for service in ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"):
+        assert health(ask.channel, service) == health_pb2.HealthCheckResponse.SERVING
+    with serving(base) as (_, plain), pytest.raises(grpc.RpcError) as caught:
+        health(plain.channel)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED, "off unless asked for, as in the stock server"
+
+
+def test_reflection(ask):
+    stub = reflection_pb2_grpc.ServerReflectionStub(ask.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=SECONDS)
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", "grpc.health.v1.Health"} <= names
+
+
+def test_metrics_have_the_stock_names(served, ask):
+    def read(name, *labels):
+        page = get(served[0], "/metrics")[1]
+        (line,) = [line for line in page.splitlines() if line.startswith(name + "{") and all(x in line for x in labels)]
+        return float(line.split()[-1])
+
+    ask.predict([1.0])
+    refusal(ask.prediction.Predict, question(signature="nowhere"))
+    ask.prediction.Classify(classify_request(1.0, 2.0))
+    count = ":tensorflow:serving:request_count"
+    before = read(count, 'model_name="scale"', 'status="OK"')
+    ask.predict([1.0])
+    assert read(count, 'model_name="scale"', 'status="OK"') == before + 1
+    assert read(count, 'model_name="scale"', 'status="FAILED_PRECONDITION"') >= 1
+    refusal(ask.prediction.Predict, question(name="a name that nobody serves"))
+    page, latency = get(served[0], "/metrics")[1], ":tensorflow:serving:request_latency"
+    assert "a name that nobody serves" not in page, "or else names could fill the memory"
+    assert f"# TYPE {count} counter" in page
+    assert f"# TYPE {latency} histogram" in page
+    assert read(f"{latency}_count", 'API="Predict"', 'entrypoint="GRPC"') >= 2
+    assert read(f"{latency}_bucket", 'API="Predict"', 'le="10.0"') >= 0
+    assert read(":tensorflow:serving:runtime_latency_sum", 'API="Predict"', 'runtime="TF1"') > 0
+    assert read(":tensorflow:serving:request_example_count_total", 'model="scale"') >= 2
+    assert read(":tensorflow:serving:model_warmup_latency_count", 'status="OK"') == 1
+
+
+def test_cors(served, base):
+    response, _ = get(served[0], "/v1/models/scale", "OPTIONS")
+    assert (response.status, response.getheader("Access-Control-Allow-Methods")) == (200, "POST, GET")
+    for path in ("/v1/models/scale", "/v1/models/other"):
+        assert get(served[0], path)[0].getheader("Access-Control-Allow-Origin") == "*"
+    with serving(base, rest_api_port=0) as (plain, _):
+        assert get(plain, "/v1/models/scale")[0].getheader("Access-Control-Allow-Origin") is None
+        assert get(plain, "/v1/models/scale", "OPTIONS")[0].status == 400
+        assert get(plain, "/metrics")[0].status == 404
+
+
+# Where it listens
+
+
+def ssl_config(path, **fields):
+    config = config_files._messages()["SSLConfig"](**fields)
+    path.write_text(text_format.MessageToString(config))
+    return str(path)
+
+
+def ask_over_tls(server, **credentials):
+    with grpc.secure_channel(f"localhost:{server.port}", grpc.ssl_channel_credentials(**credentials)) as channel:
+        return Asker(channel).predict([1.0])
+
+
+def test_tls_and_mutual_tls(base, tmp_path):
+    pair = {"server_key": tls.SERVER_KEY, "server_cert": tls.SERVER_CERTIFICATE}
+    trust = {"root_certificates": tls.AUTHORITY.encode()}
+    me = {"private_key": tls.CLIENT_KEY.encode(), "certificate_chain": tls.CLIENT_CERTIFICATE.encode()}
+    with serving(base, ssl_config_file=ssl_config(tmp_path / "ssl", **pair)) as (server, plain):
+        assert ask_over_tls(server, **trust) == [2.0]
+        assert refusal(plain.prediction.Predict, question())[0] == "UNAVAILABLE"
+    mutual = ssl_config(tmp_path / "mutual", **pair, custom_ca=tls.AUTHORITY, client_verify=True)
+    with serving(base, ssl_config_file=mutual) as (server, _):
+        assert ask_over_tls(server, **trust, **me) == [2.0]
+        with pytest.raises(grpc.RpcError) as caught:
+            ask_over_tls(server, **trust)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"server_key": "k"}, "server_key and server_cert are needed"),
+        ({"server_key": "k", "server_cert": "c"}, "are no PEM pair"),
+        ({"server_key": "k", "server_cert": "c", "client_verify": True}, "client_verify needs a custom_ca"),
+    ],
+)
+def test_bad_tls(base, tmp_path, fields, message):
+    settings = Settings(port=0, model_base_path=str(base), ssl_config_file=ssl_config(tmp_path / "ssl", **fields))
+    with pytest.raises(InputError, match=message):
+        EmbeddedServer(settings)
+
+
+def test_unix_socket(base, tmp_path):
+    path = tmp_path / "socket"
+    with serving(base, grpc_socket_path=str(path)) as (server, _):
+        assert server.port is None
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            assert Asker(channel).predict([1.0]) == [2.0]
+    with pytest.raises(InputError, match="--grpc_socket_path .* cannot be listened on"):
+        EmbeddedServer(Settings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
+
+
+def test_answers_as_tensor_content(base):
+    with serving(base, enable_serialization_as_tensor_content=True) as (_, ask):
+        proto = ask.prediction.Predict(question([1.0]), timeout=SECONDS).outputs["y"]
+        assert (proto.tensor_content, list(proto.float_val)) == (struct.pack("<f", 2.0), [])
+
+
+# Limits
+
+
+def test_message_size_is_limited_on_request(base):
+    with serving(base, grpc_channel_arguments="grpc.max_receive_message_length=1000") as (_, ask):
+        code, details = refusal(ask.prediction.Predict, question(np.zeros(1000)))
+        assert code == "RESOURCE_EXHAUSTED"
+        assert "larger than max" in details
+        assert ask.predict([1.0]) == [2.0]
+
+
+def test_the_queue_of_calls_is_bounded(base):
+    with serving(base, grpc_max_threads=2, max_queued_requests=3) as (_, ask), closed_gate() as gate:
+        held = [ask.prediction.Predict.future(question(signature="gate"), timeout=SECONDS) for _ in range(2)]
+        for _ in held:
+            assert gate.waiting.acquire(timeout=SECONDS)
+        cancelled = ask.prediction.Predict.future(question(signature="gate"), timeout=SECONDS)
+        while refusal(ask.prediction.Predict, question())[0] != "RESOURCE_EXHAUSTED":
+            cancelled.add_done_callback(lambda _: None)
+        cancelled.cancel()
+        gate.opened.set()
+        for one in held:
+            assert list(one.result().outputs["y"].float_val) == [2.0]
+        assert ask.predict([1.0]) == [2.0]
+        assert not gate.waiting.acquire(blocking=False), "a cancelled call is not computed"
+
+
+def test_deadlines(base):
+    with serving(base, rest_api_port=0, rest_api_timeout_in_ms=1) as (server, ask), closed_gate() as gate:
+        with futures.ThreadPoolExecutor() as pool:
+            body = json.dumps({"signature_name": "gate", "instances": [1.0]})
+            late = pool.submit(get, server, "/v1/models/scale:predict", "POST", body)
+            until(lambda: late.done() or gate.waiting.acquire(blocking=False))  # late before or while it computes
+            with pytest.raises(grpc.RpcError) as caught:
+                ask.predict([1.0], signature="gate", timeout=0.05)
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            gate.opened.set()
+            assert late.result(SECONDS)[0].status == 504
+
+
+# Clients that mean no good
+
+
+def test_truncated_frames_and_garbage(served, ask):
+    garbage = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x09\x00",
+    ]
+    for port in (served[0].port, served[0].rest_port):
+        for data in garbage:
+            with socket.create_connection(("localhost", port), SECONDS) as connection:
+                connection.sendall(data)
+    raw = ask.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    assert refusal(raw, b"\xff\xff\xff")[0] == "INTERNAL"
+    assert refusal(ask.channel.unary_unary("/tensorflow.serving.PredictionService/Nothing"), b"")[0] == "UNIMPLEMENTED"
+    assert ask.predict([1.0]) == [2.0]
+    response, content = get(served[0], "/v1/models/scale:predict", "POST", '{"instances": [1.0], "x"')
+    assert (response.status, "JSON Parse error" in content) == (400, True)
+
+
+def test_dropped_connections(served, ask):
+    for port in (served[0].port, served[0].rest_port):
+        for _ in range(DROPPED):
+            connection = socket.create_connection(("localhost", port), SECONDS)
+            # Reset instead of the polite goodbye, in the midst of a request.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+            connection.close()
+    assert ask.predict([1.0]) == [2.0]
+    body = json.dumps({"instances": [1.0]})
+    answer = json.loads(get(served[0], "/v1/models/scale:predict", "POST", body)[1])
+    assert answer == {"predictions": [{"rows": 2.0, "y": 2.0}]}
+
+
+def test_slow_readers_and_writers_hold_up_nobody(base):
+    body = json.dumps({"signature_name": "inverse", "inputs": [1.5] * 90_000}).encode()
+    head = b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+    with serving(base, rest_api_port=0, rest_api_num_threads=1) as (server, _):
+        readers, writers = ([socket.socket() for _ in range(number)] for number in (3, 20))
+        for connection in readers + writers:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # so that the answer cannot wait there
+            connection.connect(("localhost", server.rest_port))
+        for reader in readers:
+            reader.sendall(head % len(body) + body)
+        for writer in writers:
+            writer.sendall(head % 1000 + b"{")
+        response, _ = get(server, "/v1/models/scale:predict", "POST", json.dumps({"instances": [1.0]}))
+        assert response.status == 200
+        assert [reader.recv(12) for reader in readers] == [b"HTTP/1.1 200"] * len(readers)
+        for connection in readers + writers:
+            connection.close()
+
+
+# Logs
+
+
+def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, caplog):
+    caplog.set_level(logging.INFO, "export.server")
+    secret = question([0.0], signature="inverse", more="my secret")
+    for settings, shown in (({"log_requests": True}, False), ({"log_contents": True}, True)):
+        caplog.clear()
+        with serving(base, **settings) as (_, ask):
+            refusal(ask.prediction.Predict, secret)
+        (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request"]
+        assert entry.fields["status"] == "INVALID_ARGUMENT"
+        assert ("my secret" in str(entry.fields)) is shown
+
+
+def test_an_internal_failure_is_answered_and_logged_without_the_request(served, ask, caplog, monkeypatch):
+    secret = "my secret"
+
+    def broken(*_):
+        raise KeyError(secret)
+
+    monkeypatch.setattr("export.server.inference.predict", broken)
+    code, details = refusal(ask.prediction.Predict, question())
+    assert (code, details) == ("INTERNAL", "Internal error; the server's log has the details.")
+    (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request_broke"]
+    assert entry.fields["kind"] == "KeyError"
+    assert "in broken" in entry.fields["where"]
+    assert secret not in caplog.text + str(entry.fields)
