@@ -17,6 +17,8 @@ class Generator(keras.Model):
         top_k: Draw among this many most probable symbols only; 0 for all.
         top_p: Draw among the fewest symbols that together have this probability, in (0, 1].
         max_length: Largest number of symbols, those of the prompt included, at most the model's `max_length`.
+        no_repeat_ngram: No n symbols come twice, those of the prompt included; 0 for no such rule.
+        resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
 
     Call arguments:
         inputs: Dict with `prompt` [B, P], int32, padded with 0 behind, P from 1 to `max_length`; and where symbols are
@@ -26,12 +28,24 @@ class Generator(keras.Model):
         Dict with `ids` [B, max_length], the prompt included, padded, and `log_prob` [B], float32, of what follows it.
     """
 
-    def __init__(self, model, temperature=0.0, top_k=0, top_p=1.0, max_length=None, **kwargs):
+    def __init__(
+        self,
+        model,
+        temperature=0.0,
+        top_k=0,
+        top_p=1.0,
+        max_length=None,
+        no_repeat_ngram=0,
+        resizes=None,
+        **kwargs,
+    ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
         if temperature < 0:
             raise InputError(f"`temperature` must be 0 or more. Received: temperature={temperature}.")
         if top_k < 0:
             raise InputError(f"`top_k` must be 0 or more. Received: top_k={top_k}.")
+        if no_repeat_ngram < 0:
+            raise InputError(f"`no_repeat_ngram` must be 0 or more. Received: no_repeat_ngram={no_repeat_ngram}.")
         if not 0 < top_p <= 1:
             raise InputError(f"`top_p` must be in (0, 1]. Received: top_p={top_p}.")
         if max_length is not None and not 1 <= max_length <= model.max_length:
@@ -40,19 +54,20 @@ class Generator(keras.Model):
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
+        self.no_repeat_ngram = no_repeat_ngram
+        self.resizes = decoding.can_resize() if resizes is None else resizes
         self.max_length = model.max_length if max_length is None else max_length
         self.built = True
 
     def call(self, inputs):
         prompt = inputs["prompt"]
         batch = ops.shape(prompt)[0]
+        limits = ops.full((batch,), self.max_length, dtype="int32")
         search = {
-            "step": self.model.decode_step,
-            "state": self.model.initial_state(batch, self.max_length),
-            "max_lengths": ops.full((batch,), self.max_length, dtype="int32"),
-            "room": self.max_length,
-            "symbols": SYMBOLS,
-            "prompt": prompt,
+            "step": lambda last, state, memory: self.model.decode_step(last, state),
+            "state": self.model.initial_state(batch, None if self.resizes else self.max_length),
+            "rules": decoding.Rules(SYMBOLS, limits, self.max_length, prompt, self.no_repeat_ngram),
+            "resizes": self.resizes,
         }
         if self.temperature:
             draws = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}

@@ -35,7 +35,7 @@ for name in zoo.list_models():
     model.fit(inputs, np.zeros((2, 3) if task == "classifier" else (2, 4, 13)), verbose=0)
     if task == "seq2seq":
         for beam_size in (1, 3):
-            outputs = Translator(model, beam_size=beam_size, max_length=5)(source)
+            outputs = Translator(model, beam_size=beam_size, max_length=5)({"source": source})
             assert tuple(outputs["ids"].shape) == (2, beam_size, 5), name
     if task == "language_model":
         assert tuple(Generator(model, max_length=5)({"prompt": target[:, :1]})["ids"].shape) == (2, 5), name

@@ -8,10 +8,27 @@ import numpy as np
 import pytest
 from keras import ops
 
-from zoo.decoding import Symbols, beam_search, greedy_search, length_penalty, repeat_rows, sample, uniform
+from zoo import decoding
+from zoo.decoding import Rules, Symbols, beam_search, best, greedy_search, length_penalty, repeat_rows, sample, uniform
 
 PAD, START, END = 0, 1, 2
 SYMBOLS = Symbols(start=START, end=END, pad=PAD)
+
+
+@pytest.fixture(params=[False, True], ids=["fixed sizes", "ended rows leave"])
+def resizes(request):
+    if request.param and not decoding.can_resize():
+        pytest.skip("tensors keep their sizes on this backend")
+    return request.param
+
+
+def rules(limits, room=None, prompts=None, **options):
+    """Returns the `Rules` of rows with these limits and prompts."""
+    room = max(limits) if room is None else room
+    prompt = None
+    if prompts is not None:
+        prompt = ops.convert_to_tensor([padded(row, max(map(len, prompts))) for row in prompts], "int32")
+    return Rules(SYMBOLS, ops.convert_to_tensor(limits, "int32"), room, prompt, **options)
 
 
 def scripts(seed, batch, vocabulary, length, scale=2.0):
@@ -34,7 +51,7 @@ def stepper(table):
     batch, _, vocabulary = table.shape
     table = ops.convert_to_tensor(table)
 
-    def step(last, state):
+    def step(last, state, memory=None):
         code = state["code"] * vocabulary + last
         logits = ops.take(ops.reshape(table, (-1, vocabulary)), state["row"] * table.shape[1] + code, axis=0)
         return logits, {"row": state["row"], "code": code, "count": state["count"] + 1}
@@ -87,19 +104,16 @@ def plain_beam_search(table, limit, beam_size, alpha):
     return done
 
 
-def run_beam(table, limits, beam_size, alpha, room=None):
+def run_beam(table, limits, beam_size, alpha, resizes=None, prompts=None, **options):
     step, state = stepper(table)
-    room = max(limits) if room is None else room
-    ids, log_probs = beam_search(
-        step, repeat_rows(state, beam_size), ops.convert_to_tensor(limits, "int32"), room, SYMBOLS, beam_size, alpha
-    )
+    given = rules(limits, prompts=prompts, **options)
+    ids, log_probs = beam_search(step, repeat_rows(state, beam_size), given, beam_size, alpha, resizes=resizes)
     return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
 
 
-def run_greedy(table, limits, room=None):
+def run_greedy(table, limits, room=None, resizes=None, prompts=None, **options):
     step, state = stepper(table)
-    room = max(limits) if room is None else room
-    ids, log_probs = greedy_search(step, state, ops.convert_to_tensor(limits, "int32"), room, SYMBOLS)
+    ids, log_probs = greedy_search(step, state, rules(limits, room, prompts, **options), resizes=resizes)
     return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
 
 
@@ -114,10 +128,10 @@ def greedy_row(table, limit):
     return ids
 
 
-def test_greedy():
+def test_greedy(resizes):
     limits = [4, 2, 3, 1, 4] * 5
     table = scripts(0, len(limits), 7, 4)
-    ids, log_probs = run_greedy(table, limits, room=5)
+    ids, log_probs = run_greedy(table, limits, 5, resizes)
     for row, limit in enumerate(limits):
         expected = greedy_row(table[row], limit)
         assert ids[row].tolist() == padded(expected, 5)
@@ -126,11 +140,11 @@ def test_greedy():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
-def test_beam_search_finds_what_trying_everything_finds(alpha):
+def test_beam_search_finds_what_trying_everything_finds(alpha, resizes):
     # 8 beams hold every prefix of up to 3 of the 2 real symbols, so that nothing is missed.
     limits, beam_size = [4, 2, 3, 1, 4, 4] * 3, 8
     table = scripts(1, len(limits), 5, 4)
-    ids, log_probs = run_beam(table, limits, beam_size, alpha)
+    ids, log_probs = run_beam(table, limits, beam_size, alpha, resizes)
     for row, limit in enumerate(limits):
         expected = everything(table[row], limit, alpha)
         for rank, (total, sequence) in enumerate(expected[:beam_size]):
@@ -142,10 +156,10 @@ def test_beam_search_finds_what_trying_everything_finds(alpha):
 
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_beam_search_against_lists(beam_size, alpha):
+def test_beam_search_against_lists(beam_size, alpha, resizes):
     limits = [4, 3, 4, 2] * 3
     table = scripts(2, len(limits), 11, 4, scale=1.0)
-    ids, log_probs = run_beam(table, limits, beam_size, alpha)
+    ids, log_probs = run_beam(table, limits, beam_size, alpha, resizes)
     for row, limit in enumerate(limits):
         expected = plain_beam_search(table[row], limit, beam_size, alpha)
         assert ids[row].tolist() == [padded(sequence, 4) for _, sequence in expected]
@@ -204,15 +218,14 @@ def test_a_row_without_room_for_any_symbol_is_empty():
 def test_search_stops_when_nothing_can_change(beam_size, expected):
     calls = []
 
-    def step(last, state):
+    def step(last, state, memory):
         calls.append(1)
         return ops.one_hot(ops.zeros_like(last) + END, 7) * 20.0, state
 
-    limits = ops.convert_to_tensor([50, 50], "int32")
     if beam_size is None:
-        ids, _ = greedy_search(step, (), limits, 50, SYMBOLS)
+        ids, _ = greedy_search(step, (), rules([50, 50]))
     else:  # three beams want three endings: one at once, and two behind one symbol more
-        ids, _ = beam_search(step, (), limits, 50, SYMBOLS, beam_size, alpha=0.0)
+        ids, _ = beam_search(step, (), rules([50, 50]), beam_size, alpha=0.0)
     assert ids.shape[-1] == 50 and len(calls) == expected
     assert np.all(ops.convert_to_numpy(ids).reshape(2, -1)[:, 0] == END)
 
@@ -222,11 +235,12 @@ def test_compiled_with_a_width_known_at_run_time(beam_size):
     table, limits = scripts(17, 3, 7, 4), [4, 2, 3]
     expected = run_greedy(table, limits) if beam_size is None else run_beam(table, limits, beam_size, 0.6)
 
-    def search(limits, room):
+    def search(limits, room, resizes=None):
         step, state = stepper(table)
+        given = Rules(SYMBOLS, limits, room)
         if beam_size is None:
-            return greedy_search(step, state, limits, room, SYMBOLS)
-        return beam_search(step, repeat_rows(state, beam_size), limits, room, SYMBOLS, beam_size)
+            return greedy_search(step, state, given, resizes=resizes)
+        return beam_search(step, repeat_rows(state, beam_size), given, beam_size, resizes=resizes)
 
     limits = ops.convert_to_tensor(limits, "int32")
     for ids, log_probs in compiled(search, limits):
@@ -240,7 +254,7 @@ def compiled(search, limits):
         import tensorflow as tf
 
         yield tf.function(search)(limits, tf.constant(4))
-        yield tf.function(lambda limits: search(limits, 4), jit_compile=True)(limits)
+        yield tf.function(lambda limits: search(limits, 4, resizes=False), jit_compile=True)(limits)
     elif keras.backend.backend() == "jax":
         import jax
 
@@ -250,11 +264,11 @@ def compiled(search, limits):
 def test_low_precision_logits_are_summed_in_float32():
     step, state = stepper(scripts(19, 2, 7, 3))
 
-    def low(last, state):
+    def low(last, state, memory):
         logits, state = step(last, state)
         return ops.cast(logits, "bfloat16"), state
 
-    _, log_probs = greedy_search(low, state, ops.convert_to_tensor([3, 3], "int32"), 3, SYMBOLS)
+    _, log_probs = greedy_search(low, state, rules([3, 3]))
     assert keras.backend.standardize_dtype(log_probs.dtype) == "float32"
     assert np.all(np.isfinite(ops.convert_to_numpy(log_probs)))
 
@@ -274,31 +288,161 @@ def test_the_tempting_symbols_are_never_produced():
     assert np.all(log_probs > -math.inf) and np.all(log_probs > -100)
 
 
-def test_greedy_goes_on_with_a_prompt():
+def test_greedy_goes_on_with_a_prompt(resizes):
     limits = [5, 5, 2, 4, 5]
     table = scripts(1, len(limits), 7, 5)
     prompts = [(3, 4), (), (5, 6, 3), (END, 6, 6, 5), (4,)]
-    step, state = stepper(table)
-    prompt = ops.convert_to_tensor([padded(prompt, 4) for prompt in prompts], "int32")
-    ids, log_probs = greedy_search(step, state, ops.convert_to_tensor(limits, "int32"), 5, SYMBOLS, prompt)
+    ids, log_probs = run_greedy(table, limits, 5, resizes, prompts)
     for row, (limit, prompt) in enumerate(zip(limits, prompts, strict=True)):
         expected = prompt[:limit]
         while len(expected) < limit and END not in expected[len(prompt) :]:
             expected += (int(log_probabilities(table[row][prefix_code(expected, 7)]).argmax()),)
-        assert ops.convert_to_numpy(ids)[row].tolist() == padded(expected, 5)
+        assert ids[row].tolist() == padded(expected, 5)
         gained = score(table[row], expected) - score(table[row], prompt[:limit])
-        np.testing.assert_allclose(ops.convert_to_numpy(log_probs)[row], gained, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(log_probs[row], gained, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_beams_go_on_with_a_prompt(alpha, resizes):
+    limits, prompts, beam_size = [4, 4, 3, 4], [(3,), (), (4, 3), (END, 3)], 8
+    table = scripts(3, len(limits), 5, 4)
+    ids, log_probs = run_beam(table, limits, beam_size, alpha, resizes, prompts)
+    for row, (limit, prompt) in enumerate(zip(limits, prompts, strict=True)):
+        before = score(table[row], prompt)
+        continued = [prompt + rest for _, rest in everything(table[row], limit - len(prompt), 0.0)]
+        expected = [(score(table[row], sequence) - before, sequence) for sequence in continued]
+        expected.sort(key=lambda pair: pair[0] / penalty(len(pair[1]), alpha), reverse=True)
+        for rank, (total, sequence) in enumerate(expected[:beam_size]):
+            assert ids[row, rank].tolist() == padded(sequence, 4)
+            np.testing.assert_allclose(log_probs[row, rank], total, rtol=1e-4, atol=1e-5)
+        assert np.all(log_probs[row, len(expected) :] < -1e29)
+
+
+def ngrams(ids, size):
+    return [tuple(ids[first : first + size]) for first in range(len(ids) - size + 1)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_symbols_come_twice(size, resizes):
+    """A model that would say one thing for ever."""
+    table = np.zeros((2, 2 * 4**7, 4), "float32")
+    table[:, :, 3], table[:, :, END] = 5.0, -5.0
+    prompts = [(), (3, 3)]
+    ids, _ = run_greedy(table, [7, 7], None, resizes, prompts, no_repeat_ngram=size)
+    # The only symbol fits `size` times; the prompt takes its place, however long it is.
+    for row, count in enumerate((size, max(size, 2))):
+        assert ids[row].tolist() == padded((*[3] * count, END), 7)
+
+
+def test_rules_against_repetition_find_what_trying_everything_finds(resizes):
+    limits, beam_size, size = [4, 3], 8, 2
+    table = scripts(5, 2, 5, 4)
+    ids, log_probs = run_beam(table, limits, beam_size, 0.0, resizes, no_repeat_ngram=size)
+    for row, limit in enumerate(limits):
+        expected = [
+            (total, sequence)
+            for total, sequence in everything(table[row], limit, 0.0)
+            if len(set(ngrams(sequence, size))) == len(ngrams(sequence, size))
+        ]
+        for rank, (total, sequence) in enumerate(expected[:beam_size]):
+            assert ids[row, rank].tolist() == padded(sequence, 4)
+            np.testing.assert_allclose(log_probs[row, rank], total, rtol=1e-5)
+
+
+def test_coverage_by_hand(resizes):
+    """Two ways to say two symbols; one looks at both source symbols, the other twice at the first."""
+    table = np.full((1, 2 * 6**3, 6), -50.0, "float32")
+    table[0, START, [3, 4]] = np.log([0.6, 0.4])
+    table[0, prefix_code((3,), 6), END] = table[0, prefix_code((4,), 6), END] = 50.0
+    looks = ops.convert_to_tensor([[0.0] * 3] * 3 + [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.0] * 3], "float32")
+    plain, state = stepper(table)
+
+    def step(last, state, memory):
+        # What a symbol looked at counts in the step behind it, at its own end.
+        logits, state = plain(last, state)
+        return logits, ops.take(looks, last, axis=0), state
+
+    mask = ops.convert_to_tensor([[True, True, False]])
+    # log 0.9 + log 0.1 = −2.41 against log 0.2 + log 0.8 = −1.83, beside log 0.6 = −0.51 and log 0.4 = −0.92.
+    for beta, first in ((0.0, 3), (0.6, 3), (0.8, 4)):
+        ids, log_probs = beam_search(
+            step, repeat_rows(state, 2), rules([3]), 2, 0.0, beta=beta, source_mask=mask, resizes=resizes
+        )
+        assert ops.convert_to_numpy(ids)[0, 0].tolist() == [first, END, PAD]
+        np.testing.assert_allclose(np.sort(ops.convert_to_numpy(log_probs)[0]), np.log([0.4, 0.6]), rtol=1e-5)
+
+
+def test_coverage_penalty_by_hand():
+    coverage = ops.convert_to_tensor([[0.5, 2.0, 0.25, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    mask = ops.convert_to_tensor([[True, True, True, False], [True, True, True, True]])
+    found = ops.convert_to_numpy(decoding.coverage_penalty(coverage, mask, 0.2))
+    np.testing.assert_allclose(found, [0.2 * np.log(0.125), 0.0], rtol=1e-6)
+
+
+def test_score_is_what_a_search_adds_up():
+    table, limits = scripts(29, 3, 7, 4), [4, 2, 4]
+    ids, log_probs = run_greedy(table, limits)
+    codes = [[prefix_code(row[:place].tolist(), 7) for place in range(4)] for row in ids]
+    logits = np.stack([table[row][np.minimum(codes[row], 2 * 7**4 - 1)] for row in range(3)])
+    found = decoding.score(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS)
+    np.testing.assert_allclose(ops.convert_to_numpy(found), log_probs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_ended_rows_leave_the_loop(width):
+    """Half of the sentences end at once, and the step function is not asked about them any more."""
+    if not decoding.can_resize():
+        pytest.skip("tensors keep their sizes on this backend")
+    table = scripts(31, 8, 7, 4)
+    table[::2, START, END] = 90.0
+    table[1::2, :, END] = -90.0
+    plain, state = stepper(table)
+    counts = []
+
+    def step(last, state, memory):
+        counts.append((last.shape[0], memory["rows"].shape[0]))
+        assert np.array_equal(ops.convert_to_numpy(memory["rows"]), ops.convert_to_numpy(state["row"])[::width])
+        return plain(last, state)
+
+    memory = {"rows": state["row"]}
+    if width == 1:
+        ids, _ = greedy_search(step, state, rules([4] * 8), memory, resizes=True)
+        expected = run_greedy(table, [4] * 8, resizes=False)[0]
+    else:
+        ids, _ = beam_search(step, repeat_rows(state, 2), rules([4] * 8), 2, 0.0, memory, resizes=True)
+        expected = run_beam(table, [4] * 8, 2, 0.0, resizes=False)[0]
+    np.testing.assert_array_equal(ops.convert_to_numpy(ids), expected)
+    assert counts[0] == (8 * width, 8) and counts[-1][1] <= 5
+    assert all(count == width * sentences for count, sentences in counts)
+
+
+@pytest.mark.parametrize("size", [6000, 512, 97, 8])
+def test_the_largest_by_groups_are_the_largest(size):
+    logits = np.random.default_rng(5).normal(size=(4, size)).astype("float32")
+    logits[1, [3, size // 2, size - 1]] = 7.0  # of equal numbers the first comes first
+    values, places = best.top_k(ops.convert_to_tensor(logits), 5)
+    expected = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(ops.convert_to_numpy(places), expected)
+    np.testing.assert_array_equal(ops.convert_to_numpy(values), np.take_along_axis(logits, expected, -1))
+
+
+def test_log_total_of_large_and_small_logits():
+    logits = np.array([[100.0, 99.0, -1e30], [-200.0, -1e30, -201.0]], "float32")
+    found = best.log_total(ops.convert_to_tensor(logits), logits[:, 0], ops.convert_to_tensor([0, 0]))
+    expected = np.log1p(np.exp(-1.0)) + logits[:, 0]
+    np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=1e-6)
 
 
 def draw(probabilities, count, **options):
     """Returns the shares of each symbol among draws of one symbol."""
     logits = ops.convert_to_tensor(np.log(probabilities).astype("float32"))
 
-    def step(last, state):
+    def step(last, state, memory):
         return ops.broadcast_to(logits, (ops.shape(last)[0], len(probabilities))), state
 
     numbers = ops.arange(count, dtype="int32")
-    ids, _ = sample(step, (), ops.ones_like(numbers), 1, SYMBOLS, ops.zeros_like(numbers), numbers, **options)
+    one = Rules(SYMBOLS, ops.ones_like(numbers), 1)
+    ids, _ = sample(step, (), one, ops.zeros_like(numbers), numbers, **options)
     return np.bincount(ops.convert_to_numpy(ids)[:, 0], minlength=len(probabilities)) / count
 
 
@@ -331,8 +475,7 @@ def test_samples_depend_on_seed_and_row_and_not_on_the_batch():
             "count": state["count"],
         }
         seeds = ops.full((len(rows),), seed, dtype="int32")
-        limits = ops.full((len(rows),), 4, dtype="int32")
-        ids, log_probs = sample(step, chosen, limits, 4, SYMBOLS, seeds, ops.convert_to_tensor(rows, "int32"))
+        ids, log_probs = sample(step, chosen, rules([4] * len(rows)), seeds, ops.convert_to_tensor(rows, "int32"))
         return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
 
     ids, log_probs = run(5, range(6))

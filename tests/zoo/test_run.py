@@ -42,6 +42,10 @@ def test_no_texts(run):
     assert run.attention([]) == []
 
 
+def ids_of(run, texts, **options):
+    return [best.ids for (best,) in run.nbest(texts, beam_size=1, **options)]
+
+
 def score(run, text, ids):
     """Returns the log probability of target ids under teacher forcing."""
     inputs = {"source": np.array(run.source_ids([text])), "target": np.array([[START, *ids[:-1]]])}
@@ -53,17 +57,51 @@ def score(run, text, ids):
 
 def test_beam_search_finds_likelier_answers(run):
     texts, limit = TEXTS[::3], {"max_length": 12}
-    greedy = run.target_ids(texts, **limit)
-    beam = run.target_ids(texts, beam_size=3, length_penalty=0.0, **limit)
-    pairs = [(score(run, text, g), score(run, text, b)) for text, g, b in zip(texts, greedy, beam, strict=True)]
-    assert sum(b for _, b in pairs) >= sum(g for g, _ in pairs) - 1e-3
-    assert run.translate(texts, beam_size=3, length_penalty=0.0, **limit) == run.tokenizers.target.decode(beam)
+    greedy = [best for (best,) in run.nbest(texts, beam_size=1, **limit)]
+    beams = run.nbest(texts, beam_size=3, length_penalty=0.0, **limit)
+    assert sum(beam[0].log_prob for beam in beams) >= sum(each.log_prob for each in greedy) - 1e-3
+    for text, beam in zip(texts, beams, strict=True):
+        assert [each.log_prob for each in beam] == sorted((each.log_prob for each in beam), reverse=True)
+        for each in beam:
+            np.testing.assert_allclose(score(run, text, each.ids), each.log_prob, atol=1e-3)
+            assert each.text == run.tokenizers.target.decode([each.ids])[0]
+    assert run.translate(texts, beam_size=3, length_penalty=0.0, **limit) == [beam[0].text for beam in beams]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_answers_begin_as_they_are_told_to(run, beam_size):
+    prefixes = run.translate(TEXTS[1:4] + TEXTS[:1])[:3]
+    prefixes = [prefixes[0], "", prefixes[2]]
+    answers = run.nbest(TEXTS[:3], beam_size, prefixes)
+    free = run.translate(TEXTS[1:2], beam_size=beam_size)
+    for answer, prefix in zip(answers, run.tokenizers.target.encode(prefixes), strict=True):
+        # A prefix that is longer than an answer may be is cut.
+        assert all(each.ids[: len(prefix)] == prefix[: len(each.ids)] for each in answer)
+    assert answers[1][0].text == free[0]
+
+
+def test_scores_are_those_of_teacher_forcing(run):
+    targets = ["1984-05-05", "", "ein pferd schläft", "x", "1", "2", "3"]
+    ids = [[*row, END] for row in run.tokenizers.target.encode(targets)]
+    expected = [score(run, text, row) for text, row in zip(TEXTS, ids, strict=True)]
+    np.testing.assert_allclose(run.score(TEXTS, targets), expected, rtol=1e-4)
+    np.testing.assert_allclose(run.score(TEXTS, targets, batch_size=2), expected, rtol=1e-4)
+    with pytest.raises(InputError, match="`targets` must be as many as there are sources, 7. Received: 1."):
+        run.score(TEXTS, ["x"])
+
+
+def test_any_hypothesis_can_be_aligned(run):
+    text = TEXTS[3]
+    for hypothesis in run.nbest([text], 2)[0]:
+        source, target, weights = run.align(text, hypothesis)
+        assert weights.shape[-2:] == (len(target), len(source)) and len(target) == len(hypothesis.ids)
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-4)
 
 
 def test_attention(run):
     config = run.config["model"]
     layers_and_heads = (config.get("num_layers", 1), config.get("num_heads", 1))
-    for text, ids, answer in zip(TEXTS, run.target_ids(TEXTS), run.attention(TEXTS), strict=True):
+    for text, ids, answer in zip(TEXTS, ids_of(run, TEXTS), run.attention(TEXTS), strict=True):
         source_tokens, target_tokens, weights = answer
         assert source_tokens == run.tokenizers.source.pieces(run.source_ids([text])[0])
         assert source_tokens[-1] == "</s>"
@@ -75,9 +113,9 @@ def test_attention(run):
 
 
 def test_the_length_can_be_limited(dates_run):
-    ids = dates_run.target_ids(TEXTS, max_length=3)
+    ids = ids_of(dates_run, TEXTS, max_length=3)
     assert max(map(len, ids)) == 3
-    for short, whole in zip(ids, dates_run.target_ids(TEXTS), strict=True):
+    for short, whole in zip(ids, ids_of(dates_run, TEXTS), strict=True):
         assert short == whole[:3], "a limit cuts and changes nothing before"
     for tokens, (_, target_tokens, weights) in zip(ids, dates_run.attention(TEXTS, max_length=3), strict=True):
         assert len(tokens) == len(target_tokens) == weights.shape[2]

@@ -60,7 +60,8 @@ class BaseAttention(keras.layers.Layer):
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
             `value` and `key` are then ignored and may be `None`.
         cache: Dict from `create_cache` (layers that have it); the new positions are appended and the queries attend
-            to all that is in it. Masks of values then cover the room of the cache, [B, L].
+            to all that is in it. Masks of values then cover the room of the cache, or of one that grows all that is in
+            it with the new positions, [B, L].
 
     Returns:
         `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache, if any, comes last.
@@ -219,11 +220,14 @@ class BaseAttention(keras.layers.Layer):
             drop: Whether dropout is active.
             **given: The masks.
         """
-        start_index = cache["index"] if start_index is None else start_index
-        lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
-        visible = masks.visibility(lengths, start_index, **given, causal=True, heads=self.has_heads)
-        memory = self.project_memory(value, key, cache["index"]) if memory is None else memory
+        place = caches.position(cache)
+        memory = self.project_memory(value, key, place) if memory is None else memory
         cache = caches.extend(cache, memory)
+        lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
+        # A single query at the end of the keys sees all of them; where it may not, there is a mask to be worked out.
+        causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
+        start_index = place if start_index is None else start_index
+        visible = masks.visibility(lengths, start_index, **given, causal=causal, heads=self.has_heads)
         results = self._results(query, cache, visible, start_index, attention_bias, return_attention_scores, drop)
         return *results, cache
 
@@ -342,22 +346,23 @@ class BaseAttention(keras.layers.Layer):
         if seen is None:
             return output
         seen = ops.any(seen, axis=1) if self.has_heads else ops.cast(seen, "bool")  # [B, T, 1]
-        return ops.where(seen, output, ops.zeros_like(output))
+        return ops.where(seen, output, ops.cast(0.0, output.dtype))
 
-    def create_cache(self, batch_size, length):
+    def create_cache(self, batch_size, length=None):
         """Returns an empty cache for self-attention, step by step.
 
         Args:
             batch_size: B.
-            length: Room for positions, L.
+            length: Room for positions, L; `None` for a cache that grows.
         """
         value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
         one = self.project_memory(value, key)
+        rows = 0 if length is None else length
         room = {
-            name: ops.zeros((batch_size, *tensor.shape[1:-2], length, tensor.shape[-1]), dtype=tensor.dtype)
+            name: ops.zeros((batch_size, *tensor.shape[1:-2], rows, tensor.shape[-1]), dtype=tensor.dtype)
             for name, tensor in one.items()
         }
-        return {**room, "index": ops.zeros((), dtype="int32")}
+        return room if length is None else {**room, "index": ops.zeros((), dtype="int32")}
 
     def compute_output_spec(self, *args, **kwargs):
         # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.

@@ -213,7 +213,9 @@ class BaseAttentionCell(keras.layers.Layer):
         _, states = self.cell(inputs, states if stacked else states[0], training=training)
         return keras.tree.flatten(states)
 
-    def advance(self, inputs, states, memory, memory_mask=None, training=None, return_attention_scores=False):
+    def advance(
+        self, inputs, states, memory, memory_mask=None, training=None, return_attention_scores=False, sharing=1
+    ):
         """Returns the output [B, D], the weights [B, (N,) S] or `None`, and the new states, of one step.
 
         Args:
@@ -223,14 +225,18 @@ class BaseAttentionCell(keras.layers.Layer):
             memory_mask: Boolean [B, S], or `None`.
             training: Whether dropout is active.
             return_attention_scores: Whether the weights are wanted.
+            sharing: How many adjacent rows share a row of the memory, as the beams of a search do.
         """
         states = list(states)
         counter = [states.pop()] if self.counts_steps else []
         position = {"start_index": _position(counter[0])} if counter else {}
+        if counter and sharing > 1:  # as queries of one row they would stand at different places
+            memory, memory_mask = (_repeat(each, sharing) for each in (memory, memory_mask))
+            sharing = 1
 
         def attend(query):
             results = self.attention(
-                ops.expand_dims(query, 1),
+                ops.reshape(query, (-1, sharing, query.shape[-1])),
                 memory=memory,
                 value_mask=memory_mask,
                 training=training,
@@ -238,7 +244,8 @@ class BaseAttentionCell(keras.layers.Layer):
                 **position,
             )
             context, weights = results if return_attention_scores else (results, None)
-            return ops.squeeze(context, 1), None if weights is None else ops.squeeze(weights, -2)
+            context = ops.reshape(context, (-1, context.shape[-1]))
+            return context, None if weights is None else _rows_of_queries(weights)
 
         output, weights, states = self.step(inputs, states, attend, training)
         return output, weights, [*states, *map(_count, counter)]
@@ -296,6 +303,17 @@ def join_output(output, weights=None):
 def _sizes(cell):
     size = cell.state_size
     return list(size) if isinstance(size, (list, tuple)) else [size]
+
+
+def _repeat(nested, times):
+    return keras.tree.map_structure(lambda each: None if each is None else ops.repeat(each, times, axis=0), nested)
+
+
+def _rows_of_queries(weights):
+    """Returns weights [B · K, (N,) S] from [B, (N,) K, S]."""
+    weights = ops.moveaxis(weights, -2, 1)
+    shape = ops.shape(weights)
+    return ops.reshape(weights, (shape[0] * shape[1], *shape[2:]))
 
 
 def _position(counter):

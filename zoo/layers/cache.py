@@ -1,10 +1,21 @@
 """Key/value caches for incremental decoding: arguments and results, never state of a layer.
 
-A cache is a dict with `key` [..., L, D] and `value` [..., L, D], where L is the room for positions, and `index`, the
-number of positions filled so far (int32 scalar).
+A cache is a dict with `key` [..., L, D] and `value` [..., L, D]. There are two kinds. One has room for a fixed number
+of positions L, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX need it. The other has
+no `index`: it grows, and L is the number of positions in it.
 """
 
 from keras import ops
+
+
+def position(cache):
+    """Returns the number of positions in a cache, which is the place of the next one."""
+    return cache["index"] if "index" in cache else ops.shape(cache["key"])[-2]
+
+
+def grows(cache):
+    """Returns whether the cache grows with every position."""
+    return "index" not in cache
 
 
 def write(buffer, update, index):
@@ -28,6 +39,8 @@ def extend(cache, memory):
     Returns:
         The new cache; its `key` and `value` are what the new positions may attend to.
     """
+    if grows(cache):
+        return {name: ops.concatenate([cache[name], memory[name]], axis=-2) for name in ("key", "value")}
     index = cache["index"]
     length = ops.shape(memory["key"])[-2]
     buffers = {name: write(cache[name], memory[name], index) for name in ("key", "value")}

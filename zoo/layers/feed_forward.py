@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.flat import at_positions
 from zoo.layers.sizes import check_size
 
 
@@ -63,11 +64,14 @@ class FeedForward(keras.layers.Layer):
         self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
 
     def intermediate(self, inputs):
-        """Returns what stands between the two maps, [B, T, intermediate_dim]."""
+        """Returns what stands between the two maps, [P, intermediate_dim] from [P, D]."""
         return self.intermediate_dense(inputs)
 
     def call(self, inputs, training=None):
-        return self.output_dense(self.dropout_layer(self.intermediate(inputs), training=training))
+        def transform(rows):
+            return self.output_dense(self.dropout_layer(self.intermediate(rows), training=training))
+
+        return at_positions(transform, inputs)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -156,7 +156,7 @@ class LinearAttention(MultiHeadAttention):
         results = {"output": output} if seen is None else {"output": output, "seen": ops.cast(seen, output.dtype)}
         return results, {"sums": sums, "seen": any_seen}
 
-    def create_cache(self, batch_size, length):
+    def create_cache(self, batch_size, length=None):
         """Returns an empty cache for causal self-attention, step by step.
 
         Args:

@@ -180,4 +180,4 @@ def masked_softmax(scores, mask=None):
         return ops.cast(_softmax(scores), dtype)
     # A finite fill keeps the softmax of an empty row finite; the second `where` makes that row zero.
     weights = _softmax(ops.where(mask, scores, ops.cast(-1e30, wide)))
-    return ops.cast(ops.where(mask, weights, ops.zeros_like(weights)), dtype)
+    return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.base_attention import BaseAttention
 from zoo.layers.dot_score import DotScore
+from zoo.layers.flat import at_positions, reshape
 from zoo.layers.initializers import fresh
 from zoo.layers.scores import get_score
 from zoo.layers.sizes import check_size
@@ -117,8 +118,8 @@ class MultiHeadAttention(BaseAttention):
     def _heads(self, dense, inputs, start_index):
         """Returns the heads [B, N, T, H] of queries or keys, with their positions."""
         if self.positions is None:
-            return _split_heads(dense(inputs), self.key_dim)
-        heads = _split_heads(dense(self.positions.encode(inputs, start_index)), self.key_dim)
+            return _split_heads(at_positions(dense, inputs), self.key_dim)
+        heads = _split_heads(at_positions(dense, self.positions.encode(inputs, start_index)), self.key_dim)
         return self.positions.rotate(heads, start_index)
 
     def project_query(self, query, start_index=0):
@@ -126,7 +127,8 @@ class MultiHeadAttention(BaseAttention):
 
     def project_memory(self, value, key=None, start_index=0):
         key = self._heads(self.key_dense, value if key is None else key, start_index)
-        return {"key": self.score.project_key(key), "value": _split_heads(self.value_dense(value), self.value_dim)}
+        value = _split_heads(at_positions(self.value_dense, value), self.value_dim)
+        return {"key": self.score.project_key(key), "value": value}
 
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
@@ -193,8 +195,9 @@ class MultiHeadAttention(BaseAttention):
 
     def project_output(self, output):
         batch, _, length, _ = ops.shape(output)
-        merged = ops.reshape(ops.transpose(output, (0, 2, 1, 3)), (batch, length, self.num_heads * self.value_dim))
-        return self.output_dense(merged)
+        merged = output if isinstance(length, int) and length == 1 else ops.transpose(output, (0, 2, 1, 3))
+        merged = reshape(merged, (batch, length, self.num_heads * self.value_dim))
+        return at_positions(self.output_dense, merged)
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
@@ -222,8 +225,10 @@ class MultiHeadAttention(BaseAttention):
 def _split_heads(projected, size):
     """Returns [B, N, T, H] from [B, T, N·H]."""
     batch, length = ops.shape(projected)[:2]
-    heads = ops.reshape(projected, (batch, length, projected.shape[-1] // size, size))
-    return ops.transpose(heads, (0, 2, 1, 3))
+    count = projected.shape[-1] // size
+    if isinstance(length, int) and length == 1:
+        return reshape(projected, (batch, count, 1, size))
+    return ops.transpose(reshape(projected, (batch, length, count, size)), (0, 2, 1, 3))
 
 
 def _rank_4(bias):

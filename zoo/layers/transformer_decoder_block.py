@@ -1,7 +1,9 @@
 """Transformer decoder block."""
 
 import keras
+from keras import ops
 
+from zoo.layers import cache as caches
 from zoo.layers.conventions import given, one_mask
 from zoo.layers.transformer_block import TransformerBlock
 
@@ -28,6 +30,8 @@ class TransformerDecoderBlock(TransformerBlock):
         return_attention_scores: Whether to return the weights of the cross-attention as well.
         training: Whether dropout is active.
         cache: Self-attention's cache, for decoding step by step.
+        sharing: How many adjacent rows of `inputs`, with one position each and no mask, share a row of the memory, as
+            the beams of a search do.
 
     Returns:
         [B, T, D], with `return_attention_scores` the cross-attention weights [B, N, T, S], and the new cache last.
@@ -79,11 +83,17 @@ class TransformerDecoderBlock(TransformerBlock):
         return_attention_scores=False,
         training=None,
         cache=None,
+        sharing=1,
     ):
         entered = self.enter(0, inputs)
         source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
         if getattr(self.cross_attention, "needs_query_position", False):
-            source["start_index"] = 0 if cache is None else cache["index"]
+            if sharing != 1:
+                raise ValueError(
+                    "Rows cannot share a memory whose attention tells the places of queries apart. "
+                    f"Received: sharing={sharing}."
+                )
+            source["start_index"] = 0 if cache is None else caches.position(cache)
         attended, _, cache = self.attend(
             self.self_attention,
             entered,
@@ -97,13 +107,31 @@ class TransformerDecoderBlock(TransformerBlock):
         hidden = self.leave(0, inputs, attended, training)
         attended, scores, _ = self.attend(
             self.cross_attention,
-            self.enter(1, hidden),
+            _beside(self.enter(1, hidden), sharing),
             return_attention_scores,
             query_mask=mask,
             value_mask=one_mask(memory_mask),
             training=training,
             **source,
         )
+        attended, scores = _below(attended, scores, sharing)
         hidden = self.leave(1, hidden, attended, training)
         output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
         return given(output, scores, cache)
+
+
+def _beside(rows, sharing):
+    """Returns single positions of rows that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
+    return rows if sharing == 1 else ops.reshape(rows, (-1, sharing, rows.shape[-1]))
+
+
+def _below(rows, weights, sharing):
+    """Returns what `_beside` put together, [B · K, 1, D] from [B, K, D], and its weights, if any."""
+    if sharing == 1:
+        return rows, weights
+    rows = ops.reshape(rows, (-1, 1, rows.shape[-1]))
+    if weights is None:
+        return rows, None
+    batch, heads, _, keys = ops.shape(weights)
+    weights = ops.reshape(ops.swapaxes(weights, 1, 2), (batch * sharing, heads, 1, keys))
+    return rows, weights

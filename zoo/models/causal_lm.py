@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
 from zoo.models.language_model import LanguageModel
@@ -74,7 +75,8 @@ class CausalLM(LanguageModel):
         return self.embedding_dropout(embedded, training=training)
 
     def _logits(self, hidden):
-        return self.embedding(hidden if self.final_norm is None else self.final_norm(hidden), reverse=True)
+        hidden = hidden if self.final_norm is None else self.final_norm(hidden)
+        return at_positions(lambda rows: self.embedding(rows, reverse=True), hidden)
 
     def call(self, inputs, training=None):
         hidden = self._embed(inputs["tokens"], training)
@@ -83,7 +85,7 @@ class CausalLM(LanguageModel):
             hidden = block(hidden, use_causal_mask=True, training=training)
         return self._logits(hidden)
 
-    def initial_state(self, batch_size, max_length):
+    def initial_state(self, batch_size, max_length=None):
         return {
             "index": ops.zeros((), dtype="int32"),
             "caches": [block.attention.create_cache(batch_size, max_length) for block in self.blocks],

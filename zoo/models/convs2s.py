@@ -11,6 +11,7 @@ from zoo.models.attention_parts import InputPositions
 from zoo.models.checks import check_choice, check_dropout, check_sizes
 from zoo.models.ids import real
 from zoo.models.seq2seq import Seq2SeqModel
+from zoo.rows import repeat_rows
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -175,20 +176,30 @@ class ConvS2S(Seq2SeqModel):
             weights.append(scores)
         return self._logits(hidden, training), ops.stack(weights, axis=1)[:, :, None]  # one head
 
-    def initial_state(self, memory, max_length):
-        batch = ops.shape(memory["mask"])[0]
+    def initial_state(self, memory, max_length=None, sharing=1):
+        batch = ops.shape(memory["mask"])[0] * sharing
         return {
             "index": ops.zeros((), dtype="int32"),
             "caches": [block.create_cache(batch) for block in self.decoder_blocks],
         }
 
-    def decode_step(self, last, state, memory):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        memory = repeat_rows(memory, sharing)
         embedded = self._embed(ops.expand_dims(last, 1), start_index=state["index"])
-        hidden, caches = self.decoder_input(embedded), []
+        hidden, caches, weights = self.decoder_input(embedded), [], []
         for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
-            hidden, cache = block(hidden, embedded, projected, memory_mask=memory["mask"], cache=cache)
+            hidden, *scores, cache = block(
+                hidden,
+                embedded,
+                projected,
+                memory_mask=memory["mask"],
+                return_attention_scores=return_attention_scores,
+                cache=cache,
+            )
             caches.append(cache)
-        return ops.squeeze(self._logits(hidden), 1), {"index": state["index"] + 1, "caches": caches}
+            weights += scores
+        weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # one head, and one position
+        return ops.squeeze(self._logits(hidden), 1), *weights, {"index": state["index"] + 1, "caches": caches}
 
     def get_config(self):
         names = (

@@ -30,12 +30,13 @@ class LanguageModel(keras.Model):
         self.vocab_size = vocab_size
         self.max_length = max_length
 
-    def initial_state(self, batch_size, max_length):
+    def initial_state(self, batch_size, max_length=None):
         """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
 
         Args:
             batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Largest number of steps, at most the model's `max_length`.
+            max_length: Largest number of steps, at most the model's `max_length`; `None` where tensors of the state may
+                grow from step to step.
         """
         raise NotImplementedError
 

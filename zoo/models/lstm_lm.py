@@ -85,10 +85,10 @@ class LSTMLanguageModel(LanguageModel):
 
     def call(self, inputs, training=None):
         tokens = inputs["tokens"]
-        states = self.initial_state(ops.shape(tokens)[0], self.max_length)
+        states = self.initial_state(ops.shape(tokens)[0])
         return self._logits(self._read(tokens, states["layers"], training)[0])
 
-    def initial_state(self, batch_size, max_length):
+    def initial_state(self, batch_size, max_length=None):
         def zeros():
             return ops.zeros((batch_size, self.units), dtype=self.compute_dtype)
 

@@ -9,6 +9,7 @@ from zoo.layers.scores import get_score
 from zoo.models.checks import check_choice, check_sizes
 from zoo.models.ids import real
 from zoo.models.recurrent import CELLS, NUM_STATES, MaskedInputCell, OneWayEncoder, RecurrentSeq2SeqModel
+from zoo.rows import repeat_rows
 
 ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
 
@@ -157,15 +158,21 @@ class Luong(RecurrentSeq2SeqModel):
         weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
         return self._output(hidden, training), weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
 
-    def initial_state(self, memory, max_length):
+    def initial_state(self, memory, max_length=None, sharing=1):
         batch = ops.shape(memory["mask"])[0]
-        return {"inner": self.cell.own_states(self._cell_states(memory), batch)}
+        return {"inner": repeat_rows(self.cell.own_states(self._cell_states(memory), batch), sharing)}
 
-    def decode_step(self, last, state, memory):
-        hidden, _, states = self.cell.advance(
-            self.target_embedding(last), state["inner"], _projected(memory), memory["mask"]
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        hidden, weights, states = self.cell.advance(
+            self.target_embedding(last),
+            state["inner"],
+            _projected(memory),
+            memory["mask"],
+            return_attention_scores=return_attention_scores,
+            sharing=sharing,
         )
-        return self._output(hidden), {"inner": states}
+        weights = [weights[:, None, None]] if return_attention_scores else []
+        return self._output(hidden), *weights, {"inner": states}
 
     def get_config(self):
         names = ("num_layers", "score", "alignment", "window", "max_length", "input_feeding", "reverse_source")

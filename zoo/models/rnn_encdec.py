@@ -8,6 +8,7 @@ from zoo.errors import InputError
 from zoo.models.checks import check_sizes
 from zoo.models.ids import real
 from zoo.models.recurrent import LAYERS, NUM_STATES, OneWayEncoder, RecurrentSeq2SeqModel
+from zoo.rows import repeat_rows
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -156,11 +157,11 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
             hidden = layer(hidden, initial_state=states, training=training)
         return self._logits(hidden, inputs, training), None
 
-    def initial_state(self, memory, max_length):
-        return {"inner": memory["start"]}
+    def initial_state(self, memory, max_length=None, sharing=1):
+        return {"inner": repeat_rows(memory["start"], sharing)}
 
-    def decode_step(self, last, state, memory):
-        hidden = inputs = self._inputs(self.target_embedding(last), memory)
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        hidden = inputs = self._inputs(self.target_embedding(last), repeat_rows(memory, sharing))
         new = []
         for layer, states in zip(self.recurrent_layers, self._by_layer(state["inner"]), strict=True):
             hidden, states = layer.cell(hidden, states)

@@ -7,6 +7,7 @@ from zoo import layers
 from zoo.models.checks import check_sizes
 from zoo.models.ids import real
 from zoo.models.recurrent import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.rows import repeat_rows
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -108,14 +109,22 @@ class RNNSearch(RecurrentSeq2SeqModel):
         )
         return weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
 
-    def initial_state(self, memory, max_length):
-        return {"inner": memory["start"]}
+    def initial_state(self, memory, max_length=None, sharing=1):
+        return {"inner": repeat_rows(memory["start"], sharing)}
 
-    def decode_step(self, last, state, memory):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         embedded = self.target_embedding(last)
         projected = {"key": memory["key"], "value": memory["annotations"]}
-        recurrent, _, states = self.cell.advance(embedded, state["inner"], projected, memory["mask"])
-        return self._logits(recurrent, embedded), {"inner": states}
+        recurrent, weights, states = self.cell.advance(
+            embedded,
+            state["inner"],
+            projected,
+            memory["mask"],
+            return_attention_scores=return_attention_scores,
+            sharing=sharing,
+        )
+        weights = [weights[:, None, None]] if return_attention_scores else []
+        return self._logits(recurrent, embedded), *weights, {"inner": states}
 
     def get_config(self):
         return {

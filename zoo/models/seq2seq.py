@@ -21,9 +21,11 @@ class Seq2SeqModel(keras.Model):
 
     Attributes:
         attends: Whether there is attention to ask for.
+        shares_memory: Whether `decode_step` takes a memory that several rows have in common.
     """
 
     attends = True
+    shares_memory = False
 
     def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
         super().__init__(**kwargs)
@@ -52,22 +54,25 @@ class Seq2SeqModel(keras.Model):
         """
         raise NotImplementedError
 
-    def initial_state(self, memory, max_length):
+    def initial_state(self, memory, max_length=None, sharing=1):
         """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
 
         Args:
             memory: From `encode`.
-            max_length: Largest number of steps.
+            max_length: Largest number of steps; `None` where tensors of the state may grow from step to step.
+            sharing: How many rows share a row of the memory; more than one only with `shares_memory`.
         """
         raise NotImplementedError
 
-    def decode_step(self, last, state, memory):
-        """Returns logits [B, V] for the next symbol, and the new state.
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], the new state.
 
         Args:
             last: The last symbol of each row, [B].
             state: From `initial_state` or the step before.
             memory: From `encode`.
+            sharing: As in `initial_state`; rows that share one are adjacent.
+            return_attention_scores: Whether the attention is wanted, of a model that attends.
         """
         raise NotImplementedError
 

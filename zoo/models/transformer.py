@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo.errors import InputError
+from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
 from zoo.models.checks import check_choice, check_sizes
@@ -36,6 +37,8 @@ class Transformer(Seq2SeqModel):
         Vaswani et al. 2017, "Attention Is All You Need", section 3, https://arxiv.org/abs/1706.03762;
         Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
+
+    shares_memory = True
 
     def __init__(self, source_vocab_size, target_vocab_size, tied_embeddings="auto", max_length=256, **kwargs):
         options, kwargs = AttentionOptions.take(kwargs)
@@ -124,7 +127,7 @@ class Transformer(Seq2SeqModel):
     def _logits(self, hidden):
         if self.decoder_norm is not None:
             hidden = self.decoder_norm(hidden)
-        return self.target_embedding(hidden, reverse=True)
+        return at_positions(lambda rows: self.target_embedding(rows, reverse=True), hidden)
 
     def decode(self, target, memory, training=None):
         mask = real(target)
@@ -142,20 +145,29 @@ class Transformer(Seq2SeqModel):
             weights.append(scores)
         return self._logits(hidden), ops.stack(weights, axis=1)
 
-    def initial_state(self, memory, max_length):
-        batch = ops.shape(memory["mask"])[0]
+    def initial_state(self, memory, max_length=None, sharing=1):
+        batch = ops.shape(memory["mask"])[0] * sharing
         return {
             "index": ops.zeros((), dtype="int32"),
             "caches": [block.self_attention.create_cache(batch, max_length) for block in self.decoder_blocks],
         }
 
-    def decode_step(self, last, state, memory):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         hidden = self._embed_target(ops.expand_dims(last, 1), start_index=state["index"])
-        caches = []
+        caches, weights = [], []
         for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
-            hidden, cache = block(hidden, projected, memory_mask=memory["mask"], cache=cache)
+            hidden, *scores, cache = block(
+                hidden,
+                projected,
+                memory_mask=memory["mask"],
+                return_attention_scores=return_attention_scores,
+                cache=cache,
+                sharing=sharing,
+            )
             caches.append(cache)
-        return ops.squeeze(self._logits(hidden), 1), {"index": state["index"] + 1, "caches": caches}
+            weights += scores
+        weights = [ops.stack(weights, axis=1)[:, :, :, 0]] if return_attention_scores else []
+        return self._logits(ops.squeeze(hidden, 1)), *weights, {"index": state["index"] + 1, "caches": caches}
 
     def get_config(self):
         return {

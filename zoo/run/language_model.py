@@ -48,6 +48,7 @@ class LanguageModelRun(Run):
         top_p: float = 1.0,
         seed: int = 0,
         max_length: int | None = None,
+        no_repeat_ngram: int = 0,
         batch_size: int = 64,
     ) -> list[str]:
         """Returns how the model goes on with each text.
@@ -60,13 +61,14 @@ class LanguageModelRun(Run):
             top_p: Draw among the fewest symbols that together have this probability.
             seed: Seed of the draws. The same texts in the same order get the same answers.
             max_length: Largest number of symbols, those of the text included. Default: all that the model can hold.
+            no_repeat_ngram: No n symbols come twice, those of the text included; 0 for no such rule.
             batch_size: Texts decoded together.
 
         Raises:
             InputError: If `texts` is one string, or an option is out of range.
         """
         check_texts(texts)
-        generator = self._generator(temperature, top_k, top_p, max_length)
+        generator = self._generator(temperature, top_k, top_p, max_length, no_repeat_ngram)
         rows = [cut_prompt(row, generator.max_length) for row in self.tokenizers.text.encode(texts)]
         answers = [""] * len(rows)
         # Without a text the one column is padding.

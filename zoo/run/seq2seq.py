@@ -2,17 +2,36 @@
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from zoo.errors import InputError
 from zoo.run.run import Run, check_texts
-from zoo.text import END, PAD, START, Tokenizer
-from zoo.translator import Translator
+from zoo.text import END, PAD, START, Tokenizer, pad
+from zoo.translator import LEAST_LOG_PROB, Scorer, Translator
 
 MAX_SOURCE_LENGTH = 512
 """Symbols of a source text that are read, the end included; the rest is cut off."""
+
+MAX_TARGET_LENGTH = 512
+"""Symbols of a target text that are scored, the end included; the rest is cut off."""
+
+
+class Hypothesis(NamedTuple):
+    """A translation.
+
+    Attributes:
+        text: The translation.
+        log_prob: Its log probability.
+        ids: Its ids, the end included where it was reached.
+    """
+
+    text: str
+    log_prob: float
+    ids: list[int]
 
 
 class Tokenizers(NamedTuple):
@@ -50,66 +69,138 @@ class Seq2SeqRun(Run):
         return [[*row[: MAX_SOURCE_LENGTH - 1], END] for row in self.tokenizers.source.encode(texts)]
 
     def translate(
-        self,
-        texts: Sequence[str],
-        beam_size: int = 1,
-        length_penalty: float = 0.6,
-        max_length: int = 256,
-        batch_size: int = 64,
+        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
     ) -> list[str]:
         """Returns the translation of each text.
 
         Args:
             texts: Source texts.
-            beam_size: 1 for greedy search, more for beam search.
-            length_penalty: Exponent of the length penalty of beam search.
-            max_length: Largest number of target symbols.
+            prefixes: What each translation is to begin with. Default: anything.
             batch_size: Texts decoded together.
+            **options: `beam_size`, `length_penalty`, `coverage_penalty`, `max_length`, `no_repeat_ngram`; see
+                `zoo.translator.Translator`.
 
         Raises:
-            InputError: If `texts` is one string, or an option is out of range.
+            InputError: If `texts` or `prefixes` is one string, their numbers differ, or an option is out of range.
         """
-        return self.tokenizers.target.decode(self.target_ids(texts, beam_size, length_penalty, max_length, batch_size))
+        return [best[0].text for best in self._hypotheses(texts, prefixes, batch_size, options)]
 
-    def target_ids(
+    def nbest(
         self,
         texts: Sequence[str],
-        beam_size: int = 1,
-        length_penalty: float = 0.6,
-        max_length: int = 256,
+        beam_size: int = 5,
+        prefixes: Sequence[str] | None = None,
         batch_size: int = 64,
-    ) -> list[list[int]]:
-        """Returns the ids of the translation of each text, the end included where it was reached.
+        **options: Any,
+    ) -> list[list[Hypothesis]]:
+        """Returns the `beam_size` best translations of each text, best first; fewer where there are no more.
 
-        Args and errors: see `translate`.
+        Args:
+            texts: Source texts.
+            beam_size: How many.
+            prefixes: See `translate`.
+            batch_size: See `translate`.
+            **options: See `translate`.
         """
-        check_texts(texts)
-        key = (beam_size, length_penalty, max_length)
-        if key not in self._translators:
-            self._translators[key] = Translator(self.model, *key)
-            self._translators[key].compile(jit_compile=self._static_shapes)
-        rows = self.source_ids(texts)
-        ids: list[list[int]] = [[] for _ in rows]
-        for chosen, batch in self._in_batches(rows, batch_size):
-            outputs = self._translators[key].predict_on_batch(batch)
-            for index, row in zip(chosen, outputs["ids"][:, 0], strict=False):
-                ids[index] = row[row != PAD].tolist()
-        return ids
+        return self._hypotheses(texts, prefixes, batch_size, {"beam_size": beam_size, **options})
 
-    def attention(self, texts: Sequence[str], **options) -> list[tuple[list[str], list[str], np.ndarray]]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch_size: int = 64) -> list[float]:
+        """Returns the log probability of each target, its end included, given its source.
+
+        Args:
+            sources: Source texts.
+            targets: As many target texts.
+            batch_size: Pairs looked at together.
+
+        Raises:
+            InputError: If either is one string, or their numbers differ.
+        """
+        check_texts(sources)
+        check_texts(targets)
+        _check_numbers("targets", targets, sources)
+        rows = self.source_ids(sources)
+        ids = [[*row[: MAX_TARGET_LENGTH - 1], END] for row in self.tokenizers.target.encode(targets)]
+        scores = [0.0] * len(rows)
+        for chosen, batch in self._in_batches(rows, batch_size):
+            given = self._beside(batch, [ids[index] for index in chosen])
+            found = self._scorer.predict_on_batch({"source": batch, "target": given})
+            for index, score in zip(chosen, found, strict=False):
+                scores[index] = float(score)
+        return scores
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        scorer = Scorer(self.model)
+        scorer.compile(jit_compile=self._static_shapes)
+        return scorer
+
+    def _beside(self, batch: np.ndarray, rows: list[list[int]]) -> np.ndarray:
+        """Returns rows as an array with as many rows as the batch, at least one symbol wide."""
+        width = max(1, *map(len, rows))
+        width = -(-width // 16) * 16 if self._static_shapes else width
+        return pad(rows, width, len(batch))
+
+    def _hypotheses(self, texts, prefixes, batch_size, options) -> list[list[Hypothesis]]:
+        check_texts(texts)
+        given = None
+        if prefixes is not None:
+            check_texts(prefixes)
+            _check_numbers("prefixes", prefixes, texts)
+            given = self.tokenizers.target.encode(prefixes)
+        translator, rows = self._translator(options), self.source_ids(texts)
+        found: list[list[Hypothesis]] = [[] for _ in rows]
+        for chosen, batch in self._in_batches(rows, batch_size):
+            inputs = {"source": batch}
+            if given is not None:
+                inputs["prefix"] = self._beside(batch, [given[index] for index in chosen])
+            outputs = translator.predict_on_batch(inputs)
+            for index, ids, log_probs in zip(chosen, outputs["ids"], outputs["log_prob"], strict=False):
+                found[index] = self._read_off(ids, log_probs)
+        return found
+
+    def _read_off(self, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
+        there = log_probs > LEAST_LOG_PROB
+        rows = [row[row != PAD].tolist() for row in ids[there]]
+        texts = self.tokenizers.target.decode(rows)
+        return [Hypothesis(*each) for each in zip(texts, map(float, log_probs[there]), rows, strict=True)]
+
+    def _translator(self, options) -> Translator:
+        key = tuple(sorted(options.items()))
+        if key not in self._translators:
+            self._translators[key] = Translator(self.model, **options)
+            self._translators[key].compile(jit_compile=self._static_shapes)
+        return self._translators[key]
+
+    def attention(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
+    ) -> list[tuple[list[str], list[str], np.ndarray]]:
         """Returns, for each text, source tokens, target tokens and the cross-attention between them.
 
         Args:
             texts: Source texts.
-            **options: As in `translate`.
+            prefixes: See `translate`.
+            batch_size: See `translate`.
+            **options: See `translate`.
 
         Returns:
             A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S].
         """
-        targets = self.target_ids(texts, **options)
-        results = []
-        for source, target in zip(self.source_ids(texts), targets, strict=True):
-            weights = self.model.attention(np.array([source], "int32"), np.array([[START, *target[:-1]]], "int32"))
-            pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
-            results.append((*pieces, keras.ops.convert_to_numpy(weights)[0]))
-        return results
+        hypotheses = self._hypotheses(texts, prefixes, batch_size, options)
+        return [self.align(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
+
+    def align(self, text: str, hypothesis: Hypothesis) -> tuple[list[str], list[str], np.ndarray]:
+        """Returns source tokens, target tokens and the cross-attention [layers, heads, T, S] of one translation.
+
+        Args:
+            text: The source text.
+            hypothesis: Any of its translations, from `nbest`.
+        """
+        (source,), target = self.source_ids([text]), hypothesis.ids
+        weights = self.model.attention(np.array([source], "int32"), np.array([[START, *target[:-1]]], "int32"))
+        pieces = self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(target)
+        return *pieces, keras.ops.convert_to_numpy(weights)[0]
+
+
+def _check_numbers(name: str, texts: Sequence[str], others: Sequence[str]) -> None:
+    if len(texts) != len(others):
+        raise InputError(f"`{name}` must be as many as there are sources, {len(others)}. Received: {len(texts)}.")

@@ -1,0 +1,32 @@
+"""Decoding: turns a step function into sequences. Knows no model.
+
+A step function is `step(last, state, memory) -> (logits, state)`: `last` [R] are the last symbols of R rows, `logits`
+[R, V] score the next ones, `state` is a nested structure of tensors whose first axis is R (scalars are left alone), and
+`memory` a nested structure whose first axis is the batch B: it does not change from step to step. R is B, and in beam
+search B times the number of beams, those of one sentence adjacent. Where attention is asked for, the step function
+returns `(logits, attention [R, S], state)`.
+
+Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. Where tensors may change their sizes, rows that
+have come to their end are taken out of the loop, and cost nothing any more.
+"""
+
+from zoo.decoding.beam import beam_search, coverage_penalty, length_penalty
+from zoo.decoding.draws import uniform
+from zoo.decoding.loops import can_resize
+from zoo.decoding.one_by_one import greedy_search, sample
+from zoo.decoding.rules import Rules, Symbols, score
+from zoo.rows import repeat_rows
+
+__all__ = [
+    "Rules",
+    "Symbols",
+    "beam_search",
+    "can_resize",
+    "coverage_penalty",
+    "greedy_search",
+    "length_penalty",
+    "repeat_rows",
+    "sample",
+    "score",
+    "uniform",
+]

@@ -1,0 +1,90 @@
+"""The loop that all ways of decoding share."""
+
+from keras import ops
+
+from zoo.decoding.loops import while_loop
+from zoo.rows import take_rows
+
+# Rows are taken out of the loop when at most this part of them is left: copying the others costs something, too.
+SHRINK_AT = 0.75
+
+
+class Search:
+    """A loop over steps for sentences that come to their ends one after another.
+
+    A subclass says what is known of each sentence before the first step (`first_rows`), what a step makes of it
+    (`advance`), and which sentences are done (`ended`).
+
+    Args:
+        step: The step function.
+        rules: The `Rules`.
+        resizes: Whether tensors may change their sizes, see `zoo.decoding.loops`.
+        width: Rows of the state for each sentence.
+    """
+
+    results: tuple[str, ...] = ("ids", "log_prob")
+
+    def __init__(self, step, rules, resizes, width=1):
+        self.step, self.rules, self.symbols = step, rules, rules.symbols
+        self.resizes, self.width = resizes, width
+        self.columns = ops.arange(rules.room, dtype="int32")
+
+    def first_rows(self, batch):
+        """Returns what is known of each sentence, a dict of tensors with the batch first."""
+        raise NotImplementedError
+
+    def advance(self, index, rows, state, memory):
+        """Returns the rows and the state behind the step with number `index`."""
+        raise NotImplementedError
+
+    def ended(self, index, rows):
+        """Returns which sentences are done before the step with number `index`, boolean [B]."""
+        raise NotImplementedError
+
+    def run(self, state, memory):
+        """Returns what `results` name of each sentence, a dict.
+
+        Args:
+            state: State of the step function before the first step.
+            memory: What does not change.
+        """
+        batch = ops.shape(self.rules.max_lengths)[0]
+        rows = {**self.first_rows(batch), **self.rules.rows()}
+        loop = {"index": ops.zeros((), dtype="int32"), "rows": rows, "state": state, "memory": memory}
+        if self.resizes:
+            loop["rows"]["origin"] = ops.arange(batch, dtype="int32")
+            loop["done"] = {name: rows[name] for name in self.results}
+        else:
+            del loop["memory"]
+        loop = while_loop(self._going, lambda loop: self._turn(loop, memory), loop, self.resizes)
+        if not self.resizes:
+            return {name: loop["rows"][name] for name in self.results}
+        return self._store(loop["done"], loop["rows"])
+
+    def _going(self, loop):
+        return ops.logical_not(ops.all(self.ended(loop["index"], loop["rows"])))
+
+    def _turn(self, loop, memory):
+        index = loop["index"] + 1
+        rows, state = self.advance(loop["index"], loop["rows"], loop["state"], loop.get("memory", memory))
+        if self.resizes:
+            return {"index": index, **self._without_ended(index, rows, state, loop["memory"], loop["done"])}
+        return {"index": index, "rows": rows, "state": state}
+
+    def _without_ended(self, index, rows, state, memory, done):
+        """Returns everything without the sentences that are done, once they are many; their results are put aside."""
+        going = ops.logical_not(self.ended(index, rows))
+        count = ops.sum(ops.cast(going, "float32"))
+
+        def shrink():
+            left = ops.cast(ops.nonzero(going)[0], "int32")
+            beams = ops.reshape(left[:, None] * self.width + ops.arange(self.width, dtype="int32"), (-1,))
+            return take_rows(rows, left), take_rows(state, beams), take_rows(memory, left), self._store(done, rows)
+
+        many = count <= SHRINK_AT * ops.cast(ops.shape(going)[0], "float32")
+        kept = ops.cond(many, shrink, lambda: (rows, state, memory, done))
+        return dict(zip(("rows", "state", "memory", "done"), kept, strict=True))
+
+    def _store(self, done, rows):
+        places = rows["origin"][:, None]
+        return {name: ops.scatter_update(done[name], places, rows[name]) for name in self.results}

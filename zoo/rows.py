@@ -1,0 +1,16 @@
+"""Nested tensors whose first axis counts rows; scalars among them belong to no row."""
+
+import keras
+from keras import ops
+
+
+def repeat_rows(nested, times):
+    """Returns the nested tensors with every row repeated `times` times in place; scalars are left alone."""
+    if times == 1:
+        return nested
+    return keras.tree.map_structure(lambda x: ops.repeat(x, times, axis=0) if len(x.shape) else x, nested)
+
+
+def take_rows(nested, rows):
+    """Returns the nested tensors with the rows of these numbers, int32 [R], alone; scalars are left alone."""
+    return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0) if len(x.shape) else x, nested)
