@@ -1,10 +1,11 @@
 """Exports a work directory: `python -m export.saved_model DIR --output BASE [--version N]`."""
 
+import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,42 +25,38 @@ def next_version(base: Path) -> int:
     return max(taken, default=0) + 1
 
 
-def write_warmup(folder: Path, model_name: str, functions: Mapping[str, Any]) -> None:
-    """Writes the requests that the server replays before a model is available.
-
-    Args:
-        folder: Folder of the SavedModel.
-        model_name: Name the requests are made to; the stock server does not look at it.
-        functions: The signatures.
-    """
-    import tensorflow as tf
-    from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
-
-    path = folder / "assets.extra" / "tf_serving_warmup_requests"
-    path.parent.mkdir()
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, function in functions.items():
-            request = predict_pb2.PredictRequest()
-            request.model_spec.name = model_name
-            request.model_spec.signature_name = signature
-            for spec in function.input_signature:
-                value = ["warm up"] if spec.dtype == tf.string else 1
-                request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(value, spec.dtype))
-            log = prediction_log_pb2.PredictLog(request=request)
-            writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
+OPTIONS: dict[str, tuple[type, str, str]] = {
+    "beam_size": (int, "N", "seq2seq; default: 1, greedy search"),
+    "nbest": (int, "N", "seq2seq; translations of the signature `nbest`, default: the size of the beam, or 5"),
+    "length_penalty": (float, "ALPHA", "seq2seq; exponent of beam search, default: 0.6"),
+    "coverage_penalty": (float, "BETA", "seq2seq; factor of beam search, default: 0"),
+    "max_length": (
+        int,
+        "N",
+        "seq2seq: largest number of target symbols, default: 256; language models: of symbols with the prompt, "
+        "default: what the model can hold",
+    ),
+    "weights": (str, "KIND", "float32, bfloat16 or int8: how matrices are stored; default: float32"),
+    "no_repeat_ngram": (int, "N", "no N symbols come twice in an answer; default: 0, they may"),
+}
+CLASSIFY_METHOD = "tensorflow/serving/classify"
 
 
-def export_saved_model(workdir: str | Path, output: str | Path, version: int | None = None, **decoding) -> Path:
+def export_saved_model(
+    workdir: str | Path, output: str | Path, version: int | None = None, check: bool = False, **options: Any
+) -> Path:
     """Writes the SavedModel of a work directory and returns its folder, `output/version`.
 
     Args:
         workdir: The work directory.
         output: Base path of the versions.
         version: Number of the version. Default: the next free one.
-        **decoding: Options of the model's task, such as `beam_size`; `None` is the default.
+        check: Whether to load it in a fresh process as a server does, and to compare its answers with the work
+            directory's, before it becomes visible.
+        **options: Options of the model's task, such as `beam_size`; `None` is the default.
 
     Raises:
-        InputError: For a bad work directory or base path, or a version that exists.
+        InputError: For a bad work directory, base path or option, a version that exists, or answers that differ.
     """
     with without_greeting():
         import keras
@@ -70,7 +67,9 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         import tensorflow as tf
 
         import zoo
-        from export.signatures import served_model
+        from export.check import check_export
+        from export.signatures import CLASSIFY, served_model
+        from export.warmup import write_warmup
 
     base = Path(output)
     version = next_version(base) if version is None else version
@@ -79,7 +78,9 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
         raise InputError(
             f"{target} exists already; versions are never overwritten. Leave out --version for the next one."
         )
-    served = served_model(zoo.load(workdir), **decoding)
+    options = {name: value for name, value in options.items() if value is not None}
+    run = zoo.load(workdir)
+    served = served_model(run, **options)
     try:
         base.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -88,12 +89,36 @@ def export_saved_model(workdir: str | Path, output: str | Path, version: int | N
     temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=base))
     try:
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
-        write_warmup(temporary, base.name, served.functions)
+        if CLASSIFY in served.functions:
+            _declare_classification(temporary, CLASSIFY)
+        write_warmup(temporary, base.name, served.functions, CLASSIFY)
+        _write_facts(temporary, run.config, options)
+        if check:
+            check_export(run, temporary, **options)
         temporary.chmod(0o755)
         os.rename(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _declare_classification(folder: Path, signature: str) -> None:
+    """Marks a signature as one of the Classify API; `tf.saved_model.save` marks all as those of Predict."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = folder / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for graph in model.meta_graphs:
+        graph.signature_def[signature].method_name = CLASSIFY_METHOD
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    (folder / "fingerprint.pb").unlink(missing_ok=True)  # it is that of the file before
+
+
+def _write_facts(folder: Path, config: dict[str, Any], options: dict[str, Any]) -> None:
+    """Writes what the version is of: the model's settings and the options of the export."""
+    facts = {"model": config["model"], "data": config["data"]["spec"], "options": options}
+    path = folder / "assets.extra" / "attention_zoo.json"
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -102,25 +127,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("workdir", metavar="DIR", help="work directory of training.train")
     parser.add_argument("--output", required=True, metavar="BASE", help="BASE/<version>/ is written")
     parser.add_argument("--version", type=int, metavar="N", help="default: the next free number")
-    parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")
     parser.add_argument(
-        "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
+        "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
     )
     parser.add_argument(
-        "--max_length",
-        type=int,
-        metavar="N",
-        help="seq2seq: largest number of target symbols, default: 256; language models: of symbols with the prompt, "
-        "default: what the model can hold",
+        "--dynamic_batching", action="store_true", default=None, help="answer requests that arrive together at once"
     )
+    for name, (kind, metavar, text) in OPTIONS.items():
+        parser.add_argument(f"--{name}", type=kind, metavar=metavar, help=text)
     arguments = parser.parse_args(argv)
     if arguments.version is not None and arguments.version < 1:
         raise InputError(f"--version must be positive. Received: {arguments.version}.")
-    decoding = {name: getattr(arguments, name) for name in ("beam_size", "length_penalty", "max_length")}
+    options = {name: getattr(arguments, name) for name in (*OPTIONS, "dynamic_batching")}
     WorkDir(arguments.workdir).read_config()  # A mistake is reported before the seconds that TensorFlow takes to start.
     # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    print(export_saved_model(arguments.workdir, arguments.output, arguments.version, **decoding))
+    print(export_saved_model(arguments.workdir, arguments.output, arguments.version, arguments.check, **options))
 
 
 def command() -> int:

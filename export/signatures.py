@@ -2,14 +2,28 @@
 
 import tensorflow as tf
 
+from export.batching import batched
+from export.weights import store_weights
 from zoo import decoding
 from zoo.errors import InputError
 from zoo.generator import Generator
-from zoo.run import MAX_SOURCE_LENGTH, MAX_TEXT_LENGTH, ClassifierRun, LanguageModelRun, Run, Seq2SeqRun
-from zoo.text import END, PAD, START
-from zoo.translator import SYMBOLS, Translator
+from zoo.run import (
+    MAX_SOURCE_LENGTH,
+    MAX_TARGET_LENGTH,
+    MAX_TEXT_LENGTH,
+    ClassifierRun,
+    LanguageModelRun,
+    Run,
+    Seq2SeqRun,
+)
+from zoo.text import END, PAD
+from zoo.translator import LEAST_LOG_PROB, SYMBOLS, Scorer, Translator, shifted
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
+EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
+CLASSIFY = "classify"
+"""The signature of the Classify API, which takes `tf.Example`s."""
+NBEST = 5
 
 
 class ServedModel(tf.Module):
@@ -23,14 +37,34 @@ class ServedModel(tf.Module):
 
     Args:
         run: The loaded work directory.
+        weights: How weights are stored, see `export.weights`.
+        dynamic_batching: Whether requests that arrive together are answered together, see `export.batching`.
     """
 
     functions: dict
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, weights: str = "float32", dynamic_batching: bool = False):
         super().__init__()
-        self.weights = [variable.value for variable in run.model.variables]
+        self.weights, self._reading = store_weights(run.model, weights)
+        self.dynamic_batching = dynamic_batching
         self.tokenizers = {name: tokenizer.graph() for name, tokenizer in run.tokenizer_files().items()}
+
+    def _function(self, function, *specs, together=False):
+        """Returns a signature.
+
+        Args:
+            function: Function of tensors that returns a dict of tensors.
+            *specs: Its inputs.
+            together: Whether the sizes of its results do not depend on the texts, so that requests can share a batch.
+        """
+        reading = self._reading
+
+        def read(*inputs):
+            with reading():
+                return function(*inputs)
+
+        answer = batched(read, specs) if together and self.dynamic_batching else read
+        return tf.function(answer, input_signature=specs)
 
 
 def served_model(run: Run, **options) -> ServedModel:
@@ -38,15 +72,14 @@ def served_model(run: Run, **options) -> ServedModel:
 
     Args:
         run: The loaded work directory.
-        **options: Options of the class for its task that are not `None`.
+        **options: Options of the class for its task.
 
     Raises:
         InputError: If the task has no such option.
     """
     cls, known = _CLASSES[run.spec.task]
-    options = {name: value for name, value in options.items() if value is not None}
     for name in options:
-        if name not in known:
+        if name not in (*known, "weights", "dynamic_batching"):
             raise InputError(f"--{name} is not for {run.spec.task} models such as {run.spec.name}.")
     return cls(run, **options)
 
@@ -68,21 +101,39 @@ class ServedSeq2Seq(ServedModel):
 
     Args:
         run: The loaded work directory.
-        beam_size: See `Translator`.
-        length_penalty: See `Translator`.
-        max_length: See `Translator`.
+        nbest: How many translations the signature `nbest` returns. Default: the size of the beam, or 5.
+        weights: See `ServedModel`.
+        dynamic_batching: See `ServedModel`.
+        **options: `beam_size`, `length_penalty`, `coverage_penalty`, `max_length` and `no_repeat_ngram`, see
+            `Translator`. The signature `nbest` searches with `nbest` beams where `beam_size` is smaller.
+
+    Raises:
+        InputError: If an option is out of range.
     """
 
-    def __init__(self, run: Seq2SeqRun, beam_size: int = 1, length_penalty: float = 0.6, max_length: int = 256):
-        super().__init__(run)
-        self.functions = self._make_functions(run.model, Translator(run.model, beam_size, length_penalty, max_length))
+    def __init__(
+        self,
+        run: Seq2SeqRun,
+        nbest: int | None = None,
+        weights: str = "float32",
+        dynamic_batching: bool = False,
+        **options,
+    ):
+        super().__init__(run, weights, dynamic_batching)
+        translator = Translator(run.model, **options)
+        count = (translator.beam_size if translator.beam_size > 1 else NBEST) if nbest is None else nbest
+        if count < 1:
+            raise InputError(f"`nbest` must be at least 1. Received: nbest={count}.")
+        wide = Translator(run.model, **{**options, "beam_size": max(count, translator.beam_size)})
+        self.functions = self._make_functions(run.model, translator, wide, count)
 
-    def _make_functions(self, model, translator):
+    def _make_functions(self, model, translator, wide, count):
         source_tokenizer, target_tokenizer = self.tokenizers["source"], self.tokenizers["target"]
+        scorer = Scorer(model)
 
         def best(text):
             source = _read(source_tokenizer, text, MAX_SOURCE_LENGTH)
-            outputs = translator(source)
+            outputs = translator({"source": source})
             ids = outputs["ids"][:, 0]
             # The room for the longest possible answer is mostly padding.
             width = tf.reduce_max(tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1))
@@ -92,20 +143,38 @@ class ServedSeq2Seq(ServedModel):
             _, ids, log_prob = best(text)
             return {"text": target_tokenizer.decode(ids), "log_prob": log_prob}
 
+        def nbest(text):
+            outputs = wide({"source": _read(source_tokenizer, text, MAX_SOURCE_LENGTH)})
+            ids, log_probs = outputs["ids"][:, :count], outputs["log_prob"][:, :count]
+            # What is no sequence is an empty text.
+            ids = tf.where(log_probs[:, :, None] > LEAST_LOG_PROB, ids, PAD)
+            shape = tf.shape(ids)
+            texts = target_tokenizer.decode(tf.reshape(ids, [shape[0] * count, shape[2]]))
+            return {"texts": tf.reshape(texts, [-1, count]), "log_probs": log_probs}
+
         def attention(text):
             source, ids, _ = best(text)
-            inputs = tf.concat([tf.fill([tf.shape(ids)[0], 1], START), ids[:, :-1]], axis=1)
-            inputs = tf.where(ids == PAD, PAD, inputs)  # nothing is predicted behind the end
             return {
                 "text": target_tokenizer.decode(ids),
                 "source_tokens": source_tokenizer.pieces(source),
                 "target_tokens": target_tokenizer.pieces(ids),
-                "attention": tf.cast(model.attention(source, inputs), tf.float32),
+                "attention": tf.cast(model.attention(source, shifted(ids)), tf.float32),
             }
 
-        functions = {"serving_default": tf.function(translate, input_signature=[TEXT])}
+        def score(source, target):
+            source = _read(source_tokenizer, source, MAX_SOURCE_LENGTH)
+            return {
+                "log_prob": scorer({"source": source, "target": _read(target_tokenizer, target, MAX_TARGET_LENGTH)})
+            }
+
+        pair = [tf.TensorSpec([None], tf.string, name=name) for name in ("source", "target")]
+        functions = {
+            "serving_default": self._function(translate, TEXT, together=True),
+            "nbest": self._function(nbest, TEXT, together=True),
+            "score": self._function(score, *pair, together=True),
+        }
         if model.attends:
-            functions["attention"] = tf.function(attention, input_signature=[TEXT])
+            functions["attention"] = self._function(attention, TEXT)
         return functions
 
 
@@ -114,10 +183,11 @@ class ServedClassifier(ServedModel):
 
     Args:
         run: The loaded work directory.
+        **options: See `ServedModel`.
     """
 
-    def __init__(self, run: ClassifierRun):
-        super().__init__(run)
+    def __init__(self, run: ClassifierRun, **options):
+        super().__init__(run, **options)
         self.functions = self._make_functions(run.model, run.classes)
 
     def _make_functions(self, model, labels):
@@ -143,10 +213,19 @@ class ServedClassifier(ServedModel):
             tokens = _read(tokenizer, text, MAX_TEXT_LENGTH)
             return {"tokens": tokenizer.pieces(tokens), "attention": tf.cast(model.attention(tokens), tf.float32)}
 
-        functions = {"serving_default": classify, "embed": embed}
+        def classify_examples(inputs):
+            features = tf.io.parse_example(inputs, {"text": tf.io.FixedLenFeature([], tf.string)})
+            found = classify(features["text"])
+            return {"classes": found["classes"], "scores": found["probabilities"]}
+
+        functions = {
+            "serving_default": self._function(classify, TEXT, together=True),
+            "embed": self._function(embed, TEXT),
+            CLASSIFY: self._function(classify_examples, EXAMPLES, together=True),
+        }
         if model.attends:
-            functions["attention"] = attention
-        return {name: tf.function(function, input_signature=[TEXT]) for name, function in functions.items()}
+            functions["attention"] = self._function(attention, TEXT)
+        return functions
 
 
 class ServedLanguageModel(ServedModel):
@@ -154,12 +233,14 @@ class ServedLanguageModel(ServedModel):
 
     Args:
         run: The loaded work directory.
-        max_length: See `Generator`.
+        weights: See `ServedModel`.
+        dynamic_batching: See `ServedModel`.
+        **options: `max_length` and `no_repeat_ngram`, see `Generator`.
     """
 
-    def __init__(self, run: LanguageModelRun, max_length: int | None = None):
-        super().__init__(run)
-        self.functions = self._make_functions(run.model, Generator(run.model, max_length=max_length))
+    def __init__(self, run: LanguageModelRun, weights: str = "float32", dynamic_batching: bool = False, **options):
+        super().__init__(run, weights, dynamic_batching)
+        self.functions = self._make_functions(run.model, Generator(run.model, **options))
 
     def _make_functions(self, model, generator):
         tokenizer, room = self.tokenizers["text"], generator.max_length
@@ -172,46 +253,38 @@ class ServedLanguageModel(ServedModel):
             places = tf.ragged.range(first, lengths)
             return _dense(tf.gather(rows, places, batch_dims=1))
 
-        def answers(prompt, outputs):
-            before, whole = tokenizer.decode(prompt), tokenizer.decode(outputs["ids"])
+        def answers(prompt, ids):
+            before, whole = tokenizer.decode(prompt), tokenizer.decode(ids)
             size = tf.strings.length(before)
-            return {
-                "text": tf.strings.substr(whole, size, tf.strings.length(whole) - size),
-                "log_prob": outputs["log_prob"],
-            }
+            return tf.strings.substr(whole, size, tf.strings.length(whole) - size)
 
         def generate(text):
             prompt = prompts(text)
-            return answers(prompt, generator({"prompt": prompt}))
+            outputs = generator({"prompt": prompt})
+            return {"text": answers(prompt, outputs["ids"]), "log_prob": outputs["log_prob"]}
 
         def sample(text, seed, temperature, top_p):
             prompt = prompts(text)
             batch = tf.shape(prompt)[0]
-            ids, log_prob = decoding.sample(
-                model.decode_step,
-                model.initial_state(batch, room),
-                tf.fill([batch], room),
-                room,
-                SYMBOLS,
+            ids, _ = decoding.sample(
+                lambda last, state, memory: model.decode_step(last, state),
+                model.initial_state(batch),
+                decoding.Rules(SYMBOLS, tf.fill([batch], room), room, prompt, generator.no_repeat_ngram),
                 seeds=tf.fill([batch], seed),
                 rows=tf.range(batch),
                 # What is nearly zero takes the most probable symbol, as zero does.
                 temperature=tf.maximum(temperature, 1e-4),
                 top_p=top_p,
-                prompt=prompt,
             )
-            return {"text": answers(prompt, {"ids": ids, "log_prob": log_prob})["text"]}
+            return {"text": answers(prompt, ids)}
 
         def score(text):
             rows = tokenizer.encode(text)[:, : model.max_length]
             outputs = _dense(rows)
-            inputs = tf.concat([tf.fill([tf.shape(outputs)[0], 1], START), outputs[:, :-1]], axis=1)
-            logits = tf.cast(model({"tokens": inputs}, training=False), tf.float32)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs, logits)
-            real = outputs != PAD
+            logits = model({"tokens": shifted(outputs)}, training=False)
             return {
-                "log_prob": -tf.reduce_sum(tf.where(real, losses, 0.0), axis=1),
-                "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
+                "log_prob": decoding.score(logits, outputs, SYMBOLS),
+                "num_tokens": tf.reduce_sum(tf.cast(outputs != PAD, tf.int32), axis=1),
             }
 
         draws = [
@@ -220,14 +293,17 @@ class ServedLanguageModel(ServedModel):
             tf.TensorSpec([], tf.float32, name="top_p"),
         ]
         return {
-            "serving_default": tf.function(generate, input_signature=[TEXT]),
-            "sample": tf.function(sample, input_signature=[TEXT, *draws]),
-            "score": tf.function(score, input_signature=[TEXT]),
+            "serving_default": self._function(generate, TEXT, together=True),
+            "sample": self._function(sample, TEXT, *draws),
+            "score": self._function(score, TEXT, together=True),
         }
 
 
 _CLASSES: dict[str, tuple[type, tuple[str, ...]]] = {
-    "seq2seq": (ServedSeq2Seq, ("beam_size", "length_penalty", "max_length")),
+    "seq2seq": (
+        ServedSeq2Seq,
+        ("beam_size", "nbest", "length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram"),
+    ),
     "classifier": (ServedClassifier, ()),
-    "language_model": (ServedLanguageModel, ("max_length",)),
+    "language_model": (ServedLanguageModel, ("max_length", "no_repeat_ngram")),
 }

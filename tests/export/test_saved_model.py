@@ -1,5 +1,6 @@
 """Exported models, loaded the way the stock server loads them: what they answer, and what they consist of."""
 
+import json
 import stat
 
 import numpy as np
@@ -9,11 +10,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 from tiny import run_quietly
 
-from export import saved_model
+import zoo
+from export import saved_model, warmup
+from export.check import check_export
 from export.saved_model import export_saved_model, next_version
 from export.server.models import LoadedModel
 from zoo.errors import InputError
-from zoo.run import MAX_SOURCE_LENGTH
+from zoo.run import MAX_SOURCE_LENGTH, Seq2SeqRun
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
 
@@ -26,6 +29,8 @@ OUTPUTS = {
         "attention": ("float32", 5),
     },
 }
+ANSWERING = ["serving_default", "attention"]
+OUTPUTS |= {"nbest": {"texts": ("string", 2), "log_probs": ("float32", 2)}, "score": {"log_prob": ("float32", 1)}}
 TF_TEXT_OPS = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
 
 
@@ -41,7 +46,8 @@ class Case:
 
     def ask(self, texts, signature="serving_default"):
         array = np.array([text.encode() if isinstance(text, str) else text for text in texts], dtype=object)
-        return self.model.predict(signature, {"text": array})
+        names = ("source", "target") if signature == "score" else ("text",)
+        return self.model.predict(signature, dict.fromkeys(names, array))
 
     def translate(self, texts):
         return [text.decode() for text in self.ask(texts)["text"]]
@@ -99,15 +105,39 @@ def test_attention_rows_sum_to_one_over_real_tokens_and_padding_is_zero(case):
         assert (weights[:, :, ~is_target] == 0).all()
 
 
+def test_nbest_and_score_are_those_of_python(case):
+    outputs = case.ask(TEXTS, "nbest")
+    for row, hypotheses in enumerate(case.run.nbest(TEXTS, beam_size=5)):
+        assert [text.decode() for text in outputs["texts"][row]] == [each.text for each in hypotheses]
+        np.testing.assert_allclose(outputs["log_probs"][row], [each.log_prob for each in hypotheses], rtol=1e-4)
+    targets = ["1984-05-05", "ein pferd", "", "x", "5", "mädchen 😀"]
+    sides = {"source": TEXTS, "target": targets}
+    pairs = {name: np.array([text.encode() for text in texts], object) for name, texts in sides.items()}
+    scores = case.model.predict("score", pairs)["log_prob"]
+    np.testing.assert_allclose(scores, case.run.score(TEXTS, targets), rtol=1e-4)
+
+
+def test_a_checked_export_is_compared_in_a_process_of_its_own(text_workdir, tmp_path, monkeypatch):
+    path = export_saved_model(text_workdir, tmp_path, check=True, beam_size=2)
+    assert path.is_dir()
+    monkeypatch.setattr(Seq2SeqRun, "score", lambda run, sources, targets: [-1.0] * len(sources))
+    with pytest.raises(InputError, match="answers otherwise than its work directory: signature 'score'"):
+        check_export(zoo.load(text_workdir), path, beam_size=2)
+    (path / "saved_model.pb").write_bytes(b"")
+    with pytest.raises(InputError, match="does not load the way a server loads it"):
+        check_export(zoo.load(text_workdir), path)
+
+
 def test_signatures(case):
     signatures = {name: item for name, item in case.meta_graph.signature_def.items() if not name.startswith("__")}
     assert signatures.keys() == OUTPUTS.keys()
     for name, signature in signatures.items():
         assert signature.method_name == "tensorflow/serving/predict"
         inputs = {name: describe(info) for name, info in signature.inputs.items()}
-        assert inputs == {"text": ("string", 1)}
+        names = ("source", "target") if name == "score" else ("text",)
+        assert inputs == dict.fromkeys(names, ("string", 1))
         assert {name: describe(info) for name, info in signature.outputs.items()} == OUTPUTS[name]
-        assert signature.inputs["text"].tensor_shape.dim[0].size == -1
+        assert {info.tensor_shape.dim[0].size for info in signature.inputs.values()} == {-1}
 
 
 def describe(info):
@@ -150,7 +180,7 @@ def test_empty_batch(case, signature):
     }
 
 
-@pytest.mark.parametrize("signature", OUTPUTS)
+@pytest.mark.parametrize("signature", ANSWERING)
 def test_strange_texts_do_not_disturb_their_neighbours(case, signature):
     strange = [b"\xff\xfe\x00broken \xe2\x82", "", "\x00", " ", "\n\r\u2028", "<pad></s>"]
     outputs = case.ask([TEXTS[0], *strange, TEXTS[1]], signature)
@@ -177,7 +207,7 @@ def test_warmup_requests_can_be_replayed(case):
         signatures.append(request.model_spec.signature_name)
         assert request.model_spec.name == case.path.parent.name
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
-        assert len(case.model.predict(signatures[-1], inputs)["text"]) == 1
+        assert {len(array) for array in case.model.predict(signatures[-1], inputs).values()} == {1}
     assert set(signatures) == OUTPUTS.keys()
     assert len(records) <= 1000
 
@@ -200,12 +230,19 @@ def test_versions_and_beam_search(text_case, text_workdir, tmp_path, capsys):
     base = tmp_path / "deep" / "base"
     (base / "7").mkdir(parents=True)
     (base / "12-old").mkdir()
-    decoding = ["--beam_size", "3", "--length_penalty", "0", "--max_length", "9"]
-    assert run_quietly(saved_model.main, text_workdir, "--output", base, *decoding) == 0
+    decoding = {"beam_size": 3, "length_penalty": 0.0, "max_length": 9, "coverage_penalty": 0.1, "no_repeat_ngram": 2}
+    arguments = [part for name, value in decoding.items() for part in (f"--{name}", str(value))]
+    assert run_quietly(saved_model.main, text_workdir, "--output", base, "--nbest", "2", *arguments) == 0
     assert capsys.readouterr().out == f"{base / '8'}\n"
-    answers = LoadedModel(base / "8", 8).predict("serving_default", {"text": np.array(TEXTS, object)})["text"]
-    expected = text_case.run.translate(TEXTS, beam_size=3, length_penalty=0.0, max_length=9)
-    assert [answer.decode() for answer in answers] == expected
+    model = LoadedModel(base / "8", 8)
+    answers = model.predict("serving_default", {"text": np.array(TEXTS, object)})["text"]
+    expected = text_case.run.nbest(TEXTS, **decoding)
+    assert [answer.decode() for answer in answers] == [best.text for best, *_ in expected]
+    best = model.predict("nbest", {"text": np.array(TEXTS, object)})
+    assert [[text.decode() for text in row] for row in best["texts"]] == [[b.text for b in row[:2]] for row in expected]
+    np.testing.assert_allclose(best["log_probs"], [[b.log_prob for b in row[:2]] for row in expected], rtol=1e-4)
+    facts = json.loads((base / "8" / "assets.extra" / "attention_zoo.json").read_text())
+    assert facts["options"] == {**decoding, "nbest": 2} and facts["model"]["name"] == "transformer_tiny"
 
 
 def test_next_version(tmp_path):
@@ -228,7 +265,7 @@ def test_a_failure_leaves_nothing_behind(text_workdir, tmp_path, monkeypatch):
         (folder / "assets.extra").mkdir()
         raise OSError("disk full")
 
-    monkeypatch.setattr(saved_model, "write_warmup", fail)
+    monkeypatch.setattr(warmup, "write_warmup", fail)
     monkeypatch.setattr(tf.saved_model, "save", lambda *_, **__: None)
     with pytest.raises(OSError, match="disk full"):
         export_saved_model(text_workdir, tmp_path / "base")

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tiny import run_quietly
 
 from export import saved_model
 from export.server.models import LoadedModel
 from zoo.run import MAX_TEXT_LENGTH
-from zoo.text import START
+from zoo.text import PAD, START
 
 LABELLED = ["the horse sees girl", "", "girl sees horse", "old old book sees a child " * 7, "😀 unknown", "house"]
 PROMPTS = ["abc", "", "h", "bcdefgha", "z😀", "abcdefghabcdefgh"]
@@ -41,6 +42,21 @@ def test_labels(classifier):
     np.testing.assert_allclose(outputs["probabilities"], [answer.probabilities for answer in answers], atol=1e-6)
     assert outputs["probabilities"].dtype == np.float32
     assert [[name.decode() for name in row] for row in outputs["classes"]] == [classifier.run.classes] * len(LABELLED)
+
+
+def test_the_classify_api_answers_examples(classifier):
+    signature = classifier.model.signatures["classify"]
+    assert signature.method_name == "tensorflow/serving/classify"
+    assert set(signature.inputs) == {"inputs"} and set(signature.outputs) == {"classes", "scores"}
+    examples = []
+    for text in LABELLED:
+        example = tf.train.Example()
+        example.features.feature["text"].bytes_list.value.append(text.encode())
+        examples.append(example.SerializeToString())
+    outputs = classifier.model.predict("classify", {"inputs": np.array(examples, object)})
+    expected = classifier.ask(LABELLED)
+    np.testing.assert_array_equal(outputs["classes"], expected["classes"])
+    np.testing.assert_allclose(outputs["scores"], expected["probabilities"], atol=1e-6)
 
 
 def test_vectors_and_attention(classifier):
@@ -78,6 +94,7 @@ def test_scores(language_model):
     for text, log_prob in zip(PROMPTS, outputs["log_prob"], strict=True):
         ids = run.tokenizers.text.encode([text])[0][: run.model.max_length]
         logits = np.array(run.model({"tokens": np.array([[START, *ids]], "int32")[:, : run.model.max_length]}))[0]
+        logits[:, [PAD, START]] = -np.inf
         log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         np.testing.assert_allclose(log_prob, sum(log_probs[range(len(ids)), ids]), rtol=1e-4, atol=1e-6)
 
