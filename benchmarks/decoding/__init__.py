@@ -1,0 +1,1 @@
+"""Translating with an exported model, beside CTranslate2 with the same weights."""

@@ -1,0 +1,110 @@
+"""Measures how fast a trained `transformer_tiny` translates, exported, beside CTranslate2 with the same weights.
+
+`python -m benchmarks.decoding WORKDIR --text FILE`: 64 sentences of about 16 symbols from the file, in one batch, with
+greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from keras import ops
+
+import zoo
+from benchmarks.decoding.peers import python_of
+from benchmarks.timing import Spread, take_turns, where
+from export.saved_model import export_saved_model
+from zoo.layers import SinusoidalPositions
+
+SENTENCES, LENGTH, BEAMS = 64, 16, (1, 5)
+ROOM = 600  # positions that the peer's table has
+
+
+class Worker:
+    """A process that answers each line it is sent with a line of JSON."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, line):
+        print(line, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self.process.args} ended")
+        return json.loads(answer)
+
+
+def write_weights(run, path):
+    """Writes the weights of the run's model for `ctranslate2_worker`."""
+    model = run.model
+    options = run.config["model"]
+    if run.spec.name != "transformer_tiny" or not options.get("normalize_first") or model.tied_embeddings != "all":
+        sys.exit("error: a transformer_tiny with pre-norm blocks and one shared vocabulary is needed.")
+    weights = {variable.path.partition("/")[2]: ops.convert_to_numpy(variable) for variable in model.variables}
+    positions = SinusoidalPositions().encodings(ops.arange(ROOM), options["model_dim"])
+    weights["positions"] = ops.convert_to_numpy(positions)
+    np.savez(path, layers=options["num_layers"], heads=options["num_heads"], **weights)
+
+
+def choose(run, path):
+    """Returns texts of about `LENGTH` symbols, and their ids."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    pairs = sorted(zip(run.source_ids(lines), lines, strict=True), key=lambda pair: abs(len(pair[0]) - LENGTH))
+    return [text for _, text in pairs[:SENTENCES]], [ids for ids, _ in pairs[:SENTENCES]]
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding", description=__doc__)
+    parser.add_argument("workdir")
+    parser.add_argument("--text", required=True, help="source sentences, one a line")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args(arguments)
+    run = zoo.load(options.workdir)
+    texts, ids = choose(run, options.text)
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        write_weights(run, base / "weights.npz")
+        (base / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+        (base / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
+        exports = [
+            export_saved_model(options.workdir, base / "exports", beam_size=beam, length_penalty=0.0) for beam in BEAMS
+        ]
+        module = [sys.executable, "-m", "benchmarks.decoding.ours"]
+        script = [python_of("ctranslate2"), str(Path(__file__).with_name("ctranslate2_worker.py"))]
+        workers = {
+            "zoo": Worker(*module, *map(str, exports), str(base / "texts.json"), str(options.threads)),
+            "CTranslate2": Worker(*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)),
+        }
+        print(f"{where()}, {options.threads} threads, float32, {options.rounds} rounds\n")
+        print("| search | zoo, ms | CTranslate2, ms | zoo, tokens/s | CTranslate2, tokens/s | ratio | same answers |")
+        print("|---|---|---|---|---|---|---|")
+        for beam in BEAMS:
+            print(row(beam, workers, run, options.rounds), flush=True)
+
+
+def row(beam, workers, run, rounds):
+    last = {}
+
+    def measure(name):
+        last[name] = workers[name].ask(beam)
+        return last[name]["seconds"]
+
+    times = take_turns({name: lambda name=name: measure(name) for name in workers}, rounds)
+    spreads = {name: Spread.of([1000 * value for value in values]) for name, values in times.items()}
+    theirs = run.tokenizers.target.decode(last["CTranslate2"]["ids"])
+    same = sum(a == b for a, b in zip(theirs, last["zoo"]["texts"], strict=True))
+    tokens = sum(map(len, last["CTranslate2"]["ids"])) + len(theirs)  # with the ends
+    cells = [f"{s.median:.0f} ({s.low:.0f} to {s.high:.0f})" for s in spreads.values()]
+    speeds = [f"{1000 * tokens / s.median:,.0f}" for s in spreads.values()]
+    ratio = spreads["CTranslate2"].median / spreads["zoo"].median
+    name = "greedy" if beam == 1 else f"beam {beam}"
+    return f"| {name} | {' | '.join(cells)} | {' | '.join(speeds)} | {ratio:.2f}× | {same} of {len(theirs)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Worker: CTranslate2 with the weights of a `transformer_tiny`, in an environment of its own; needs nothing of the zoo.
+
+`python ctranslate2_worker.py WEIGHTS.npz TEXTS.json THREADS`; `WEIGHTS.npz` is what `benchmarks.decoding` wrote.
+"""
+
+import json
+import sys
+import tempfile
+import time
+
+import ctranslate2
+import numpy as np
+
+SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]  # ids 0 to 3 of the zoo's tokenizers
+
+
+def linear(spec, weights, *names):
+    spec.weight = np.ascontiguousarray(np.concatenate([weights[f"{name}/kernel"] for name in names], axis=1).T)
+    spec.bias = np.concatenate([weights[f"{name}/bias"] for name in names])
+
+
+def norm(spec, weights, name):
+    spec.gamma, spec.beta = weights[f"{name}/gamma"], weights[f"{name}/beta"]
+
+
+def feed_forward(spec, weights, block):
+    norm(spec.layer_norm, weights, f"{block}/feed_forward_norm")
+    linear(spec.linear_0, weights, f"{block}/feed_forward/intermediate")
+    linear(spec.linear_1, weights, f"{block}/feed_forward/output")
+
+
+def self_attention(spec, weights, block, name):
+    norm(spec.layer_norm, weights, f"{block}/{name}_norm")
+    linear(spec.linear[0], weights, *(f"{block}/{name}/{part}" for part in ("query", "key", "value")))
+    linear(spec.linear[1], weights, f"{block}/{name}/output")
+
+
+def cross_attention(spec, weights, block):
+    name = f"{block}/cross_attention"
+    norm(spec.layer_norm, weights, f"{name}_norm")
+    linear(spec.linear[0], weights, f"{name}/query")
+    linear(spec.linear[1], weights, f"{name}/key", f"{name}/value")
+    linear(spec.linear[2], weights, f"{name}/output")
+
+
+def convert(weights, folder):
+    """Writes a CTranslate2 model with the weights of a pre-norm Transformer whose embeddings are all tied."""
+    layers, heads = int(weights["layers"]), int(weights["heads"])
+    spec = ctranslate2.specs.TransformerSpec.from_config(
+        (layers, layers), heads, pre_norm=True, activation=ctranslate2.specs.Activation.RELU
+    )
+    embeddings = weights["target_embedding/embeddings"]
+    for side, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        embedding = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        embedding.weight, stack.scale_embeddings = embeddings, True
+        stack.position_encodings.encodings = weights["positions"]
+        norm(stack.layer_norm, weights, f"{side}_norm")
+        for number, layer in enumerate(stack.layer):
+            block = f"{side}_block_{number}"
+            self_attention(layer.self_attention, weights, block, "attention" if side == "encoder" else "self_attention")
+            if side == "decoder":
+                cross_attention(layer.attention, weights, block)
+            feed_forward(layer.ffn, weights, block)
+    spec.decoder.projection.weight = embeddings
+    spec.decoder.projection.bias = np.zeros(len(embeddings), "float32")
+    symbols = [*SPECIAL, *(f"s{number}" for number in range(len(SPECIAL), len(embeddings)))]
+    spec.register_source_vocabulary(symbols)
+    spec.register_target_vocabulary(symbols)
+    spec.config.add_source_bos = spec.config.add_source_eos = False
+    spec.config.decoder_start_token = "<s>"
+    spec.validate()
+    spec.optimize(quantization=None)
+    spec.save(folder)
+    return symbols
+
+
+def main():
+    weights, texts, threads = sys.argv[1:]
+    texts = json.loads(open(texts, encoding="utf-8").read())
+    with tempfile.TemporaryDirectory() as folder:
+        symbols = convert(np.load(weights), folder)
+        translator = ctranslate2.Translator(folder, device="cpu", intra_threads=int(threads), compute_type="float32")
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    source = [[symbols[number] for number in row] for row in texts]
+    for line in sys.stdin:
+        started = time.perf_counter()
+        results = translator.translate_batch(
+            source,
+            beam_size=int(line),
+            max_batch_size=0,
+            suppress_sequences=[["<s>"], ["<blank>"]],
+            # Its length penalty is another formula; without one both rank alike.
+            length_penalty=0,
+        )
+        seconds = time.perf_counter() - started
+        ids = [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]
+        print(json.dumps({"seconds": seconds, "ids": ids}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Worker: an exported model, loaded as a server does, answers the same texts at every line `BEAM` it is sent.
+
+`python -m benchmarks.decoding.ours FOLDER_GREEDY FOLDER_BEAM TEXTS.json THREADS`
+"""
+
+import json
+import sys
+import time
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401, its ops are in the graph
+
+
+def load(folder, threads):
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+    with session.graph.as_default():
+        model = tf.compat.v1.saved_model.loader.load(session, ["serve"], folder)
+    signature = model.signature_def["serving_default"]
+    return session.make_callable([signature.outputs["text"].name], feed_list=[signature.inputs["text"].name])
+
+
+def main():
+    *folders, texts, threads = sys.argv[1:]
+    texts = json.loads(open(texts, encoding="utf-8").read())
+    ask = {str(beam): load(folder, int(threads)) for beam, folder in zip((1, 5), folders, strict=True)}
+    for line in sys.stdin:
+        started = time.perf_counter()
+        (answers,) = ask[line.strip()](texts)
+        seconds = time.perf_counter() - started
+        print(json.dumps({"seconds": seconds, "texts": [text.decode() for text in answers]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
