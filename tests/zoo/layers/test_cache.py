@@ -22,25 +22,26 @@ def _self_attention(case):
 
 
 @pytest.mark.parametrize("case", MULTI_HEAD, ids=lambda case: case.name)
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
 @pytest.mark.parametrize("chunks", [(7,), (1,) * 7, (3, 1, 1, 2)], ids=str)
-def test_prefill_and_steps_equal_the_full_pass(case, chunks):
+def test_prefill_and_steps_equal_the_full_pass(case, chunks, room):
     layer, inputs = _self_attention(case), random_array((B, LENGTH, D), 1)
     mask = np.ones((B, ROOM), bool)
     mask[0, :2] = False  # padded at the front
     expected, weights = layer(
         inputs, inputs, value_mask=mask[:, :LENGTH], use_causal_mask=True, return_attention_scores=True
     )
-    cache, start = layer.create_cache(B, ROOM), 0
+    cache, start = layer.create_cache(B, room), 0
     for length in chunks:
-        part = slice(start, start + length)
+        part, start = slice(start, start + length), start + length
+        seen = mask[:, : room or start]
         output, scores, cache = layer(
-            inputs[:, part], inputs[:, part], value_mask=mask, cache=cache, return_attention_scores=True
+            inputs[:, part], inputs[:, part], value_mask=seen, cache=cache, return_attention_scores=True
         )
         np.testing.assert_allclose(to_numpy(output), to_numpy(expected)[:, part], atol=2e-6)
-        np.testing.assert_allclose(to_numpy(scores)[..., :LENGTH], to_numpy(weights)[:, :, part], atol=2e-6)
-        assert not np.any(to_numpy(scores)[..., LENGTH:])
-        start += length
-        assert int(cache["index"]) == start
+        np.testing.assert_allclose(to_numpy(scores)[..., :start], to_numpy(weights)[:, :, part, :start], atol=2e-6)
+        assert scores.shape[-1] == (room or start) and not np.any(to_numpy(scores)[..., start:])
+        assert int(caches.position(cache)) == start
     assert not np.any(to_numpy(cache["value"])[..., LENGTH:, :])
 
 
@@ -72,6 +73,27 @@ def test_decoder_block_steps_equal_the_full_pass(case):
     cache = block.self_attention.create_cache(B, ROOM)
     for position in range(LENGTH):
         output, scores, cache = block(inputs[:, position : position + 1], projected, cache=cache, **options)
+        np.testing.assert_allclose(to_numpy(output)[:, 0], to_numpy(expected)[:, position], atol=1e-5)
+        np.testing.assert_allclose(to_numpy(scores)[:, :, 0], to_numpy(weights)[:, :, position], atol=1e-5)
+
+
+@pytest.mark.parametrize("case", DECODERS, ids=lambda case: case.name)
+def test_rows_that_share_a_memory_are_as_rows_with_one_each(case):
+    block, sharing = build(case), 3
+    inputs, memory = random_array((B * sharing, LENGTH, 11), 3), random_array((B, 5, 13), 4)
+    mask = np.array([[True] * 5, [True] * 3 + [False] * 2])
+    repeated = {"memory_mask": np.repeat(mask, sharing, axis=0), "return_attention_scores": True}
+    expected, weights = block(inputs, np.repeat(memory, sharing, axis=0), **repeated)
+    projected = block.project_memory(ops.convert_to_tensor(memory))
+    cache = block.self_attention.create_cache(B * sharing)
+    options = {"memory_mask": mask, "return_attention_scores": True, "sharing": sharing}
+    for position in range(LENGTH):
+        row = inputs[:, position : position + 1]
+        if getattr(block.cross_attention, "needs_query_position", False):
+            with pytest.raises(ValueError, match="Rows cannot share a memory whose attention tells the places"):
+                block(row, projected, cache=cache, **options)
+            break
+        output, scores, cache = block(row, projected, cache=cache, **options)
         np.testing.assert_allclose(to_numpy(output)[:, 0], to_numpy(expected)[:, position], atol=1e-5)
         np.testing.assert_allclose(to_numpy(scores)[:, :, 0], to_numpy(weights)[:, :, position], atol=1e-5)
 

@@ -10,6 +10,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.layers import base_attention, linear_attention, sliding_window_attention
+from zoo.layers import cache as caches
 from zoo.layers.performer_attention import orthogonal_features
 
 B, N, D = 2, 3, 11
@@ -403,19 +404,19 @@ def test_many_features_come_close_to_softmax_attention():
 
 
 @each
+@pytest.mark.parametrize("room", [17, None], ids=["room", "grows"])
 @pytest.mark.parametrize("chunks", [(13,), (1,) * 13, (6, 1, 1, 5)], ids=lambda chunks: str(len(chunks)))
-def test_prefill_and_steps_equal_the_full_pass(make, chunks):
+def test_prefill_and_steps_equal_the_full_pass(make, chunks, room):
     layer, inputs = _built(make(positions=layers.RotaryPositions())), random_array((B, 13, D), 1)
     mask = np.ones((B, 17), bool)
     mask[0, :2] = mask[1, 5] = False
     expected = to_numpy(layer(inputs, inputs, value_mask=mask[:, :13], use_causal_mask=True))
-    cache, start = layer.create_cache(B, 17), 0
+    cache, start = layer.create_cache(B, room), 0
     for length in chunks:
-        part = slice(start, start + length)
-        output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask, cache=cache)
+        part, start = slice(start, start + length), start + length
+        output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask[:, : room or start], cache=cache)
         np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=5e-6)
-        start += length
-        assert int(cache["index"]) == start
+        assert int(caches.position(cache)) == start
 
 
 @each
