@@ -312,6 +312,6 @@ def test_graphs_of_unknown_sizes(name):
         for result in (forward(source[:, :width], target)[0], forward(source[:, :width], target)[1][0]):
             expected = logits(model, source[:, :width], target)
             np.testing.assert_allclose(result, expected, atol=2e-6)
-    outputs, expected = translate(source), translator(source)
+    outputs, expected = translate({"source": source}), translator({"source": source})
     np.testing.assert_array_equal(outputs["ids"], expected["ids"])
     np.testing.assert_allclose(outputs["log_prob"], expected["log_prob"], atol=1e-5)
