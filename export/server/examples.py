@@ -4,7 +4,7 @@ Rules, status codes and most of the wording are those of the stock server.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from grpc import StatusCode
@@ -37,11 +37,7 @@ def classify(
     Raises:
         RequestError: With the status code that the stock server gives.
     """
-    signature = _signature(model, request.model_spec, "No signature was found with the name: ")
-    feed, fetches = _classification(model, signature)
-    outputs = _run_examples(model, request.input, feed, fetches, call)
-    result = _classes(outputs, count(request.input), signature)
-    return classification_pb2.ClassificationResponse(result=result, model_spec=answered_by(model, request.model_spec))
+    return classification_pb2.ClassificationResponse(**_one_task(model, request, call, _classification, _classes))
 
 
 def regress(
@@ -52,11 +48,16 @@ def regress(
     Raises:
         RequestError: With the status code that the stock server gives.
     """
+    return regression_pb2.RegressionResponse(**_one_task(model, request, call, _regression, _values))
+
+
+def _one_task(model, request, call, plan, read) -> dict[str, Any]:
+    """Returns the fields of a response: what `read` makes of the outputs that `plan` asks the signature for."""
     signature = _signature(model, request.model_spec, "No signature was found with the name: ")
-    feed, fetches = _regression(model, signature)
+    feed, fetches = plan(model, signature)
     outputs = _run_examples(model, request.input, feed, fetches, call)
-    result = _values(outputs, count(request.input), signature)
-    return regression_pb2.RegressionResponse(result=result, model_spec=answered_by(model, request.model_spec))
+    result = read(outputs, count(request.input), signature)
+    return {"result": result, "model_spec": answered_by(model, request.model_spec)}
 
 
 def multi_inference(

@@ -172,9 +172,6 @@ class Handlers:
         except Exception as error:
             status, message = StatusCode.INTERNAL, repr(error)
             frames = traceback.format_tb(error.__traceback__)  # without the message, which may quote the request
-            import traceback as T
-
-            T.print_exc()
             logs.error("request_broke", kind=type(error).__name__, where=frames[-1].strip())
             raise RequestError(status, "Internal error; the server's log has the details.") from error
         finally:

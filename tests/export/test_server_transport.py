@@ -297,7 +297,7 @@ def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, caplog):
         assert ("my secret" in str(entry.fields)) is shown
 
 
-def test_an_internal_failure_is_answered_and_logged_without_the_request(served, ask, caplog, monkeypatch):
+def test_an_internal_failure_is_answered_and_logged_without_the_request(served, ask, caplog, capfd, monkeypatch):
     secret = "my secret"
 
     def broken(*_):
@@ -309,4 +309,4 @@ def test_an_internal_failure_is_answered_and_logged_without_the_request(served, 
     (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request_broke"]
     assert entry.fields["kind"] == "KeyError"
     assert "in broken" in entry.fields["where"]
-    assert secret not in caplog.text + str(entry.fields)
+    assert secret not in caplog.text + str(entry.fields) + "".join(capfd.readouterr())

@@ -3,7 +3,6 @@
 from keras import ops
 
 from zoo.decoding.best import log_total, top_k
-from zoo.decoding.loops import can_resize
 from zoo.decoding.rules import LOWEST, allowed
 from zoo.decoding.search import Search
 from zoo.rows import take_rows
@@ -172,6 +171,5 @@ def beam_search(step, state, rules, beam_size, alpha=0.6, memory=None, beta=0.0,
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144
     """
-    resizes = can_resize() if resizes is None else resizes
     found = _Beam(alpha, beta, source_mask, step, rules, resizes, beam_size).run(state, memory or {})
     return found["done_ids"], found["done_log_probs"]

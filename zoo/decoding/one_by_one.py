@@ -4,7 +4,6 @@ from keras import ops
 
 from zoo.decoding.best import log_total
 from zoo.decoding.draws import uniform
-from zoo.decoding.loops import can_resize
 from zoo.decoding.rules import allowed
 from zoo.decoding.search import Search
 
@@ -70,7 +69,6 @@ def _most_probable(logits, rows, index):
 
 
 def _run(choose, known, step, state, rules, memory, resizes):
-    resizes = can_resize() if resizes is None else resizes
     found = _OneByOne(choose, known, step, rules, resizes).run(state, memory)
     return found["ids"], found["log_prob"]
 

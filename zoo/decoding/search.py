@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from zoo.decoding.loops import while_loop
+from zoo.decoding.loops import can_resize, while_loop
 from zoo.rows import take_rows
 
 # Rows are taken out of the loop when at most this part of them is left: copying the others costs something, too.
@@ -18,7 +18,7 @@ class Search:
     Args:
         step: The step function.
         rules: The `Rules`.
-        resizes: Whether tensors may change their sizes, see `zoo.decoding.loops`.
+        resizes: Whether tensors may change their sizes, see `zoo.decoding.loops`; `None` for where they can.
         width: Rows of the state for each sentence.
     """
 
@@ -26,7 +26,7 @@ class Search:
 
     def __init__(self, step, rules, resizes, width=1):
         self.step, self.rules, self.symbols = step, rules, rules.symbols
-        self.resizes, self.width = resizes, width
+        self.resizes, self.width = can_resize() if resizes is None else resizes, width
         self.columns = ops.arange(rules.room, dtype="int32")
 
     def first_rows(self, batch):

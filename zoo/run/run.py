@@ -94,11 +94,13 @@ class Run:
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
             batch = [rows[index] for index in chosen]
-            if not self._static_shapes:
-                yield chosen, pad(batch)
-                continue
-            width = -(-max(map(len, batch)) // 16) * 16
-            yield chosen, pad(batch, min(width, limit or width), batch_size)
+            width = self._width(batch)
+            yield chosen, pad(batch, min(width, limit or width), batch_size if self._static_shapes else None)
+
+    def _width(self, rows: list[list[int]]) -> int:
+        """Returns the width of an array for these rows, at least 1: one of few where shapes are to be few."""
+        width = max(1, *map(len, rows))
+        return -(-width // 16) * 16 if self._static_shapes else width
 
 
 def check_texts(texts: Sequence[str]) -> None:

@@ -136,9 +136,7 @@ class Seq2SeqRun(Run):
 
     def _beside(self, batch: np.ndarray, rows: list[list[int]]) -> np.ndarray:
         """Returns rows as an array with as many rows as the batch, at least one symbol wide."""
-        width = max(1, *map(len, rows))
-        width = -(-width // 16) * 16 if self._static_shapes else width
-        return pad(rows, width, len(batch))
+        return pad(rows, self._width(rows), len(batch))
 
     def _hypotheses(self, texts, prefixes, batch_size, options) -> list[list[Hypothesis]]:
         check_texts(texts)
