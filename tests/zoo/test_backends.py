@@ -13,7 +13,7 @@ BACKENDS = ["jax", "torch"]
 
 # A missing module is what an environment without TensorFlow has.
 WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, tensorflow_text=None)\n"
-FIT = """
+MODELS = """
 sys.path.insert(0, "tests/zoo/models")
 import numpy as np, test_classifiers, test_language_models, test_models
 import training.train, zoo, zoo.run
@@ -27,10 +27,14 @@ shared = {
     "language_model": {"vocab_size": 13},
 }
 options = {**test_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL}
-for name in zoo.list_models():
-    task = zoo.get_spec(name).task
-    model = zoo.create_model(name, **shared[task], **options[name][0])
-    inputs = {"source": source, "target": target} if task == "seq2seq" else {"tokens": target}
+def models():
+    for name in zoo.list_models():
+        task = zoo.get_spec(name).task
+        inputs = {"source": source, "target": target} if task == "seq2seq" else {"tokens": target}
+        yield name, task, zoo.create_model(name, **shared[task], **options[name][0]), inputs
+"""
+FIT = """
+for name, task, model, inputs in models():
     model.compile("adam", "mse")
     model.fit(inputs, np.zeros((2, 3) if task == "classifier" else (2, 4, 13)), verbose=0)
     if task == "seq2seq":
@@ -40,6 +44,31 @@ for name in zoo.list_models():
     if task == "language_model":
         assert tuple(Generator(model, max_length=5)({"prompt": target[:, :1]})["ids"].shape) == (2, 5), name
 assert sys.modules["tensorflow"] is None
+"""
+LOWER = """
+import jax
+
+def lower(function, *arguments):
+    exported = jax.export.export(jax.jit(function), platforms=["tpu"])(*arguments)
+    assert exported.platforms == ("tpu",) and "func.func" in exported.mlir_module()
+
+def values(model):
+    groups = model.trainable_variables, model.non_trainable_variables
+    return [[variable.value for variable in group] for group in groups]
+
+for name, task, model, inputs in models():
+    def loss(trained, others):
+        outputs, others = model.stateless_call(trained, others, inputs, training=True)
+        return jax.numpy.mean(jax.numpy.square(outputs)), others
+
+    model(inputs)
+    lower(jax.grad(loss, has_aux=True), *values(model))
+    if task != "classifier":
+        answering, asked = Generator(model, max_length=5), {"prompt": target[:, :1]}
+        if task == "seq2seq":
+            answering, asked = Translator(model, beam_size=3, max_length=5), {"source": source}
+        lower(lambda *weights: answering.stateless_call(*weights, asked)[0], *values(answering))
+    print(name, flush=True)
 """
 
 
@@ -61,4 +90,10 @@ def test_what_is_tested_with_tensorflow(backend, tests):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_models_train_and_decode(backend):
-    run(backend, "-c", WITHOUT_TENSORFLOW + FIT)
+    run(backend, "-c", WITHOUT_TENSORFLOW + MODELS + FIT)
+
+
+@pytest.mark.slow
+def test_models_are_lowered_for_tpus():
+    """The gradients of each and its decoding, as the compiler of a TPU takes them; nothing is run."""
+    run("jax", "-c", WITHOUT_TENSORFLOW + MODELS + LOWER)
