@@ -21,10 +21,12 @@ def grows(cache):
 def write(buffer, update, index):
     """Returns `buffer` [..., L, D] with `update` [..., T, D] written at the positions `index` … `index + T − 1`.
 
-    A gather and a select rather than a slice update: Keras' slice update needs XLA on the TensorFlow backend.
+    A select rather than a slice update: Keras' slice update needs XLA on the TensorFlow backend.
     """
     source = ops.arange(ops.shape(buffer)[-2]) - index
     length = ops.shape(update)[-2]
+    if length == 1:  # every step of decoding
+        return ops.where(ops.equal(source, 0)[:, None], update, buffer)
     fresh = ops.logical_and(source >= 0, source < length)[:, None]
     return ops.where(fresh, ops.take(update, ops.clip(source, 0, length - 1), axis=-2), buffer)
 
