@@ -1,6 +1,6 @@
 """Requests that arrive together are answered together, in the graph of the model itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ TIMEOUT_MICROSECONDS = 2_000
 QUEUE = 1_000
 
 
-def batched(function: Callable[..., dict[str, tf.Tensor]], specs: Sequence[tf.TensorSpec]):
+def batched(function: Callable[..., dict[str, tf.Tensor]]):
     """Returns a function of strings that answers requests that arrive together at once.
 
     What is put together are the strings, before anything is as wide as the longest of them; the results must have the
@@ -19,7 +19,6 @@ def batched(function: Callable[..., dict[str, tf.Tensor]], specs: Sequence[tf.Te
 
     Args:
         function: Function of string tensors [B] that returns tensors with the batch first.
-        specs: Its inputs.
     """
     names: list[str] = []
     shapes: list[tf.TensorShape] = []

@@ -44,9 +44,12 @@ def check_export(run: Run, folder: Path, **options: Any) -> int:
     """
     stored = options.pop("weights", "float32")
     options.pop("dynamic_batching", None)
+    xla = options.pop("xla", False)
     if stored != "float32":
         raise InputError(f"--check needs weights as they were trained. Received: weights={stored}.")
     questions = list(_QUESTIONS[run.spec.task](run, **options))
+    if xla:
+        questions += [each._replace(signature="xla") for each in questions if each.signature == "serving_default"]
     requests = [
         {"signature": each.signature, "inputs": each.inputs, "outputs": list(each.expected)} for each in questions
     ]

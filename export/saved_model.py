@@ -91,8 +91,8 @@ def export_saved_model(
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
         if CLASSIFY in served.functions:
             _declare_classification(temporary, CLASSIFY)
-        write_warmup(temporary, base.name, served.functions, CLASSIFY)
-        _write_facts(temporary, run.config, options)
+        write_warmup(temporary, base.name, served.functions, CLASSIFY, served.warm_up)
+        _write_facts(temporary, run, options)
         if check:
             check_export(run, temporary, **options)
         temporary.chmod(0o755)
@@ -114,11 +114,13 @@ def _declare_classification(folder: Path, signature: str) -> None:
     (folder / "fingerprint.pb").unlink(missing_ok=True)  # it is that of the file before
 
 
-def _write_facts(folder: Path, config: dict[str, Any], options: dict[str, Any]) -> None:
-    """Writes what the version is of: the model's settings and the options of the export."""
-    facts = {"model": config["model"], "data": config["data"]["spec"], "options": options}
+def _write_facts(folder: Path, run, options: dict[str, Any]) -> None:
+    """Writes what the version is of: the model's settings, the options of the export and the model card."""
+    facts = {"model": run.config["model"], "data": run.config["data"]["spec"], "options": options}
     path = folder / "assets.extra" / "attention_zoo.json"
     path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if (card := WorkDir(run.path).model_card).is_file():
+        shutil.copyfile(card, path.with_name(card.name))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -133,12 +135,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--dynamic_batching", action="store_true", default=None, help="answer requests that arrive together at once"
     )
+    parser.add_argument(
+        "--xla",
+        action="store_true",
+        default=None,
+        help="add the signature `xla`, which XLA compiles, for servers with --xla_cpu_compilation_enabled",
+    )
     for name, (kind, metavar, text) in OPTIONS.items():
         parser.add_argument(f"--{name}", type=kind, metavar=metavar, help=text)
     arguments = parser.parse_args(argv)
     if arguments.version is not None and arguments.version < 1:
         raise InputError(f"--version must be positive. Received: {arguments.version}.")
-    options = {name: getattr(arguments, name) for name in (*OPTIONS, "dynamic_batching")}
+    options = {name: getattr(arguments, name) for name in (*OPTIONS, "dynamic_batching", "xla")}
     WorkDir(arguments.workdir).read_config()  # A mistake is reported before the seconds that TensorFlow takes to start.
     # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"

@@ -1,8 +1,12 @@
 """The signatures of an exported model: raw strings in, strings out, tokenizer and decoding in the graph."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
 import tensorflow as tf
 
 from export.batching import batched
+from export.compiled import Buckets
 from export.weights import store_weights
 from zoo import decoding
 from zoo.errors import InputError
@@ -23,7 +27,24 @@ TEXT = tf.TensorSpec([None], tf.string, name="text")
 EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
 CLASSIFY = "classify"
 """The signature of the Classify API, which takes `tf.Example`s."""
+XLA = "xla"
+"""The signature that XLA compiles, otherwise like the default one."""
 NBEST = 5
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a served model is like, whatever its task.
+
+    Attributes:
+        weights: How weights are stored, see `export.weights`.
+        dynamic_batching: Whether requests that arrive together are answered together, see `export.batching`.
+        xla: Whether there is the signature `xla`, see `export.compiled`.
+    """
+
+    weights: str = "float32"
+    dynamic_batching: bool = False
+    xla: bool = False
 
 
 class ServedModel(tf.Module):
@@ -34,19 +55,20 @@ class ServedModel(tf.Module):
 
     Attributes:
         functions: The signatures by name.
+        warm_up: Batches of texts by signature that are worth asking before anyone does.
 
     Args:
         run: The loaded work directory.
-        weights: How weights are stored, see `export.weights`.
-        dynamic_batching: Whether requests that arrive together are answered together, see `export.batching`.
+        form: What it is like.
     """
 
-    functions: dict
+    functions: dict[str, tf.types.experimental.PolymorphicFunction]
+    warm_up: dict[str, Iterable[list[str]]]
 
-    def __init__(self, run: Run, weights: str = "float32", dynamic_batching: bool = False):
+    def __init__(self, run: Run, form: Form):
         super().__init__()
-        self.weights, self._reading = store_weights(run.model, weights)
-        self.dynamic_batching = dynamic_batching
+        self.weights, self._reading = store_weights(run.model, form.weights)
+        self.form, self.functions, self.warm_up = form, {}, {}
         self.tokenizers = {name: tokenizer.graph() for name, tokenizer in run.tokenizer_files().items()}
 
     def _function(self, function, *specs, together=False):
@@ -63,8 +85,38 @@ class ServedModel(tf.Module):
             with reading():
                 return function(*inputs)
 
-        answer = batched(read, specs) if together and self.dynamic_batching else read
+        answer = batched(read) if together and self.form.dynamic_batching else read
         return tf.function(answer, input_signature=specs)
+
+    def _add_default(self, read, work, write, fixed, limit):
+        """Adds the default signature, which is `write(ids, work(ids))` with `ids = read(text)`, and `xla` likewise.
+
+        Args:
+            read: Function of texts that returns ids [B, S].
+            work: Function of ids that returns results, nested tensors.
+            write: Function of ids and results that returns a dict of tensors.
+            fixed: Does what `work` does in tensors that keep their sizes, which XLA needs.
+            limit: Largest number of ids of a text.
+
+        Returns:
+            The function of texts that is the default signature.
+        """
+
+        def answering(work):
+            def answer(text):
+                ids = read(text)
+                return write(ids, work(ids))
+
+            return answer
+
+        answer = answering(work)
+        self.functions["serving_default"] = self._function(answer, TEXT, together=True)
+        if self.form.xla:
+            buckets = Buckets(limit)
+            compiled = answering(buckets.compiled(fixed, otherwise=work))
+            self.functions[XLA] = self._function(compiled, TEXT, together=True)
+            self.warm_up[XLA] = buckets.warm_up(read)
+        return answer
 
 
 def served_model(run: Run, **options) -> ServedModel:
@@ -72,16 +124,17 @@ def served_model(run: Run, **options) -> ServedModel:
 
     Args:
         run: The loaded work directory.
-        **options: Options of the class for its task.
+        **options: Fields of `Form`, and options of the class for its task.
 
     Raises:
         InputError: If the task has no such option.
     """
+    form = Form(**{field.name: options.pop(field.name) for field in fields(Form) if field.name in options})
     cls, known = _CLASSES[run.spec.task]
     for name in options:
-        if name not in (*known, "weights", "dynamic_batching"):
+        if name not in known:
             raise InputError(f"--{name} is not for {run.spec.task} models such as {run.spec.name}.")
-    return cls(run, **options)
+    return cls(run, form, **options)
 
 
 def _dense(rows: tf.RaggedTensor) -> tf.Tensor:
@@ -96,14 +149,24 @@ def _read(tokenizer, text: tf.Tensor, limit: int) -> tf.Tensor:
     return _dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1))
 
 
+def _best(translator):
+    """Returns a translator as a function of source ids that has one answer for each."""
+    return lambda ids: {name: found[:, 0] for name, found in translator({"source": ids}).items()}
+
+
+def _cut(ids: tf.Tensor) -> tf.Tensor:
+    """Returns ids [B, L] without the padding that all rows have, L ≥ 1: most of the room for the longest answer."""
+    width = tf.reduce_max(tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1))
+    return ids[:, : tf.maximum(width, 1)]
+
+
 class ServedSeq2Seq(ServedModel):
     """A served sequence-to-sequence model.
 
     Args:
         run: The loaded work directory.
+        form: See `ServedModel`.
         nbest: How many translations the signature `nbest` returns. Default: the size of the beam, or 5.
-        weights: See `ServedModel`.
-        dynamic_batching: See `ServedModel`.
         **options: `beam_size`, `length_penalty`, `coverage_penalty`, `max_length` and `no_repeat_ngram`, see
             `Translator`. The signature `nbest` searches with `nbest` beams where `beam_size` is smaller.
 
@@ -111,40 +174,29 @@ class ServedSeq2Seq(ServedModel):
         InputError: If an option is out of range.
     """
 
-    def __init__(
-        self,
-        run: Seq2SeqRun,
-        nbest: int | None = None,
-        weights: str = "float32",
-        dynamic_batching: bool = False,
-        **options,
-    ):
-        super().__init__(run, weights, dynamic_batching)
+    def __init__(self, run: Seq2SeqRun, form: Form, nbest: int | None = None, **options):
+        super().__init__(run, form)
         translator = Translator(run.model, **options)
         count = (translator.beam_size if translator.beam_size > 1 else NBEST) if nbest is None else nbest
         if count < 1:
             raise InputError(f"`nbest` must be at least 1. Received: nbest={count}.")
         wide = Translator(run.model, **{**options, "beam_size": max(count, translator.beam_size)})
-        self.functions = self._make_functions(run.model, translator, wide, count)
+        fixed = Translator(run.model, **options, resizes=False)
+        self._add_default(self._sources, _best(translator), self._translations, _best(fixed), MAX_SOURCE_LENGTH)
+        self._add_others(run.model, _best(translator), wide, count)
 
-    def _make_functions(self, model, translator, wide, count):
+    def _sources(self, text):
+        return _read(self.tokenizers["source"], text, MAX_SOURCE_LENGTH)
+
+    def _translations(self, _, found):
+        return {"text": self.tokenizers["target"].decode(_cut(found["ids"])), "log_prob": found["log_prob"]}
+
+    def _add_others(self, model, best, wide, count):
         source_tokenizer, target_tokenizer = self.tokenizers["source"], self.tokenizers["target"]
         scorer = Scorer(model)
 
-        def best(text):
-            source = _read(source_tokenizer, text, MAX_SOURCE_LENGTH)
-            outputs = translator({"source": source})
-            ids = outputs["ids"][:, 0]
-            # The room for the longest possible answer is mostly padding.
-            width = tf.reduce_max(tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1))
-            return source, ids[:, : tf.maximum(width, 1)], outputs["log_prob"][:, 0]
-
-        def translate(text):
-            _, ids, log_prob = best(text)
-            return {"text": target_tokenizer.decode(ids), "log_prob": log_prob}
-
         def nbest(text):
-            outputs = wide({"source": _read(source_tokenizer, text, MAX_SOURCE_LENGTH)})
+            outputs = wide({"source": self._sources(text)})
             ids, log_probs = outputs["ids"][:, :count], outputs["log_prob"][:, :count]
             # What is no sequence is an empty text.
             ids = tf.where(log_probs[:, :, None] > LEAST_LOG_PROB, ids, PAD)
@@ -153,7 +205,8 @@ class ServedSeq2Seq(ServedModel):
             return {"texts": tf.reshape(texts, [-1, count]), "log_probs": log_probs}
 
         def attention(text):
-            source, ids, _ = best(text)
+            source = self._sources(text)
+            ids = _cut(best(source)["ids"])
             return {
                 "text": target_tokenizer.decode(ids),
                 "source_tokens": source_tokenizer.pieces(source),
@@ -162,20 +215,14 @@ class ServedSeq2Seq(ServedModel):
             }
 
         def score(source, target):
-            source = _read(source_tokenizer, source, MAX_SOURCE_LENGTH)
-            return {
-                "log_prob": scorer({"source": source, "target": _read(target_tokenizer, target, MAX_TARGET_LENGTH)})
-            }
+            target = _read(target_tokenizer, target, MAX_TARGET_LENGTH)
+            return {"log_prob": scorer({"source": self._sources(source), "target": target})}
 
         pair = [tf.TensorSpec([None], tf.string, name=name) for name in ("source", "target")]
-        functions = {
-            "serving_default": self._function(translate, TEXT, together=True),
-            "nbest": self._function(nbest, TEXT, together=True),
-            "score": self._function(score, *pair, together=True),
-        }
+        self.functions["nbest"] = self._function(nbest, TEXT, together=True)
+        self.functions["score"] = self._function(score, *pair, together=True)
         if model.attends:
-            functions["attention"] = self._function(attention, TEXT)
-        return functions
+            self.functions["attention"] = self._function(attention, TEXT)
 
 
 class ServedClassifier(ServedModel):
@@ -183,18 +230,18 @@ class ServedClassifier(ServedModel):
 
     Args:
         run: The loaded work directory.
-        **options: See `ServedModel`.
+        form: See `ServedModel`.
     """
 
-    def __init__(self, run: ClassifierRun, **options):
-        super().__init__(run, **options)
-        self.functions = self._make_functions(run.model, run.classes)
+    def __init__(self, run: ClassifierRun, form: Form):
+        super().__init__(run, form)
 
-    def _make_functions(self, model, labels):
-        tokenizer = self.tokenizers["text"]
+        labels = run.classes
 
-        def classify(text):
-            logits = model({"tokens": _read(tokenizer, text, MAX_TEXT_LENGTH)}, training=False)
+        def logits_of(ids):
+            return run.model({"tokens": ids}, training=False)
+
+        def classes_of(_, logits):
             classes = tf.constant(labels)
             return {
                 "label": tf.gather(classes, tf.argmax(logits, axis=-1)),
@@ -202,15 +249,24 @@ class ServedClassifier(ServedModel):
                 "classes": tf.tile(classes[None], [tf.shape(logits)[0], 1]),
             }
 
+        classify = self._add_default(self._tokens, logits_of, classes_of, logits_of, MAX_TEXT_LENGTH)
+        self._add_others(run.model, classify)
+
+    def _tokens(self, text):
+        return _read(self.tokenizers["text"], text, MAX_TEXT_LENGTH)
+
+    def _add_others(self, model, classify):
+        tokenizer = self.tokenizers["text"]
+
         def embed(text):
-            tokens = _read(tokenizer, text, MAX_TEXT_LENGTH)
+            tokens = self._tokens(text)
             return {
                 "tokens": tokenizer.pieces(tokens),
                 "embeddings": tf.cast(model.represent(tokens, training=False), tf.float32),
             }
 
         def attention(text):
-            tokens = _read(tokenizer, text, MAX_TEXT_LENGTH)
+            tokens = self._tokens(text)
             return {"tokens": tokenizer.pieces(tokens), "attention": tf.cast(model.attention(tokens), tf.float32)}
 
         def classify_examples(inputs):
@@ -218,14 +274,15 @@ class ServedClassifier(ServedModel):
             found = classify(features["text"])
             return {"classes": found["classes"], "scores": found["probabilities"]}
 
-        functions = {
-            "serving_default": self._function(classify, TEXT, together=True),
-            "embed": self._function(embed, TEXT),
-            CLASSIFY: self._function(classify_examples, EXAMPLES, together=True),
-        }
+        self.functions["embed"] = self._function(embed, TEXT)
+        self.functions[CLASSIFY] = self._function(classify_examples, EXAMPLES, together=True)
         if model.attends:
-            functions["attention"] = self._function(attention, TEXT)
-        return functions
+            self.functions["attention"] = self._function(attention, TEXT)
+
+
+def _going_on(generator):
+    """Returns a generator as a function of ids."""
+    return lambda ids: generator({"prompt": ids})
 
 
 class ServedLanguageModel(ServedModel):
@@ -233,16 +290,13 @@ class ServedLanguageModel(ServedModel):
 
     Args:
         run: The loaded work directory.
-        weights: See `ServedModel`.
-        dynamic_batching: See `ServedModel`.
+        form: See `ServedModel`.
         **options: `max_length` and `no_repeat_ngram`, see `Generator`.
     """
 
-    def __init__(self, run: LanguageModelRun, weights: str = "float32", dynamic_batching: bool = False, **options):
-        super().__init__(run, weights, dynamic_batching)
-        self.functions = self._make_functions(run.model, Generator(run.model, **options))
-
-    def _make_functions(self, model, generator):
+    def __init__(self, run: LanguageModelRun, form: Form, **options):
+        super().__init__(run, form)
+        generator = Generator(run.model, **options)
         tokenizer, room = self.tokenizers["text"], generator.max_length
 
         def prompts(text):
@@ -258,10 +312,15 @@ class ServedLanguageModel(ServedModel):
             size = tf.strings.length(before)
             return tf.strings.substr(whole, size, tf.strings.length(whole) - size)
 
-        def generate(text):
-            prompt = prompts(text)
-            outputs = generator({"prompt": prompt})
-            return {"text": answers(prompt, outputs["ids"]), "log_prob": outputs["log_prob"]}
+        def texts(prompt, found):
+            return {"text": answers(prompt, found["ids"]), "log_prob": found["log_prob"]}
+
+        fixed = Generator(run.model, **options, resizes=False)
+        self._add_default(prompts, _going_on(generator), texts, _going_on(fixed), room)
+        self._add_others(run.model, generator, prompts, answers)
+
+    def _add_others(self, model, generator, prompts, answers):
+        tokenizer, room = self.tokenizers["text"], generator.max_length
 
         def sample(text, seed, temperature, top_p):
             prompt = prompts(text)
@@ -292,11 +351,8 @@ class ServedLanguageModel(ServedModel):
             tf.TensorSpec([], tf.float32, name="temperature"),
             tf.TensorSpec([], tf.float32, name="top_p"),
         ]
-        return {
-            "serving_default": self._function(generate, TEXT, together=True),
-            "sample": self._function(sample, TEXT, *draws),
-            "score": self._function(score, TEXT, together=True),
-        }
+        self.functions["sample"] = self._function(sample, TEXT, *draws)
+        self.functions["score"] = self._function(score, TEXT, together=True)
 
 
 _CLASSES: dict[str, tuple[type, tuple[str, ...]]] = {

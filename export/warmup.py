@@ -1,6 +1,6 @@
 """Requests that a server replays before a new version answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +10,45 @@ from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_
 TEXT = "warm up"
 
 
-def write_warmup(folder: Path, model_name: str, functions: Mapping[str, Any], classify: str) -> None:
-    """Writes one request for each signature.
+def write_warmup(
+    folder: Path,
+    model_name: str,
+    functions: Mapping[str, Any],
+    classify: str,
+    texts: Mapping[str, Iterable[Sequence[str]]],
+) -> None:
+    """Writes requests for each signature.
 
     Args:
         folder: Folder of the SavedModel.
         model_name: Name the requests are made to; the stock server does not look at it.
         functions: The signatures.
         classify: Name of the signature for the Classify API.
+        texts: The texts of each request to a signature. Default: one short one.
     """
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, function in functions.items():
             log = _classification if signature == classify else _prediction
-            writer.write(log(model_name, signature, function).SerializeToString())
+            for batch in texts.get(signature, [[TEXT]]):
+                writer.write(log(model_name, signature, function, batch).SerializeToString())
 
 
-def _classification(model_name, signature, function):
+def _classification(model_name, signature, _, texts):
     request = classification_pb2.ClassificationRequest()
     request.model_spec.name, request.model_spec.signature_name = model_name, signature
-    request.input.example_list.examples.add().features.feature["text"].bytes_list.value.append(TEXT.encode())
+    for text in texts:
+        request.input.example_list.examples.add().features.feature["text"].bytes_list.value.append(text.encode())
     log = prediction_log_pb2.ClassifyLog(request=request)
     return prediction_log_pb2.PredictionLog(classify_log=log)
 
 
-def _prediction(model_name, signature, function):
+def _prediction(model_name, signature, function, texts):
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = model_name, signature
     for spec in function.input_signature:
         # All texts have a batch axis, all numbers are scalars.
-        value = [TEXT] if spec.dtype == tf.string else 1
+        value = texts if spec.dtype == tf.string else 1
         request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(value, spec.dtype))
     return prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))

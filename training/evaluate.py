@@ -30,6 +30,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
     )
+    parser.add_argument(
+        "--weights",
+        default="float32",
+        metavar="KIND",
+        help="float32, bfloat16 or int8: round matrices as an export with such weights does, and note in MODEL_CARD.md "
+        "what that changes; default: float32",
+    )
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
     task = get_spec(WorkDir(arguments.workdir).read_config()["model"]["name"]).task
@@ -44,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     start_backend()
     from training.evaluation import evaluate
 
-    print(json.dumps(evaluate(arguments.workdir, arguments.data, arguments.split, **decoding), ensure_ascii=False))
+    metrics = evaluate(arguments.workdir, arguments.data, arguments.split, arguments.weights, **decoding)
+    print(json.dumps(metrics, ensure_ascii=False))
 
 
 def command() -> int:

@@ -8,9 +8,11 @@ from training.batching import for_fit
 from training.config import Config
 from training.data import Dataset, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
+from training.model_card import note_weights
 from training.precision import use_xla
 from training.tasks import Task, get_task
 from zoo.errors import InputError
+from zoo.rounding import check_kind, round_weights
 from zoo.run import Run
 from zoo.workdir import WorkDir
 
@@ -34,19 +36,26 @@ def cross_entropy(run: Run, config: Config, task: Task, data: Dataset, split: st
     return float(mean), sum(batches.symbols.values())
 
 
-def evaluate(path: str | Path, spec: str | None = None, split: str = "test", **decoding) -> dict[str, float | str]:
+def evaluate(
+    path: str | Path, spec: str | None = None, split: str = "test", weights: str = "float32", **decoding
+) -> dict[str, float | str]:
     """Returns the metrics of a split, and writes them and the model's answers under the work directory.
 
     Args:
         path: The work directory.
         spec: Data SPEC. Default: what the model was trained on.
         split: `train`, `val` or `test`.
+        weights: What matrices are rounded to first: `"float32"` (they stay as they are), `"bfloat16"` or `"int8"`, as
+            in an export of such weights. What that costs is then written to the model card.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
     Raises:
-        InputError: For a bad work directory, SPEC or split, or data of another task than the model's.
+        InputError: For a bad work directory, SPEC, split or kind of weights, or data of another task than the model's.
     """
+    check_kind(weights)
+    whole = evaluate(path, spec, split, **decoding) if weights != "float32" else None
     run = zoo.load(path)
+    round_weights(run.model, weights)
     config = Config.from_dict(run.config)
     task = get_task(run.spec.task)
     own = spec in (None, config.data.spec)
@@ -60,6 +69,10 @@ def evaluate(path: str | Path, spec: str | None = None, split: str = "test", **d
     metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
     workdir = WorkDir(path)
     name = f"{split}_beam_{decoding.get('beam_size', 1)}" if task.name == "seq2seq" else split
+    if whole is not None:
+        name += f"_{weights}"
+        metrics["weights"] = weights
+        note_weights(workdir, data.spec, metrics, whole)
     workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
     workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
     return metrics

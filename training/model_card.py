@@ -4,6 +4,7 @@ import importlib.metadata
 import math
 import platform
 import shlex
+from typing import Any
 
 import keras
 
@@ -13,12 +14,15 @@ from training.data import Dataset
 from training.settings import SECTIONS
 from training.tasks import Task
 from zoo.registry import get_spec
+from zoo.workdir import WorkDir
 
 _USES = {
     "seq2seq": "turning text into text as the data do",
     "classifier": "sorting texts like those of the data into their classes",
     "language_model": "going on with text like that of the data, and telling how probable such text is",
 }
+
+_SMALLER = "\n\n## With smaller weights\n\n"
 
 
 def model_card(
@@ -65,6 +69,30 @@ def model_card(
 
 {_changes(config)}Made with {_environment()}.
 """
+
+
+def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], whole: dict[str, Any]) -> None:
+    """Writes to the model card what smaller weights change, in place of what it said of the same measurement.
+
+    Args:
+        workdir: The work directory.
+        spec: The data.
+        rounded: Metrics with smaller weights, and what they were measured with.
+        whole: Metrics with the weights of training.
+    """
+    how = [f"`{rounded['split']}` of `{spec}`"]
+    how += [f"{name} {rounded[name]}" for name in ("beam_size", "length_penalty") if name in rounded]
+    key = f"- {rounded['weights']}, {', '.join(how)}: "
+    changes = [
+        f"{name} {whole[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - whole[name]:+.4f})"
+        for name in rounded
+        if isinstance(rounded[name], float) and name not in ("length_penalty", "decoding_seconds")
+    ]
+    card = workdir.model_card.read_text(encoding="utf-8") if workdir.model_card.is_file() else ""
+    card, _, lines = card.partition(_SMALLER)
+    kept = [line for line in lines.splitlines() if line and not line.startswith(key)]
+    text = "\n".join([*kept, key + ", ".join(changes)])
+    workdir.write_text(workdir.model_card, f"{card.rstrip()}{_SMALLER}{text}\n")
 
 
 def _training(config, model, state):

@@ -59,6 +59,26 @@ def test_perplexity_is_that_of_training(workdir):
     assert (workdir / "evaluation" / "val_beam_1.json").is_file()
 
 
+def test_smaller_weights_are_measured_and_noted(workdir, text_run):
+    """The model card says once what they change, with numbers that stand in the files."""
+    for _ in range(2):
+        metrics = evaluate(workdir, split="val", weights="int8")
+    whole = json.loads((workdir / "evaluation" / "val_beam_1.json").read_text())
+    assert metrics["weights"] == "int8" and metrics == json.loads(
+        (workdir / "evaluation" / "val_beam_1_int8.json").read_text()
+    )
+    assert metrics["cross_entropy"] != whole["cross_entropy"] == pytest.approx(metrics["cross_entropy"], rel=0.1)
+    card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert card.count("## With smaller weights") == card.count("- int8, `val`") == 1
+    assert f"bleu {whole['bleu']:.4f} → {metrics['bleu']:.4f} ({metrics['bleu'] - whole['bleu']:+.4f})" in card
+    assert card.startswith("# transformer_tiny")
+
+
+def test_unknown_kind_of_weights(workdir, capsys):
+    assert run_quietly(main, workdir, "--weights", "int4") == 2
+    assert "`weights` must be one of float32, bfloat16, int8. Received: 'int4'." in capsys.readouterr().err
+
+
 def test_unknown_split(workdir):
     with pytest.raises(InputError, match="Unknown split 'dev'"):
         evaluate(workdir, split="dev")
