@@ -15,7 +15,7 @@ check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/
 
 format: $(READY) ; $(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-bench: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[bench]' && $(BIN)/python -m benchmarks
+bench: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[bench]' && $(BIN)/python -m benchmarks --output runs/bench/RESULTS.md $(BENCH)
 
 $(READY): requirements.txt pyproject.toml
 	@echo "Setting up .venv (about a minute)"

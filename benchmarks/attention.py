@@ -1,24 +1,22 @@
 """Attention layers beside their peers, forward and backward: time and memory of each in a process of its own."""
 
 import argparse
-import contextlib
-import json
+import dataclasses
 import math
-import os
-import subprocess
 import sys
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
 
 from benchmarks.cases import CASES, Case, Contestant, Target
-from benchmarks.timing import ROOT, Spread, take_turns, where
+from benchmarks.kept import kept
+from benchmarks.process import Failed, Process
+from benchmarks.timing import Spread, take_turns, where
 
 
-class Failed(Exception):
-    """A contestant told no number; the text says why."""
-
-
-class Worker:
+class Worker(Process):
     """A process that measures one contestant, to be closed.
 
     Args:
@@ -28,68 +26,20 @@ class Worker:
     """
 
     def __init__(self, case: Case, contestant: Contestant, tiny: bool = False):
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": contestant.backend}
         if contestant.backend == "tensorflow":
             environment["CUDA_VISIBLE_DEVICES"] = "-1"  # these cases are about processors
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "benchmarks.worker",
-                case.name,
-                contestant.name,
-                *(["--tiny"] if tiny else []),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **environment},
-        )
-
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self) -> None:
-        """Ends the process."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended itself
-            self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
-
-    def _answer(self, name):
-        line = self._process.stdout.readline()
-        if not line:
-            status = self._process.wait()
-            self._errors.seek(0)
-            lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
-            raise Failed(f"ended with status {status}: {lines[-1] if lines else 'nothing on standard error'}")
-        told = json.loads(line)
-        if "unavailable" in told:
-            raise Failed(told["unavailable"])
-        return told[name]
+        command = [sys.executable, "-m", "benchmarks.worker", case.name, contestant.name]
+        super().__init__([*command, "--tiny"] if tiny else command, environment)
 
     def extra_memory(self) -> int:
         """Returns the bytes that the pass grows the process by; to be asked once, first."""
-        return self._answer("extra_memory")
+        return self.answer()["extra_memory"]
 
     def seconds(self) -> float:
         """Returns the time of one pass."""
-        with contextlib.suppress(BrokenPipeError):  # what it wrote last says why
-            self._process.stdin.write("run\n")
-            self._process.stdin.flush()
-        return self._answer("seconds")
+        self.tell("run")
+        return self.answer()["seconds"]
 
 
 class Found:
@@ -97,13 +47,36 @@ class Found:
 
     Args:
         case: The case.
+        place: Machine and commit.
     """
 
-    def __init__(self, case: Case):
-        self.case = case
+    def __init__(self, case: Case, place: str = ""):
+        self.case, self.where = case, place
         self.memory: dict[str, Spread] = {}
         self.time: dict[str, Spread] = {}
         self.failed: dict[str, str] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the measurements as plain data."""
+        spreads = {
+            kind: {name: dataclasses.asdict(spread) for name, spread in getattr(self, kind).items()}
+            for kind in ("memory", "time")
+        }
+        return {"where": self.where, "failed": self.failed, **spreads}
+
+    @classmethod
+    def from_json(cls, case: Case, values: Mapping[str, Any]) -> "Found":
+        """Returns measurements from what `to_json` made of them.
+
+        Args:
+            case: Their case.
+            values: The plain data.
+        """
+        found = cls(case, values["where"])
+        found.failed = dict(values["failed"])
+        for kind in ("memory", "time"):
+            setattr(found, kind, {name: Spread(**spread) for name, spread in values[kind].items()})
+        return found
 
     def value(self, target: Target) -> float | None:
         """Returns the number that a target is about, or `None` if it was not measured."""
@@ -129,20 +102,12 @@ def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = F
         memory_rounds: Processes for each contestant.
         tiny: Whether sizes are tiny, to see that everything runs.
     """
-    found, workers, grown = Found(case), {}, {}
+    found, workers, grown = Found(case, where()), {}, {}
     try:
-        for _ in range(memory_rounds):
-            for contestant in case.contestants:
-                if contestant.name in found.failed:
-                    continue
-                if contestant.name in workers:
-                    workers.pop(contestant.name).close()
-                workers[contestant.name] = worker = Worker(case, contestant, tiny)
-                try:
-                    grown.setdefault(contestant.name, []).append(worker.extra_memory())
-                except Failed as error:
-                    found.failed[contestant.name] = str(error)
-                    workers.pop(contestant.name).close()
+        rounds_left = [contestant for _ in range(memory_rounds) for contestant in case.contestants]
+        for contestant in tqdm(rounds_left, f"{case.name}: starting", leave=False):
+            if contestant.name not in found.failed:
+                _restart(workers, found, grown, contestant, tiny)
         turns = {name: worker.seconds for name, worker in workers.items()}
         found.time = {name: Spread.of(values) for name, values in take_turns(turns, rounds).items()}
     finally:
@@ -150,6 +115,18 @@ def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = F
             worker.close()
     found.memory = {name: Spread.of(grown[name]) for name in workers}
     return found
+
+
+def _restart(workers, found, grown, contestant, tiny):
+    """Starts a contestant's process, again if there is one, and asks for its memory."""
+    if contestant.name in workers:
+        workers.pop(contestant.name).close()
+    workers[contestant.name] = worker = Worker(found.case, contestant, tiny)
+    try:
+        grown.setdefault(contestant.name, []).append(worker.extra_memory())
+    except Failed as error:
+        found.failed[contestant.name] = str(error)
+        workers.pop(contestant.name).close()
 
 
 def table(found: Found) -> str:
@@ -170,7 +147,7 @@ def table(found: Found) -> str:
         "|---|---|---|---|",
         *(_told(found, each) for each in found.case.targets),
     ]
-    return "\n".join([f"### {found.case.title}", "", *head, *rows, "", *targets])
+    return "\n".join([f"### {found.case.title}", "", *head, *rows, "", *targets, "", f"{found.where}."])
 
 
 def _spread(spread, unit, name):
@@ -203,10 +180,8 @@ def _told(found, target):
 
 
 def head(rounds: int, memory_rounds: int, tiny: bool) -> str:
-    """Returns what the tables have in common: machine, commit and method."""
+    """Returns what the tables have in common: the method."""
     lines = [
-        f"{where()}.",
-        "",
         "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
         f" median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
         f" resident set of a pass less that right before it, median of {memory_rounds} fresh processes (quartiles).",
@@ -225,15 +200,21 @@ def main(arguments=None) -> int:
     parser.add_argument("--output", type=Path, help="file to write the tables into as well")
     parser.add_argument("--rounds", type=int, default=15, help="turns that each time is the median of (15)")
     parser.add_argument("--memory_rounds", type=int, default=3, help="processes that each memory is of (3)")
+    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
     options = parser.parse_args(arguments)
     for name in ("rounds", "memory_rounds"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be positive. Received: {getattr(options, name)}")
+    settings = {"rounds": options.rounds, "memory_rounds": options.memory_rounds, "tiny": options.tiny}
     parts = [head(options.rounds, options.memory_rounds, options.tiny)]
     print(parts[0], flush=True)
     for name in options.case or CASES:
-        parts.append(table(measure(CASES[name], options.rounds, options.memory_rounds, options.tiny)))
+        case = CASES[name]
+        values = kept(
+            f"attention/{name}", settings, lambda case=case: measure(case, **settings).to_json(), options.fresh
+        )
+        parts.append(table(Found.from_json(case, values)))
         print(f"\n{parts[-1]}", flush=True)
     if options.output is not None:
         options.output.write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -108,7 +108,7 @@ class Case:
         return {each.name: each for each in self.contestants}[name]
 
 
-def _self_attention(path: str, options: Callable[[Sizes], Mapping]) -> Callable[[Sizes], Step]:
+def self_attention(path: str, options: Callable[[Sizes], Mapping]) -> Callable[[Sizes], Step]:
     """Returns the maker of a pass of a Keras layer over one sequence."""
 
     def make(sizes):
@@ -124,7 +124,7 @@ def _heads(sizes):
 
 
 def _zoo_additive(sizes):
-    return _self_attention("zoo.layers.AdditiveAttention", lambda sizes: {"units": sizes.dim})(sizes)
+    return self_attention("zoo.layers.AdditiveAttention", lambda sizes: {"units": sizes.dim})(sizes)
 
 
 def _keras_additive(sizes):
@@ -133,8 +133,8 @@ def _keras_additive(sizes):
     return tensorflow_step(made, shapes, lambda layer, inputs: layer([inputs, inputs]), sizes.half)
 
 
-_ZOO_HEADS = _self_attention("zoo.layers.MultiHeadAttention", _heads)
-_KERAS_HEADS = _self_attention("keras.layers.MultiHeadAttention", _heads)
+_ZOO_HEADS = self_attention("zoo.layers.MultiHeadAttention", _heads)
+_KERAS_HEADS = self_attention("keras.layers.MultiHeadAttention", _heads)
 
 
 def _torch_heads(sizes):
@@ -224,7 +224,7 @@ def _linear_case(name, path, options, lengths=(4096, 16384)):
     contestants = [
         Contestant(
             f"{path}, T={length}",
-            _self_attention(path, options),
+            self_attention(path, options),
             Sizes(batch=1, length=length, dim=512, heads=8, window=128),
             _PROJECTED,
         )

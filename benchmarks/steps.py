@@ -52,7 +52,9 @@ def tensorflow_step(function, shapes, call=lambda layer, *tensors: layer(*tensor
     tf = package("tensorflow")
     inputs = [tf.cast(array, "bfloat16" if half else "float32") for array in arrays(shapes)]
     built = call(function, *(tensor[:, :2] for tensor in inputs))  # builds the layer, and takes no memory to speak of
-    direction = tf.cast(arrays([(built.shape[0], shapes[0][1], *built.shape[2:])])[0], built.dtype)
+    whole = len(built.shape) == len(shapes[0])  # pooling has no length left
+    shape = (built.shape[0], shapes[0][1], *built.shape[2:]) if whole else built.shape
+    direction = tf.cast(arrays([shape])[0], built.dtype)
 
     @tf.function
     def run(*tensors):

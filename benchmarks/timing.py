@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm import tqdm
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -45,7 +47,7 @@ def take_turns(
         warm_up: Turns before them.
     """
     found: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(warm_up + rounds):
+    for turn in tqdm(range(warm_up + rounds), "turns", leave=False):
         for name, measure in contestants.items():
             value = measure()
             if turn >= warm_up:
@@ -54,7 +56,7 @@ def take_turns(
 
 
 def where() -> str:
-    """Returns processor, cores and commit of this measurement."""
+    """Returns processor, cores and commit of this measurement, and how busy the machine was before it."""
     model, flags = platform.processor() or platform.machine(), ""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -63,12 +65,12 @@ def where() -> str:
         model, flags = fields.get("model name", model), fields.get("flags", "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     amx = "with" if "amx_bf16" in flags else "without"
-    return f"{model} {amx} AMX, {cores} cores, commit {_commit()}"
+    return f"{model} {amx} AMX, {cores} cores, commit {_commit()}, load average {os.getloadavg()[0]:.1f}"
 
 
 def _commit() -> str:
     def git(*arguments):
         return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "benchmarks")
+    changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "training", "export", "benchmarks")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")

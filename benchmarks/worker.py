@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 from benchmarks.cases import CASES
+from benchmarks.growth_cases import GROWTH
 from benchmarks.memory import extra_memory
 from benchmarks.steps import Unavailable
 
+ALL = {case.name: case for case in (*CASES.values(), *GROWTH.values())}
 REPEATS = 2  # passes that the memory is taken over
 
 
@@ -25,7 +27,7 @@ def main(arguments=None) -> int:
         arguments: Command line without the program. Default: that of the process.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
-    parser.add_argument("case", choices=CASES)
+    parser.add_argument("case", choices=ALL)
     parser.add_argument("contestant")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args(arguments)
@@ -39,7 +41,7 @@ def main(arguments=None) -> int:
     def tell(**values):
         print(json.dumps(values), file=answers, flush=True)
 
-    contestant = CASES[options.case].contestant(options.contestant)
+    contestant = ALL[options.case].contestant(options.contestant)
     try:
         step, grown = prepare(contestant, options.tiny)
     except Unavailable as error:

@@ -5,8 +5,8 @@ greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols.
 """
 
 import argparse
+import contextlib
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,27 +15,14 @@ import numpy as np
 from keras import ops
 
 import zoo
-from benchmarks.decoding.peers import python_of
+from benchmarks.peers import python_of
+from benchmarks.process import Process
 from benchmarks.timing import Spread, take_turns, where
 from export.saved_model import export_saved_model
 from zoo.layers import SinusoidalPositions
 
 SENTENCES, LENGTH, BEAMS = 64, 16, (1, 5)
 ROOM = 600  # positions that the peer's table has
-
-
-class Worker:
-    """A process that answers each line it is sent with a line of JSON."""
-
-    def __init__(self, *command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, line):
-        print(line, file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{self.process.args} ended")
-        return json.loads(answer)
 
 
 def write_weights(run, path):
@@ -76,22 +63,29 @@ def main(arguments=None):
         ]
         module = [sys.executable, "-m", "benchmarks.decoding.ours"]
         script = [python_of("ctranslate2"), str(Path(__file__).with_name("ctranslate2_worker.py"))]
-        workers = {
-            "zoo": Worker(*module, *map(str, exports), str(base / "texts.json"), str(options.threads)),
-            "CTranslate2": Worker(*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)),
+        commands = {
+            "zoo": [*module, *map(str, exports), str(base / "texts.json"), str(options.threads)],
+            "CTranslate2": [*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)],
         }
-        print(f"{where()}, {options.threads} threads, float32, {options.rounds} rounds\n")
-        print("| search | zoo, ms | CTranslate2, ms | zoo, tokens/s | CTranslate2, tokens/s | ratio | same answers |")
-        print("|---|---|---|---|---|---|---|")
-        for beam in BEAMS:
-            print(row(beam, workers, run, options.rounds), flush=True)
+        with contextlib.ExitStack() as stack:
+            workers = {name: stack.enter_context(Process(command)) for name, command in commands.items()}
+            report(run, workers, options)
+
+
+def report(run, workers, options):
+    print(f"{where()}, {options.threads} threads, float32, {options.rounds} rounds\n")
+    print("| search | zoo, ms | CTranslate2, ms | zoo, tokens/s | CTranslate2, tokens/s | ratio | same answers |")
+    print("|---|---|---|---|---|---|---|")
+    for beam in BEAMS:
+        print(row(beam, workers, run, options.rounds), flush=True)
 
 
 def row(beam, workers, run, rounds):
     last = {}
 
     def measure(name):
-        last[name] = workers[name].ask(beam)
+        workers[name].tell(str(beam))
+        last[name] = workers[name].answer()
         return last[name]["seconds"]
 
     times = take_turns({name: lambda name=name: measure(name) for name in workers}, rounds)

@@ -1,10 +1,12 @@
 """The command that measures attention layers, its worker processes and its tables."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks import attention
+from benchmarks import kept as keeping
 from benchmarks.attention import Failed, Found, Worker, measure, table
 from benchmarks.cases import CASES, Case, Contestant, Sizes, Target
 from benchmarks.timing import Spread
@@ -33,7 +35,7 @@ CASE = Case(
 
 
 def _found():
-    found = Found(CASE)
+    found = Found(CASE, "a machine, commit abc")
     found.time = {
         "ours": Spread(0.1, 0.09, 0.12),
         "theirs": Spread(0.45, 0.4, 0.5),
@@ -60,6 +62,12 @@ def test_table():
         "| of an absent one | not yet measured | ≥ 1.00× | |",
     ):
         assert line in text.splitlines(), line
+
+
+def test_measurements_survive_as_plain_data():
+    found = _found()
+    again = Found.from_json(CASE, json.loads(json.dumps(found.to_json())))
+    assert table(again) == table(found) and again.time == found.time
 
 
 class _Scripted:
@@ -126,11 +134,13 @@ def test_command(monkeypatch, tmp_path, capsys):
         given.update(name=case.name, rounds=rounds, memory_rounds=memory_rounds, tiny=tiny)
         return _found()
 
+    monkeypatch.setattr(keeping, "FOLDER", tmp_path / "bench")
     monkeypatch.setattr(attention, "measure", measured)
+    monkeypatch.setitem(CASES, "additive", CASE)
     file = tmp_path / "table.md"
     arguments = ["--case", "additive", "--rounds", "5", "--memory_rounds", "2", "--tiny", "--output", str(file)]
     assert attention.main(arguments) == 0
-    assert given == {"name": "additive", "rounds": 5, "memory_rounds": 2, "tiny": True}
+    assert given == {"name": "made_up", "rounds": 5, "memory_rounds": 2, "tiny": True}
     out = capsys.readouterr().out
     assert out == file.read_text(encoding="utf-8")
     assert "commit" in out and "median of 5 turns" in out and "Tiny sizes" in out and "### made up" in out

@@ -1,0 +1,52 @@
+"""Measures how trained translators are served: `python -m benchmarks.serving WORKDIR … --text FILE`.
+
+For each work directory: latency, throughput, changes of version, memory, and what requests get that mean no good. The
+server is a process of its own, and so are its clients.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.timing import where
+from zoo.quiet import without_greeting
+
+CASES = ("latency", "throughput", "swaps", "soak", "hostile")
+
+
+def main(arguments=None) -> int:
+    """Runs the command; returns its exit status.
+
+    Args:
+        arguments: Command line without the program. Default: that of the process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser.add_argument("workdirs", nargs="+", type=Path, metavar="WORKDIR", help="a trained translator")
+    parser.add_argument("--text", required=True, type=Path, help="source sentences, one a line")
+    parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
+    parser.add_argument("--seconds", type=float, help="how long throughput (60), swaps (120) and soak (600) last")
+    parser.add_argument("--rounds", type=int, default=640, help="turns of latency (640)")
+    parser.add_argument("--connections", type=int, default=10_000, help="that hostile opens and drops (10,000)")
+    parser.add_argument("--exports", type=Path, help="where exports are kept, and found the next time (nowhere)")
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the targets are about processors
+    with without_greeting():
+        from benchmarks.serving.exports import Exports
+
+        modules = [importlib.import_module(f"benchmarks.serving.{name}") for name in options.case or CASES]
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"{where()}.", flush=True)
+        for workdir in options.workdirs:
+            exports = Exports(workdir, options.exports or Path(folder), options.text)
+            print(f"\n## {exports.name}", flush=True)
+            for module in modules:
+                print(f"\n{module.measure(exports, options)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Questions to a served translator, and answers that can be compared."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from export.server.protos import predict_pb2
+from export.server.tensors import to_array, to_proto
+
+MODEL = "measured"
+METHOD = "/tensorflow.serving.PredictionService/Predict"
+OUTPUTS = ("text", "log_prob")
+TOLERANCE = 0.02  # of log probabilities: other neighbours in a batch mean other widths, and other roundings
+
+
+class Answer(NamedTuple):
+    """What a translator says to one question, a value for each of its sentences.
+
+    Attributes:
+        texts: The translations.
+        log_probs: Their log probabilities.
+    """
+
+    texts: tuple[str, ...]
+    log_probs: tuple[float, ...]
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], log_probs: Sequence[float]) -> "Answer":
+        """Returns the answer that these outputs are, rounded so that equal ones are counted together."""
+        return cls(tuple(text.decode() for text in texts), tuple(round(float(value), 2) for value in log_probs))
+
+    def agrees(self, other: "Answer") -> bool:
+        """Tells whether this is the other answer, as far as rounding lets one see."""
+        pairs = zip(self.log_probs, other.log_probs, strict=False)
+        return self.texts == other.texts and all(abs(one - two) <= TOLERANCE for one, two in pairs)
+
+
+def question(texts: Sequence[str]) -> predict_pb2.PredictRequest:
+    """Returns the request that asks for the translations of some sentences."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = MODEL
+    request.inputs["text"].CopyFrom(to_proto([text.encode() for text in texts]))
+    return request
+
+
+def read(response: predict_pb2.PredictResponse) -> tuple[int, Answer]:
+    """Returns the version that answered, and its answer."""
+    return response.model_spec.version.value, Answer.of(*(to_array(response.outputs[name]) for name in OUTPUTS))

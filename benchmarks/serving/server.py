@@ -1,0 +1,113 @@
+"""A server in a process of its own, started as users start it: the stock one where it is on the PATH."""
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import psutil
+
+from benchmarks.process import Process
+from benchmarks.serving.questions import MODEL
+from export.server.protos import get_model_status_pb2, model_service_pb2_grpc
+
+HOST = "127.0.0.1"
+SECONDS = 120  # for an answer
+START = 600  # seconds for a server to start: TensorFlow itself takes long on a busy machine
+# One connection for each channel, of any size of message; never through a proxy.
+OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+]
+_AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+
+
+class Server(Process):
+    """`export.serve` with one model, to be closed.
+
+    Args:
+        base: The base path of the model's versions.
+        *flags: Flags of the server beyond model and port.
+    """
+
+    def __init__(self, base: Path, *flags: str):
+        with socket.create_server(("", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.address = f"{HOST}:{self.port}"
+        places = [f"--port={self.port}", f"--model_name={MODEL}", f"--model_base_path={base}"]
+        super().__init__([sys.executable, "-m", "export.serve", *places, *flags], {"CUDA_VISIBLE_DEVICES": "-1"})
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._process.terminate()
+        super().close()
+
+    def memory(self) -> int:
+        """Returns the bytes that it has in memory."""
+        return psutil.Process(self.pid).memory_info().rss
+
+    def processor_time(self) -> float:
+        """Returns the seconds that it has kept a core busy, all cores together."""
+        return sum(psutil.Process(self.pid).cpu_times()[:2])
+
+    def runs(self) -> bool:
+        """Tells whether it has not ended."""
+        return self._process.poll() is None
+
+    def versions(self) -> set[int]:
+        """Returns the versions that answer; none while it starts."""
+        request = get_model_status_pb2.GetModelStatusRequest()
+        request.model_spec.name = MODEL
+        with grpc.insecure_channel(self.address, OPTIONS) as channel:
+            try:
+                status = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request, timeout=5)
+            except grpc.RpcError:
+                return set()
+        return {entry.version for entry in status.model_version_status if entry.state == _AVAILABLE}
+
+    def wait(self) -> None:
+        """Returns when a version answers.
+
+        Raises:
+            Failed: The server has ended.
+            TimeoutError: That takes too long.
+        """
+        until(lambda: self.versions() or not self.runs())
+        if not self.runs():
+            self._process.stdout.read()  # its greeting; what it says next is why it has ended
+            self.answer()
+
+
+def until(condition: Callable[[], object], seconds: float = START) -> None:
+    """Returns when a condition holds.
+
+    Raises:
+        TimeoutError: That takes longer than `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"What was waited for did not come within {seconds:g} s.")
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def serving(base: Path, *flags: str) -> Iterator[Server]:
+    """Serves a model for the length of the block; see `Server`."""
+    with Server(base, *flags) as server:
+        server.wait()
+        yield server
+
+
+def publish(export: Path, base: Path, version: int) -> None:
+    """Makes an export appear, whole, as a version under another base path; the files are shared."""
+    coming = base / f".coming-{version}"
+    shutil.copytree(export, coming, copy_function=os.link)
+    coming.rename(base / str(version))

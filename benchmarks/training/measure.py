@@ -1,0 +1,97 @@
+"""Runs a case: starts every contestant, lets them take turns, and returns what was found as plain data."""
+
+import json
+import math
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.process import Failed, Process
+from benchmarks.timing import take_turns, where
+from benchmarks.training.cases import Case, Contestant
+
+Found = dict[str, Any]
+
+
+class Worker(Process):
+    """A process in which a contestant trains, to be closed.
+
+    Args:
+        case: Its case.
+        contestant: The contestant.
+        threads: How many threads it may have.
+        tiny: Whether sizes are tiny.
+
+    Raises:
+        Failed: If its environment cannot be made.
+    """
+
+    def __init__(self, case: Case, contestant: Contestant, threads: int, tiny: bool = False):
+        task = json.dumps(case.task_of(contestant, threads, tiny))
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "OMP_NUM_THREADS": str(threads)}
+        super().__init__([*contestant.command(), task], environment)
+        self.introduction: Found = {}
+
+    def step(self) -> Found:
+        """Returns what a step took: `seconds`, time of `processor`s, its `loss` and the `peak` of the memory so far."""
+        self.tell("step")
+        return self.answer()
+
+
+def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) -> Found:
+    """Returns the measurements of a case.
+
+    Args:
+        case: The case.
+        rounds: Turns that count.
+        threads: Threads of each contestant.
+        tiny: Whether sizes are tiny, to see that everything runs.
+
+    Returns:
+        `where` and `contestants`: by label either `seconds` and `processor` (time of processors), two lists, with
+        `peak`, `parameters`, `versions` and the first and last `losses`, or why it has `failed`.
+    """
+    found: Found = {"where": where(), "contestants": {}}
+    workers: dict[str, Worker] = {}
+    try:
+        for contestant in tqdm(case.contestants, f"{case.name}: starting", leave=False):
+            found["contestants"][contestant.label] = _start(case, contestant, threads, tiny, workers)
+        turns = {label: _turn(worker, found["contestants"][label]) for label, worker in workers.items()}
+        for label, seconds in take_turns(turns, rounds).items():
+            result = found["contestants"][label]
+            result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return found
+
+
+def _start(case, contestant, threads, tiny, workers):
+    """Returns how a contestant introduces itself, or why it cannot; one that can is put among the workers."""
+    try:
+        worker = Worker(case, contestant, threads, tiny)
+    except Failed as error:
+        return {"failed": str(error)}
+    try:
+        told = worker.answer()
+    except Failed as error:
+        worker.close()
+        return {"failed": str(error)}
+    workers[contestant.label] = worker
+    return {"parameters": told["parameters"], "versions": told["versions"], "losses": [told["loss"]]}
+
+
+def _turn(worker, result):
+    def turn():
+        if "failed" in result:
+            return math.nan
+        try:
+            told = worker.step()
+        except Failed as error:
+            result["failed"] = str(error)
+            return math.nan
+        result.setdefault("processor", []).append(told["processor"])
+        result["peak"], result["losses"][1:] = told["peak"], [told["loss"]]
+        return told["seconds"]
+
+    return turn

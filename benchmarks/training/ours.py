@@ -1,0 +1,62 @@
+"""Worker: the zoo's own training, step by step: `python -m benchmarks.training.ours TASK`.
+
+Configuration, model, loss, optimizer, batches and the call of `fit` are those of `training.train`; only the batch is
+always the same one.
+"""
+
+from benchmarks.training.peers.keras_turns import KerasTurns, use_threads
+from benchmarks.training.peers.worker import Turns, make_batch
+from training.batching import PairBatches, for_fit
+from training.config import resolve
+from training.trainer import compile_model
+
+PACKAGES = ("attention-zoo", "keras", "tensorflow")
+MANY = 1_000_000
+
+
+class FixedBatch(PairBatches):
+    """One batch, over and over.
+
+    Args:
+        task: See `make_batch`.
+    """
+
+    def __init__(self, task):
+        source, _, outputs = make_batch(task)
+        # The target gets an end symbol of its own, so the last symbol makes room for it.
+        super().__init__(source.tolist(), outputs[:, :-1].tolist(), batch_tokens=MANY, steps=MANY)
+        self.batch = super().batch_of(0)
+
+    def batch_of(self, step):
+        return self.batch
+
+
+def configure(task):
+    """Returns the configuration of training for a task.
+
+    Args:
+        task: The task: its `model` and `options` are ours, the rest is common to all contestants.
+    """
+    options = {**task["options"], "dropout": task["dropout"]}
+    settings = {
+        "precision": {"float32": "float32", "bfloat16": "mixed_bfloat16"}[task["precision"]],
+        "label_smoothing": task["label_smoothing"],
+        "clip_norm": 0,  # nobody clips
+    }
+    words = [f"model.{name}={value}" for name, value in options.items()]
+    words += [f"training.{name}={value}" for name, value in settings.items()]
+    config = resolve(task["model"], "text:none:source-target", words)
+    config.model |= {"source_vocab_size": task["vocabulary"], "target_vocab_size": task["vocabulary"]}
+    return config
+
+
+def main():
+    """Takes part."""
+    turns = Turns()
+    use_threads(turns.task["threads"])
+    model = compile_model(configure(turns.task))
+    model.fit(for_fit(FixedBatch(turns.task)), callbacks=[KerasTurns(turns, PACKAGES)], verbose=0, shuffle=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Turns within Keras' `fit`, which is where a Keras user's steps run."""
+
+import math
+
+import keras
+
+
+class KerasTurns(keras.callbacks.Callback):
+    """Lets each batch wait for its turn.
+
+    Args:
+        turns: The contestant's `Turns`.
+        packages: Names of the distributions whose versions count.
+    """
+
+    def __init__(self, turns, packages):
+        super().__init__()
+        self.turns, self.packages = turns, packages
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch and not self.turns.wait():
+            self.turns.leave()  # in the midst of `fit`, however many batches are left
+        self.turns.begin()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch:
+            self.turns.end(logs["loss"])
+        else:
+            sizes = (math.prod(variable.shape) for variable in self.model.trainable_variables)
+            self.turns.introduce(sum(sizes), self.packages, logs["loss"])
+
+
+def use_threads(count):
+    """Sets how many threads TensorFlow has, before it does anything.
+
+    Args:
+        count: The number.
+    """
+    import tensorflow as tf
+
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.threading.set_inter_op_parallelism_threads(count)

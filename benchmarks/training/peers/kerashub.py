@@ -1,0 +1,81 @@
+"""Worker: the Transformer layers of KerasHub, on TensorFlow: `python kerashub.py TASK`."""
+
+import os
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import keras  # noqa: E402, reads the environment
+import keras_hub  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from keras import ops  # noqa: E402
+from keras_turns import KerasTurns, use_threads  # noqa: E402
+from worker import Turns, make_batch  # noqa: E402
+
+
+def make_model(task):
+    """Returns a pre-norm encoder and decoder with one matrix for all embeddings and the output.
+
+    Args:
+        task: The task.
+    """
+    dim, options = task["dim"], {"dropout": task["dropout"], "normalize_first": True, "layer_norm_epsilon": 1e-5}
+    embedding = keras.layers.ReversibleEmbedding(
+        task["vocabulary"],
+        dim,
+        mask_zero=True,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=dim**-0.5),
+    )
+    positions, drop = keras_hub.layers.SinePositionEncoding(), keras.layers.Dropout(task["dropout"])
+
+    def embed(ids):
+        embedded = embedding(ids) * dim**0.5
+        return drop(embedded + positions(embedded))
+
+    source = keras.Input((task["source_length"],), dtype="int32", name="source")
+    target = keras.Input((task["target_length"],), dtype="int32", name="target")
+    memory, hidden = embed(source), embed(target)
+    for _ in range(task["layers"]):
+        memory = keras_hub.layers.TransformerEncoder(task["hidden"], task["heads"], **options)(memory)
+    memory = keras.layers.LayerNormalization(epsilon=1e-5)(memory)
+    for _ in range(task["layers"]):
+        hidden = keras_hub.layers.TransformerDecoder(task["hidden"], task["heads"], **options)(hidden, memory)
+    hidden = keras.layers.LayerNormalization(epsilon=1e-5)(hidden)
+    return keras.Model({"source": source, "target": target}, embedding(hidden, reverse=True))
+
+
+def smoothed_cross_entropy(smoothing):
+    """Returns the loss; Keras has one with smoothing for one-hot targets alone, which would cost more.
+
+    Args:
+        smoothing: Share of the target distribution that is spread over the vocabulary.
+    """
+
+    def loss(outputs, logits):
+        logits = ops.cast(logits, "float32")
+        chosen = keras.losses.sparse_categorical_crossentropy(outputs, logits, from_logits=True)
+        spread = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
+        return (1.0 - smoothing) * chosen + smoothing * spread
+
+    return loss
+
+
+def main():
+    """Takes part."""
+    turns = Turns()
+    use_threads(turns.task["threads"])
+    keras.utils.set_random_seed(0)
+    keras.mixed_precision.set_dtype_policy({"bfloat16": "mixed_bfloat16"}.get(turns.task["precision"], "float32"))
+    model = make_model(turns.task)
+    model.compile(
+        keras.optimizers.Adam(1e-3, beta_2=0.98, epsilon=1e-9),
+        smoothed_cross_entropy(turns.task["label_smoothing"]),
+        jit_compile=turns.task["compile"],
+    )
+    source, target, outputs = make_batch(turns.task)
+    data = tf.data.Dataset.from_tensors(({"source": source, "target": target}, outputs)).repeat()
+    callback = KerasTurns(turns, ["keras-hub", "keras", "tensorflow"])
+    model.fit(data, steps_per_epoch=1_000_000, callbacks=[callback], verbose=0, shuffle=False)
+
+
+if __name__ == "__main__":
+    main()

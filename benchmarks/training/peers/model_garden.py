@@ -1,0 +1,77 @@
+"""Worker: the Transformer of TensorFlow's Model Garden: `python model_garden.py TASK`."""
+
+import math
+import os
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"  # the library is written for Keras 2
+
+import tensorflow as tf  # noqa: E402, reads the environment
+from official.nlp.modeling.models import seq2seq_transformer as garden  # noqa: E402
+from worker import Turns, make_batch  # noqa: E402
+
+
+def make_model(task):
+    """Returns a pre-norm Transformer with one matrix for all embeddings and the output.
+
+    Args:
+        task: The task.
+    """
+    options = {
+        "num_layers": task["layers"],
+        "num_attention_heads": task["heads"],
+        "intermediate_size": task["hidden"],
+        "dropout_rate": task["dropout"],
+        "use_bias": True,
+        "norm_first": True,
+    }
+    return garden.Seq2SeqTransformer(
+        vocab_size=task["vocabulary"],
+        embedding_width=task["dim"],
+        dropout_rate=task["dropout"],
+        encoder_layer=garden.TransformerEncoder(**options),
+        decoder_layer=garden.TransformerDecoder(**options),
+    )
+
+
+def make_step(task, model):
+    """Returns a step of training.
+
+    Args:
+        task: The task.
+        model: The model, which shifts the target by itself.
+    """
+    source, _, outputs = (tf.constant(ids, tf.int64) for ids in make_batch(task))
+    optimizer = tf.keras.optimizers.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
+    smoothing = task["label_smoothing"]
+
+    @tf.function
+    def train():
+        with tf.GradientTape() as tape:
+            logits = tf.cast(model({"inputs": source, "targets": outputs}, training=True), tf.float32)
+            chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs, logits)
+            spread = tf.reduce_logsumexp(logits, axis=-1) - tf.reduce_mean(logits, axis=-1)
+            loss = tf.reduce_mean((1.0 - smoothing) * chosen + smoothing * spread)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return lambda: float(train())
+
+
+def main():
+    """Takes part."""
+    turns = Turns()
+    tf.config.threading.set_intra_op_parallelism_threads(turns.task["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(turns.task["threads"])
+    tf.random.set_seed(0)
+    policy = {"bfloat16": "mixed_bfloat16"}.get(turns.task["precision"], "float32")
+    tf.keras.mixed_precision.set_global_policy(policy)
+    model = make_model(turns.task)
+    step = make_step(turns.task, model)
+    step()  # which makes the weights
+    parameters = sum(math.prod(weight.shape) for weight in model.trainable_variables)
+    turns.serve(step, parameters, ["tf-models-official", "tensorflow"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Worker: OpenNMT-tf's Transformer or Luong model, on TensorFlow 2.13: `python opennmt_tf.py TASK`."""
+
+import tempfile
+from pathlib import Path
+
+import opennmt
+import tensorflow as tf
+from worker import Turns, make_batch
+
+BLANKS = ["<blank>", "<s>", "</s>"]
+
+
+def transformer(task):
+    """Returns a pre-norm Transformer with one matrix for all embeddings and the output.
+
+    Args:
+        task: The task.
+    """
+    return opennmt.models.Transformer(
+        opennmt.inputters.WordEmbedder(embedding_size=task["dim"]),
+        opennmt.inputters.WordEmbedder(embedding_size=task["dim"]),
+        num_layers=task["layers"],
+        num_units=task["dim"],
+        num_heads=task["heads"],
+        ffn_inner_dim=task["hidden"],
+        dropout=task["dropout"],
+        attention_dropout=0.0,
+        ffn_dropout=0.0,
+        share_embeddings=opennmt.models.EmbeddingsSharingLevel.ALL,
+    )
+
+
+def luong(task):
+    """Returns a stack of LSTMs with Luong's attention, as the library's catalog has it, in the sizes of the task.
+
+    Args:
+        task: The task.
+    """
+    import tensorflow_addons as tfa
+
+    options = {"num_layers": task["layers"], "num_units": task["units"], "dropout": task["dropout"]}
+    options["cell_class"] = tf.keras.layers.LSTMCell
+    return opennmt.models.SequenceToSequence(
+        opennmt.inputters.WordEmbedder(embedding_size=task["units"]),
+        opennmt.inputters.WordEmbedder(embedding_size=task["units"]),
+        opennmt.encoders.RNNEncoder(**options),
+        opennmt.decoders.AttentionalRNNDecoder(
+            bridge_class=opennmt.layers.CopyBridge, attention_mechanism_class=tfa.seq2seq.LuongAttention, **options
+        ),
+        share_embeddings=opennmt.models.EmbeddingsSharingLevel.TARGET,
+    )
+
+
+MODELS = {"transformer": transformer, "luong": luong}
+
+
+def make_step(task, model):
+    """Returns a step of training.
+
+    Args:
+        task: The task.
+        model: The model.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "vocabulary.txt"
+        # The library adds one symbol, for unknown words.
+        words = [*BLANKS, *(f"w{number}" for number in range(task["vocabulary"] - len(BLANKS) - 1))]
+        file.write_text("\n".join(words) + "\n", encoding="utf-8")
+        sides = {f"{side}_vocabulary": str(file) for side in ("source", "target")}
+        model.initialize(sides, {"label_smoothing": task["label_smoothing"], "average_loss_in_time": True})
+        model.create_variables()
+    source, target, outputs = make_batch(task)
+    length = tf.fill([len(source)], source.shape[1]), tf.fill([len(target)], target.shape[1])
+    features = {"ids": tf.constant(source, tf.int64), "length": length[0]}
+    labels = {
+        "ids": tf.constant(target, tf.int64),
+        "ids_out": tf.constant(outputs, tf.int64),
+        "length": length[1],
+    }
+    optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
+
+    @tf.function
+    def train():
+        return model.train(features, labels, optimizer)
+
+    return lambda: float(train())
+
+
+def main():
+    """Takes part."""
+    turns = Turns()
+    tf.config.threading.set_intra_op_parallelism_threads(turns.task["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(turns.task["threads"])
+    tf.random.set_seed(0)
+    model = MODELS[turns.task["network"]](turns.task)
+    step = make_step(turns.task, model)
+    parameters = sum(weight.shape.num_elements() for weight in model.trainable_variables)
+    turns.serve(step, parameters, ["OpenNMT-tf", "tensorflow"])
+
+
+if __name__ == "__main__":
+    main()

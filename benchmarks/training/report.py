@@ -1,0 +1,77 @@
+"""What was found, as Markdown."""
+
+from benchmarks.timing import Spread
+from benchmarks.training.cases import OURS, Case, Target
+from benchmarks.training.measure import Found
+
+HEAD = [
+    "| contestant | precision | step | processor time | target tokens/s | peak memory | parameters | what it does |",
+    "|---|---|---|---|---|---|---|---|",
+]
+
+
+def table(case: Case, found: Found) -> str:
+    """Returns the measurements of a case: each contestant, each target, then the versions.
+
+    Args:
+        case: The case.
+        found: From `benchmarks.training.measure`.
+    """
+    rows = [_row(case, contestant, found["contestants"].get(contestant.label)) for contestant in case.contestants]
+    targets = ["| ratio to the fastest peer | found | target | |", "|---|---|---|---|"]
+    targets += [_told(case, found, target) for target in case.targets]
+    versions = {}
+    for result in found["contestants"].values():
+        versions |= {f"{name} {version}": None for name, version in result.get("versions", {}).items()}
+    foot = f"{found['where']}. {', '.join(versions)}."
+    return "\n".join([f"### {case.title}", "", *HEAD, *rows, "", *targets, "", foot])
+
+
+def _row(case, contestant, result):
+    cells = [contestant.name, contestant.precision]
+    if result is None or "failed" in result:
+        reason = "not yet measured" if result is None else f"not measured: {result['failed']}"
+        return f"| {' | '.join([*cells, reason.replace('|', '/'), '', '', '', '', contestant.note])} |"
+    spread, processor = (Spread.of([1000 * value for value in result[kind]]) for kind in ("seconds", "processor"))
+    tokens = case.task["batch"] * case.task["target_length"]
+    cells += [
+        f"{spread.median:,.1f} ms ({spread.low:,.1f}–{spread.high:,.1f})",
+        f"{processor.median:,.1f} ms",
+        f"{1000 * tokens / spread.median:,.0f}",
+        f"{result['peak'] / 1e6:,.0f} MB",
+        f"{result['parameters']:,}",
+        contestant.note,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def ratio(case: Case, found: Found, target: Target) -> float | None:
+    """Returns how many times faster the fastest of ours is than the fastest peer; `None` without either.
+
+    Args:
+        case: The case.
+        found: Its measurements.
+        target: Whom to compare.
+    """
+
+    def fastest(ours, precisions):
+        medians = [
+            Spread.of(result["seconds"]).median
+            for contestant in case.contestants
+            if (contestant.name == OURS) == ours
+            and contestant.precision in precisions
+            and (ours or contestant.name.startswith(target.within))
+            and "seconds" in (result := found["contestants"].get(contestant.label, {}))
+            and "failed" not in result
+        ]
+        return min(medians, default=None)
+
+    mine, theirs = fastest(True, target.ours), fastest(False, target.peers)
+    return None if mine is None or theirs is None else theirs / mine
+
+
+def _told(case, found, target):
+    value = ratio(case, found, target)
+    if value is None:
+        return f"| {target.what} | not yet measured | ≥ {target.bound:.1f}× | |"
+    return f"| {target.what} | {value:.2f}× | ≥ {target.bound:.1f}× | {'met' if value >= target.bound else 'missed'} |"
