@@ -14,6 +14,7 @@ from zoo.generator import Generator
 from zoo.run import (
     MAX_SOURCE_LENGTH,
     MAX_TARGET_LENGTH,
+    MAX_TEXT_BYTES,
     MAX_TEXT_LENGTH,
     ClassifierRun,
     LanguageModelRun,
@@ -143,9 +144,20 @@ def _dense(rows: tf.RaggedTensor) -> tf.Tensor:
     return tf.pad(ids, [[0, 0], [0, tf.maximum(0, 1 - tf.shape(ids)[1])]], constant_values=PAD)
 
 
+def _first_part(text: tf.Tensor) -> tf.Tensor:
+    """Returns the beginnings of texts, as `zoo.run` reads them."""
+    return tf.strings.substr(text, 0, MAX_TEXT_BYTES)
+
+
+def _last_part(text: tf.Tensor) -> tf.Tensor:
+    """Returns the ends of texts."""
+    first = tf.maximum(tf.strings.length(text) - MAX_TEXT_BYTES, 0)
+    return tf.strings.substr(text, first, tf.fill(tf.shape(first), MAX_TEXT_BYTES))
+
+
 def _read(tokenizer, text: tf.Tensor, limit: int) -> tf.Tensor:
     """Returns ids [B, S], S ≥ 1, with the end symbol, cut at `limit` symbols."""
-    rows = tokenizer.encode(text)[:, : limit - 1]
+    rows = tokenizer.encode(_first_part(text))[:, : limit - 1]
     return _dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1))
 
 
@@ -300,7 +312,7 @@ class ServedLanguageModel(ServedModel):
         tokenizer, room = self.tokenizers["text"], generator.max_length
 
         def prompts(text):
-            rows = tokenizer.encode(text)
+            rows = tokenizer.encode(_last_part(text))
             # As in `zoo.run`: of a text that leaves no room for an answer the end is read.
             lengths = rows.row_lengths()
             first = tf.where(lengths < room, tf.zeros_like(lengths), lengths - room // 2)
@@ -338,7 +350,7 @@ class ServedLanguageModel(ServedModel):
             return {"text": answers(prompt, ids)}
 
         def score(text):
-            rows = tokenizer.encode(text)[:, : model.max_length]
+            rows = tokenizer.encode(_first_part(text))[:, : model.max_length]
             outputs = _dense(rows)
             logits = model({"tokens": shifted(outputs)}, training=False)
             return {

@@ -95,6 +95,8 @@ def compile_model(config: Config, num_devices: int = 1, begun: bool = False) -> 
     )
     if settings.weight_decay:
         exclude_from_decay(model)
+    # Else Keras makes its variables while it traces the first step, and then traces that step again.
+    model.optimizer.build(model.trainable_variables)
     return model
 
 

@@ -2,12 +2,13 @@
 
 from zoo.run.classifier import MAX_TEXT_LENGTH, Answer, ClassifierRun
 from zoo.run.language_model import LanguageModelRun
-from zoo.run.run import Run
+from zoo.run.run import MAX_TEXT_BYTES, Run
 from zoo.run.seq2seq import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 
 __all__ = [
     "MAX_SOURCE_LENGTH",
     "MAX_TARGET_LENGTH",
+    "MAX_TEXT_BYTES",
     "MAX_TEXT_LENGTH",
     "Answer",
     "ClassifierRun",

@@ -7,7 +7,7 @@ import numpy as np
 
 from zoo.generator import Generator
 from zoo.run.classifier import Tokenizers
-from zoo.run.run import Run, check_texts
+from zoo.run.run import Run, check_texts, cut_texts
 from zoo.text import PAD, Tokenizer
 
 
@@ -69,7 +69,8 @@ class LanguageModelRun(Run):
         """
         check_texts(texts)
         generator = self._generator(temperature, top_k, top_p, max_length, no_repeat_ngram)
-        rows = [cut_prompt(row, generator.max_length) for row in self.tokenizers.text.encode(texts)]
+        ids = self.tokenizers.text.encode(cut_texts(texts, from_end=True))
+        rows = [cut_prompt(row, generator.max_length) for row in ids]
         answers = [""] * len(rows)
         # Without a text the one column is padding.
         for chosen, batch in self._in_batches([row or [PAD] for row in rows], batch_size, generator.max_length):

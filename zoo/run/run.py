@@ -13,6 +13,9 @@ from zoo.registry import ModelSpec, get_spec
 from zoo.text import Tokenizer, load_tokenizer, pad
 from zoo.workdir import WorkDir
 
+MAX_TEXT_BYTES = 1 << 15
+"""How much of a text is read, in bytes of UTF-8: ids are cut as well, but only after all that is read was tokenized."""
+
 
 class Run:
     """A trained work directory.
@@ -101,6 +104,23 @@ class Run:
         """Returns the width of an array for these rows, at least 1: one of few where shapes are to be few."""
         width = max(1, *map(len, rows))
         return -(-width // 16) * 16 if self._static_shapes else width
+
+
+def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
+    """Returns texts of at most `MAX_TEXT_BYTES`; what is left of a character that is cut in two is U+FFFD.
+
+    Args:
+        texts: The texts.
+        from_end: Whether the ends are kept rather than the beginnings.
+    """
+    kept = slice(-MAX_TEXT_BYTES, None) if from_end else slice(MAX_TEXT_BYTES)
+
+    def cut(text):
+        if 4 * len(text) <= MAX_TEXT_BYTES:  # no character has more bytes
+            return text
+        return text.encode("utf-8", "replace")[kept].decode("utf-8", "replace")
+
+    return [cut(text) for text in texts]
 
 
 def check_texts(texts: Sequence[str]) -> None:
