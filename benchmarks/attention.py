@@ -108,13 +108,27 @@ def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = F
         for contestant in tqdm(rounds_left, f"{case.name}: starting", leave=False):
             if contestant.name not in found.failed:
                 _restart(workers, found, grown, contestant, tiny)
-        turns = {name: worker.seconds for name, worker in workers.items()}
-        found.time = {name: Spread.of(values) for name, values in take_turns(turns, rounds).items()}
+        turns = {name: _turn(worker, name, found.failed) for name, worker in workers.items()}
+        times = take_turns(turns, rounds)
+        found.time = {name: Spread.of(values) for name, values in times.items() if name not in found.failed}
     finally:
         for worker in workers.values():
             worker.close()
-    found.memory = {name: Spread.of(grown[name]) for name in workers}
+    found.memory = {name: Spread.of(grown[name]) for name in found.time}
     return found
+
+
+def _turn(worker, name, failed):
+    def turn():
+        if name in failed:
+            return math.nan
+        try:
+            return worker.seconds()
+        except Failed as error:
+            failed[name] = str(error)
+            return math.nan
+
+    return turn
 
 
 def _restart(workers, found, grown, contestant, tiny):

@@ -101,6 +101,8 @@ def main(arguments=None) -> int:
     parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
     options = parser.parse_args(arguments)
+    if options.rounds < 1:
+        parser.error(f"--rounds must be positive. Received: {options.rounds}")
     settings = {"rounds": options.rounds, "tiny": options.tiny}
     print(
         f"Forward and backward, ms: median of {options.rounds} turns. Slope of log time against log T from"

@@ -1,5 +1,6 @@
 """What was measured already: a run that was stopped goes on where it was."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,21 +10,29 @@ from benchmarks.timing import ROOT
 FOLDER = ROOT / "runs" / "bench"
 
 
-def kept(name: str, settings: Mapping[str, Any], measure: Callable[[], Any], fresh: bool = False) -> Any:
+def kept(
+    name: str,
+    settings: Mapping[str, Any],
+    measure: Callable[[], Any],
+    fresh: bool = False,
+    final: Callable[[Any], bool] = lambda found: True,
+) -> Any:
     """Returns what `measure` returns, from the file of a finished run with the same settings if there is one.
 
     Args:
-        name: Name of the file below `FOLDER`, without its ending.
+        name: Beginning of the name of the file below `FOLDER`; settings have files of their own.
         settings: What the result depends on, as JSON has it.
         measure: Measures; what it returns is plain data.
         fresh: Whether to measure in any case.
+        final: Tells whether a result is worth keeping: the next time may find more.
     """
-    file = FOLDER / f"{name}.json"
+    text = json.dumps(settings, sort_keys=True)
+    file = FOLDER / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
     if file.exists() and not fresh:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if content["settings"] == settings:
-            return content["found"]
+        return json.loads(file.read_text(encoding="utf-8"))["found"]
     found = measure()
+    if not final(found):
+        return found
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_suffix(".part")
     temporary.write_text(json.dumps({"settings": settings, "found": found}, indent=1) + "\n", encoding="utf-8")

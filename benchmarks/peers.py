@@ -41,7 +41,9 @@ def python_of(peer: str) -> str:
     wanted = "\n".join(REQUIREMENTS[peer])
     if not ready.exists() or ready.read_text(encoding="utf-8") != wanted:
         print(f"Setting up {folder.relative_to(ROOT)}", file=sys.stderr, flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], stderr=subprocess.PIPE, text=True)
+        if made.returncode:
+            raise Failed(f"python -m venv: {made.stderr.strip() or made.returncode}")
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS[peer]]
         done = subprocess.run(install, stderr=subprocess.PIPE, text=True)
         if done.returncode:

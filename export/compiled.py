@@ -1,7 +1,7 @@
 """Graphs of few sizes, which XLA compiles: `export.saved_model … --xla`."""
 
+import itertools
 from collections.abc import Callable, Iterator
-from itertools import product
 
 import tensorflow as tf
 
@@ -27,13 +27,12 @@ class Buckets:
         Args:
             read: Function of texts that returns their ids [B, S].
         """
-        texts, text, shorter = [], "a", 0
+        texts, shorter = [], 0
         for length in self.lengths:
-            while read([text]).shape[1] <= shorter:
-                text += " a"
-            texts.append(text)
+            longer = ("a" + " a" * number for number in range(shorter // 2, length))
+            texts += itertools.islice((text for text in longer if read([text]).shape[1] > shorter), 1)
             shorter = length
-        for batch, text in product(BATCHES, texts):
+        for batch, text in itertools.product(BATCHES, texts):
             yield [text] * batch
 
     def compiled(self, function: Callable, otherwise: Callable) -> Callable:

@@ -328,7 +328,7 @@ class ServedLanguageModel(ServedModel):
             return {"text": answers(prompt, found["ids"]), "log_prob": found["log_prob"]}
 
         fixed = Generator(run.model, **options, resizes=False)
-        self._add_default(prompts, _going_on(generator), texts, _going_on(fixed), room)
+        self._add_default(prompts, _going_on(generator), texts, _going_on(fixed), max(1, room - 1))
         self._add_others(run.model, generator, prompts, answers)
 
     def _add_others(self, model, generator, prompts, answers):

@@ -375,12 +375,17 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     return tokenizer(characters, lowercase)
 
 
+def without_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
 def _clean(text: str, lowercase: bool = False) -> str:
-    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes; then lower case.
+    """Makes a text what TensorFlow would read; then lower case.
 
     TensorFlow's lower case ends at a NUL, which is therefore replaced as well.
     """
-    text = _SURROGATES.sub("\ufffd", text)
+    text = without_surrogates(text)
     return text.replace("\0", "\ufffd").lower() if lowercase else text
 
 

@@ -32,6 +32,15 @@ def main(arguments=None) -> int:
     parser.add_argument("--connections", type=int, default=10_000, help="that hostile opens and drops (10,000)")
     parser.add_argument("--exports", type=Path, help="where exports are kept, and found the next time (nowhere)")
     options = parser.parse_args(arguments)
+    if len({path.resolve().name for path in options.workdirs}) < len(options.workdirs):
+        parser.error("work directories need names of their own")
+    for path in options.workdirs:
+        if not path.is_dir():
+            parser.error(f"{path} is no work directory")
+    if not options.text.is_file() or not options.text.read_text(encoding="utf-8").strip():
+        parser.error(f"{options.text} is no file of sentences")
+    if options.rounds < 1:
+        parser.error(f"--rounds must be positive. Received: {options.rounds}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the targets are about processors
     with without_greeting():

@@ -49,8 +49,8 @@ class Exports:
     """
 
     def __init__(self, workdir: Path, folder: Path, text: Path):
-        self.name = workdir.name
-        self._workdir, self.folder = workdir, folder / workdir.name
+        self.name = workdir.resolve().name
+        self._workdir, self.folder = workdir, folder / self.name
         with text.open(encoding="utf-8") as file:
             lines = filter(None, map(str.strip, file))
             self.questions = [[line] for line in itertools.islice(lines, SENTENCES)]

@@ -29,7 +29,8 @@ def connect(port: int, receive_buffer: int = 0) -> socket.socket:
 def greet(connection: socket.socket) -> None:
     """Exchanges the greetings of HTTP/2, without which a server hangs up sooner or later."""
     connection.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
-    connection.recv(1)
+    if not connection.recv(1):
+        raise ConnectionResetError("the server hung up")
     connection.sendall(_frame(_SETTINGS, _ACKNOWLEDGED, 0, b""))
 
 

@@ -4,11 +4,13 @@
 """
 
 import argparse
+import dataclasses
 import os
 import re
 import sys
 
 from benchmarks.kept import kept
+from benchmarks.peers import REQUIREMENTS
 from benchmarks.training import measure, report, start
 from benchmarks.training.cases import CASES
 
@@ -56,7 +58,9 @@ def _told(name, settings, wanted, fresh):
         return start.table(kept("training/start", {"rounds": rounds}, lambda: start.measure(rounds), fresh))
     case = CASES[name].among(wanted)
     file = "-".join([f"training/{name}", *(re.sub(r"\W+", "_", each) for each in wanted)])
-    return report.table(case, kept(file, settings, lambda: measure.measure(case, **settings), fresh))
+    hangs_on = {**settings, "case": dataclasses.asdict(case), "pins": REQUIREMENTS}
+    found = kept(file, hangs_on, lambda: measure.measure(case, **settings), fresh, measure.is_complete)
+    return report.table(case, found)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,12 @@ _OPENNMT = Contestant(
     options={"network": "transformer"},
     note=f"{_BLOCKS}; a bias of the output; no bfloat16",
 )
-_JOEY = Contestant("Joey NMT", "joey_nmt", "joey_nmt", note=f"{_BLOCKS}; half precision on GPUs alone")
+_JOEY = Contestant(
+    "Joey NMT",
+    "joey_nmt",
+    "joey_nmt",
+    note=f"{_BLOCKS}; drops attention weights and inside the blocks as well; half precision on GPUs alone",
+)
 _GARDEN = Contestant("TF Model Garden", "model_garden", "model_garden", note=_BLOCKS)
 
 _TINY = {"batch": 128, "source_length": 16, "target_length": 16, "vocabulary": 10_000}

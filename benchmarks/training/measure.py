@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from benchmarks.process import Failed, Process
 from benchmarks.timing import take_turns, where
-from benchmarks.training.cases import Case, Contestant
+from benchmarks.training.cases import PRECISIONS, Case, Contestant
 
 Found = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Worker(Process):
 
 
 def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) -> Found:
-    """Returns the measurements of a case.
+    """Returns the measurements of a case, one precision after the other: all at once would not fit into memory.
 
     Args:
         case: The case.
@@ -52,18 +52,25 @@ def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) 
         `peak`, `parameters`, `versions` and the first and last `losses`, or why it has `failed`.
     """
     found: Found = {"where": where(), "contestants": {}}
-    workers: dict[str, Worker] = {}
-    try:
-        for contestant in tqdm(case.contestants, f"{case.name}: starting", leave=False):
-            found["contestants"][contestant.label] = _start(case, contestant, threads, tiny, workers)
-        turns = {label: _turn(worker, found["contestants"][label]) for label, worker in workers.items()}
-        for label, seconds in take_turns(turns, rounds).items():
-            result = found["contestants"][label]
-            result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
-    finally:
-        for worker in workers.values():
-            worker.close()
+    for precision in PRECISIONS:
+        group = [contestant for contestant in case.contestants if contestant.precision == precision]
+        workers: dict[str, Worker] = {}
+        try:
+            for contestant in tqdm(group, f"{case.name}, {precision}: starting", leave=False):
+                found["contestants"][contestant.label] = _start(case, contestant, threads, tiny, workers)
+            turns = {label: _turn(worker, found["contestants"][label]) for label, worker in workers.items()}
+            for label, seconds in take_turns(turns, rounds).items():
+                result = found["contestants"][label]
+                result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
+        finally:
+            for worker in workers.values():
+                worker.close()
     return found
+
+
+def is_complete(found: Found) -> bool:
+    """Tells whether no contestant failed: of one that did, the reason may be gone the next time."""
+    return not any("failed" in result for result in found["contestants"].values())
 
 
 def _start(case, contestant, threads, tiny, workers):

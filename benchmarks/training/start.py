@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.process import Process
+from benchmarks.process import Failed, Process
 from benchmarks.timing import ROOT, Spread, where
 
 MODELS = ("rnnsearch", "transformer_tiny")
@@ -37,7 +37,10 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
         begun = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", LIST], cwd=ROOT, capture_output=True, text=True, check=True)
         found["process"].append(time.perf_counter() - begun)
-        found["list_models"].append(json.loads(done.stdout)["seconds"])
+        told = json.loads(done.stdout)
+        if told["keras"]:
+            raise Failed("`zoo.list_models()` loads Keras")
+        found["list_models"].append(told["seconds"])
     for name in ("list_models", "process"):
         del found[name][0]  # it read the files into memory
     turns = [model for _ in range(first_steps) for model in MODELS]
@@ -61,7 +64,8 @@ def first_step(model: str) -> tuple[float, float]:
         command = [sys.executable, "-m", "benchmarks.training.first_step", model, str(Path(folder) / "run")]
         begun, processor = time.perf_counter(), _processor_time()
         with Process(command) as process:
-            process.answer()
+            if set(process.answer()) != {"loss"}:
+                raise Failed("what ended is not the first step")
             seconds = time.perf_counter() - begun
         return seconds, _processor_time() - processor
 

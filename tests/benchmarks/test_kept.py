@@ -26,12 +26,19 @@ def test_a_finished_run_is_not_repeated(folder):
     assert kept("training/a_case", {"rounds": 5}, measure) == {"seconds": [2]}, "with other settings it is another run"
     assert kept("training/a_case", {"rounds": 5}, measure, fresh=True) == {"seconds": [3]}
     assert kept("training/other", {"rounds": 5}, measure) == {"seconds": [4]}
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    assert files == ["training/a_case.json", "training/other.json"]
+    assert kept("training/a_case", {"rounds": 3}, measure) == {"seconds": [1]}, "which is kept as well"
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 3
+
+
+def test_what_is_not_final_is_not_kept(folder):
+    found = iter([{"failed": True}, {"failed": False}, {}])
+    for expected in (True, False, False):
+        assert kept("case", {}, lambda: next(found), final=lambda each: not each["failed"])["failed"] is expected
 
 
 def test_a_run_that_fails_keeps_what_was_there(folder):
     kept("case", {}, lambda: 1)
     with pytest.raises(ZeroDivisionError):
         kept("case", {}, lambda: 1 / 0, fresh=True)
-    assert json.loads((folder / "case.json").read_text())["found"] == 1
+    (file,) = folder.iterdir()
+    assert json.loads(file.read_text())["found"] == 1

@@ -11,7 +11,8 @@ import pytest
 import zoo
 from training.data import load_data
 from zoo.errors import InputError
-from zoo.run import MAX_SOURCE_LENGTH
+from zoo.run import MAX_SOURCE_LENGTH, MAX_TEXT_BYTES
+from zoo.run.run import cut_texts
 from zoo.text import END, PAD, START
 
 TEXTS = ["5 mai 1984", "", "Σάββατο 4 Οκτωβρίου 1986", "a red horse sleeps and my girl runs .", "x", "😀" * 20, "۴"]
@@ -183,3 +184,16 @@ def test_a_broken_model_file_is_refused(text_workdir, tmp_path, content):
     (copy / "model.keras").write_bytes(content)
     with pytest.raises(InputError, match="model.keras is not a model of this version of the zoo"):
         zoo.load(copy)
+
+
+def test_texts_are_cut_before_they_are_tokenized():
+    """By bytes, wherever characters end; and alike whether a text is cut or not."""
+    limit = MAX_TEXT_BYTES
+    text = "é" * limit
+    assert cut_texts([text, "x" + text]) == ["é" * (limit // 2), "x" + "é" * (limit // 2 - 1) + "\ufffd"]
+    assert cut_texts(["ab" * limit + "z"], from_end=True) == ["b" + "ab" * (limit // 2 - 1) + "z"]
+    assert cut_texts(["", "short \ud800", "\ud800" + "a" * limit]) == [
+        "",
+        "short \ud800",
+        "\ufffd" + "a" * (limit - 3),
+    ]

@@ -25,7 +25,7 @@ def write(buffer, update, index):
     """
     source = ops.arange(ops.shape(buffer)[-2]) - index
     length = ops.shape(update)[-2]
-    if length == 1:  # every step of decoding
+    if isinstance(length, int) and length == 1:  # every step of decoding
         return ops.where(ops.equal(source, 0)[:, None], update, buffer)
     fresh = ops.logical_and(source >= 0, source < length)[:, None]
     return ops.where(fresh, ops.take(update, ops.clip(source, 0, length - 1), axis=-2), buffer)

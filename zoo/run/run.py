@@ -10,7 +10,7 @@ import numpy as np
 
 from zoo.errors import InputError
 from zoo.registry import ModelSpec, get_spec
-from zoo.text import Tokenizer, load_tokenizer, pad
+from zoo.text import Tokenizer, load_tokenizer, pad, without_surrogates
 from zoo.workdir import WorkDir
 
 MAX_TEXT_BYTES = 1 << 15
@@ -118,7 +118,7 @@ def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
     def cut(text):
         if 4 * len(text) <= MAX_TEXT_BYTES:  # no character has more bytes
             return text
-        return text.encode("utf-8", "replace")[kept].decode("utf-8", "replace")
+        return without_surrogates(text).encode("utf-8")[kept].decode("utf-8", "replace")
 
     return [cut(text) for text in texts]
 

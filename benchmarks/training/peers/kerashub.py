@@ -53,8 +53,9 @@ def smoothed_cross_entropy(smoothing):
     def loss(outputs, logits):
         logits = ops.cast(logits, "float32")
         chosen = keras.losses.sparse_categorical_crossentropy(outputs, logits, from_logits=True)
-        spread = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
-        return (1.0 - smoothing) * chosen + smoothing * spread
+        right = ops.take_along_axis(logits, outputs[..., None], axis=-1)[..., 0]
+        # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normaliser Z.
+        return chosen + smoothing * (right - ops.mean(logits, axis=-1))
 
     return loss
 

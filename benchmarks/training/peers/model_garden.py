@@ -41,7 +41,7 @@ def make_step(task, model):
         model: The model, which shifts the target by itself.
     """
     source, _, outputs = (tf.constant(ids, tf.int64) for ids in make_batch(task))
-    optimizer = tf.keras.optimizers.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
+    optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
     smoothing = task["label_smoothing"]
 
     @tf.function
@@ -49,8 +49,9 @@ def make_step(task, model):
         with tf.GradientTape() as tape:
             logits = tf.cast(model({"inputs": source, "targets": outputs}, training=True), tf.float32)
             chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs, logits)
-            spread = tf.reduce_logsumexp(logits, axis=-1) - tf.reduce_mean(logits, axis=-1)
-            loss = tf.reduce_mean((1.0 - smoothing) * chosen + smoothing * spread)
+            right = tf.gather(logits, outputs, batch_dims=2)
+            # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normaliser Z.
+            loss = tf.reduce_mean(chosen + smoothing * (right - tf.reduce_mean(logits, axis=-1)))
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
