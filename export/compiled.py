@@ -27,7 +27,8 @@ class Buckets:
         Args:
             read: Function of texts that returns their ids [B, S].
         """
-        texts, shorter = [], 0
+        texts: list[str] = []
+        shorter = 0
         for length in self.lengths:
             longer = ("a" + " a" * number for number in range(shorter // 2, length))
             texts += itertools.islice((text for text in longer if read([text]).shape[1] > shorter), 1)

@@ -153,6 +153,17 @@ def node_of(output):
     return output.name.partition(":")[0]
 
 
+def test_warm_up_ends_where_no_text_is_long_enough():
+    """A language model cuts a prompt that leaves no room for an answer to half."""
+
+    def read(texts):
+        size = len(texts[0])
+        return tf.zeros([1, size if size < 13 else 6], tf.int32)
+
+    texts = list(export.compiled.Buckets(13).warm_up(read))
+    assert [len(batch) for batch in texts] == list(export.compiled.BATCHES)
+
+
 def test_every_bucket_is_warmed_up(compiled, text_run):
     records = tf.data.TFRecordDataset(str(compiled / "assets.extra" / "tf_serving_warmup_requests"))
     found = set()
