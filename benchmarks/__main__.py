@@ -83,7 +83,7 @@ def main(arguments=None) -> int:
     if bool(options.workdir) != bool(options.text):
         parser.error("--workdir and --text go together.")
     told = []
-    for heading, measure in tqdm(parts(options).items(), "make bench", unit="part"):
+    for heading, measure in tqdm(parts(options).items(), "make bench", unit="part", disable=None):
         told.append(f"## {heading}\n\n{measure().strip()}\n")
         print(f"\n{told[-1]}", flush=True)
     if options.output is not None:

@@ -105,7 +105,7 @@ def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = F
     found, workers, grown = Found(case, where()), {}, {}
     try:
         rounds_left = [contestant for _ in range(memory_rounds) for contestant in case.contestants]
-        for contestant in tqdm(rounds_left, f"{case.name}: starting", leave=False):
+        for contestant in tqdm(rounds_left, f"{case.name}: starting", leave=False, disable=None):
             if contestant.name not in found.failed:
                 _restart(workers, found, grown, contestant, tiny)
         turns = {name: _turn(worker, name, found.failed) for name, worker in workers.items()}

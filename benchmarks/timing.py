@@ -47,7 +47,7 @@ def take_turns(
         warm_up: Turns before them.
     """
     found: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in tqdm(range(warm_up + rounds), "turns", leave=False):
+    for turn in tqdm(range(warm_up + rounds), "turns", leave=False, disable=None):
         for name, measure in contestants.items():
             value = measure()
             if turn >= warm_up:

@@ -56,7 +56,7 @@ def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) 
         group = [contestant for contestant in case.contestants if contestant.precision == precision]
         workers: dict[str, Worker] = {}
         try:
-            for contestant in tqdm(group, f"{case.name}, {precision}: starting", leave=False):
+            for contestant in tqdm(group, f"{case.name}, {precision}: starting", leave=False, disable=None):
                 found["contestants"][contestant.label] = _start(case, contestant, threads, tiny, workers)
             turns = {label: _turn(worker, found["contestants"][label]) for label, worker in workers.items()}
             for label, seconds in take_turns(turns, rounds).items():

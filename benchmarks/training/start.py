@@ -33,7 +33,7 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
         first_steps: Processes that train, for each model.
     """
     found: dict[str, Any] = {"where": where(), "list_models": [], "process": [], "first_step": {}}
-    for _ in tqdm(range(rounds + 1), "start: list_models()", leave=False):
+    for _ in tqdm(range(rounds + 1), "start: list_models()", leave=False, disable=None):
         begun = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", LIST], cwd=ROOT, capture_output=True, text=True, check=True)
         found["process"].append(time.perf_counter() - begun)
@@ -44,7 +44,7 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
     for name in ("list_models", "process"):
         del found[name][0]  # it read the files into memory
     turns = [model for _ in range(first_steps) for model in MODELS]
-    for model in tqdm(turns, "start: first step", leave=False):
+    for model in tqdm(turns, "start: first step", leave=False, disable=None):
         for kind, seconds in zip(("seconds", "processor"), first_step(model), strict=True):
             found["first_step"].setdefault(model, {}).setdefault(kind, []).append(seconds)
     return found
