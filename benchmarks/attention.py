@@ -1,7 +1,7 @@
 """Attention layers beside their peers, forward and backward: time and memory of each in a process of its own."""
 
-import argparse
 import dataclasses
+import functools
 import math
 import sys
 from collections.abc import Mapping
@@ -10,9 +10,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.arguments import MeasurementParser
 from benchmarks.cases import CASES, Case, Contestant, Target
 from benchmarks.kept import kept
-from benchmarks.process import Failed, Process
+from benchmarks.process import Failed, Process, until_failure
 from benchmarks.timing import Spread, take_turns, where
 
 
@@ -108,7 +109,10 @@ def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = F
         for contestant in tqdm(rounds_left, f"{case.name}: starting", leave=False, disable=None):
             if contestant.name not in found.failed:
                 _restart(workers, found, grown, contestant, tiny)
-        turns = {name: _turn(worker, name, found.failed) for name, worker in workers.items()}
+        turns = {
+            name: until_failure(worker.seconds, functools.partial(found.failed.__setitem__, name))
+            for name, worker in workers.items()
+        }
         times = take_turns(turns, rounds)
         found.time = {name: Spread.of(values) for name, values in times.items() if name not in found.failed}
     finally:
@@ -116,19 +120,6 @@ def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = F
             worker.close()
     found.memory = {name: Spread.of(grown[name]) for name in found.time}
     return found
-
-
-def _turn(worker, name, failed):
-    def turn():
-        if name in failed:
-            return math.nan
-        try:
-            return worker.seconds()
-        except Failed as error:
-            failed[name] = str(error)
-            return math.nan
-
-    return turn
 
 
 def _restart(workers, found, grown, contestant, tiny):
@@ -209,17 +200,12 @@ def main(arguments=None) -> int:
     Args:
         arguments: Command line without the program. Default: that of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.attention", description=__doc__)
+    parser = MeasurementParser("python -m benchmarks.attention", __doc__, rounds=15)
     parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
     parser.add_argument("--output", type=Path, help="file to write the tables into as well")
-    parser.add_argument("--rounds", type=int, default=15, help="turns that each time is the median of (15)")
-    parser.add_argument("--memory_rounds", type=int, default=3, help="processes that each memory is of (3)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    parser.add_count("memory_rounds", 3, "processes that each memory is of")
+    parser.add_resuming()
     options = parser.parse_args(arguments)
-    for name in ("rounds", "memory_rounds"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be positive. Received: {getattr(options, name)}")
     settings = {"rounds": options.rounds, "memory_rounds": options.memory_rounds, "tiny": options.tiny}
     parts = [head(options.rounds, options.memory_rounds, options.tiny)]
     print(parts[0], flush=True)

@@ -3,7 +3,6 @@
 `python -m benchmarks.growth [--layer NAME …] [--rounds N] [--plot FILE]`
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+from benchmarks.arguments import MeasurementParser
 from benchmarks.attention import Found, measure
 from benchmarks.growth_cases import EXPONENTS, GROWTH, LENGTHS
 from benchmarks.kept import kept
@@ -94,15 +94,11 @@ def main(arguments=None) -> int:
     Args:
         arguments: Command line without the program. Default: that of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    parser = MeasurementParser("python -m benchmarks.growth", __doc__, rounds=5)
     parser.add_argument("--layer", action="append", choices=GROWTH, help="a layer, more than once for several (all)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns that each time is the median of (5)")
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/growth.png)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    parser.add_resuming()
     options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error(f"--rounds must be positive. Received: {options.rounds}")
     settings = {"rounds": options.rounds, "tiny": options.tiny}
     print(
         f"Forward and backward, ms: median of {options.rounds} turns. Slope of log time against log T from"

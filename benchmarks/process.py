@@ -2,10 +2,11 @@
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.timing import ROOT
@@ -76,3 +77,25 @@ class Process:
         if "unavailable" in told:
             raise Failed(told["unavailable"])
         return told
+
+
+def until_failure(measure: Callable[[], float], tell: Callable[[str], None]) -> Callable[[], float]:
+    """Returns a function that measures until that fails, and from then on returns NaN, so that others have their turns.
+
+    Args:
+        measure: Measures once.
+        tell: Called with the reason, once.
+    """
+    going = True
+
+    def turn() -> float:
+        nonlocal going
+        if going:
+            try:
+                return measure()
+            except Failed as error:
+                going = False
+                tell(str(error))
+        return math.nan
+
+    return turn

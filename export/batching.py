@@ -20,9 +20,9 @@ def batched(function: Callable[..., dict[str, tf.Tensor]]):
     Args:
         function: Function of string tensors [B] that returns tensors with the batch first.
     """
-    names: list[str] = []
     # Traced once, for the two ways that there are to it.
     function = tf.function(function, autograph=False)
+    names: list[str] = []
     shapes: list[tf.TensorShape] = []
 
     def flat(*inputs):

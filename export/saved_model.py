@@ -39,6 +39,10 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "weights": (str, "KIND", "float32, bfloat16 or int8: how matrices are stored; default: float32"),
     "no_repeat_ngram": (int, "N", "no N symbols come twice in an answer; default: 0, they may"),
 }
+FLAGS = {
+    "dynamic_batching": "answer requests that arrive together at once",
+    "xla": "add the signature `xla`, which XLA compiles, for servers with --xla_cpu_compilation_enabled",
+}
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 
 
@@ -132,21 +136,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
     )
-    parser.add_argument(
-        "--dynamic_batching", action="store_true", default=None, help="answer requests that arrive together at once"
-    )
-    parser.add_argument(
-        "--xla",
-        action="store_true",
-        default=None,
-        help="add the signature `xla`, which XLA compiles, for servers with --xla_cpu_compilation_enabled",
-    )
+    for name, text in FLAGS.items():
+        parser.add_argument(f"--{name}", action="store_true", default=None, help=text)
     for name, (kind, metavar, text) in OPTIONS.items():
         parser.add_argument(f"--{name}", type=kind, metavar=metavar, help=text)
     arguments = parser.parse_args(argv)
     if arguments.version is not None and arguments.version < 1:
         raise InputError(f"--version must be positive. Received: {arguments.version}.")
-    options = {name: getattr(arguments, name) for name in (*OPTIONS, "dynamic_batching", "xla")}
+    options = {name: getattr(arguments, name) for name in (*OPTIONS, *FLAGS)}
     WorkDir(arguments.workdir).read_config()  # A mistake is reported before the seconds that TensorFlow takes to start.
     # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"

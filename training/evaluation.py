@@ -53,9 +53,7 @@ def evaluate(
         InputError: For a bad work directory, SPEC, split or kind of weights, or data of another task than the model's.
     """
     check_kind(weights)
-    whole = evaluate(path, spec, split, **decoding) if weights != "float32" else None
     run = zoo.load(path)
-    round_weights(run.model, weights)
     config = Config.from_dict(run.config)
     task = get_task(run.spec.task)
     own = spec in (None, config.data.spec)
@@ -63,16 +61,22 @@ def evaluate(
     data = load_data(spec or config.data.spec, max_examples=config.data.max_examples if own else 0)
     if data.task != task.name:
         raise InputError(f"{run.spec.name} is a {task.name} model; {data.spec} is {data.task} data.")
-    metrics = {"split": split, "examples": len(data.split(split)), **decoding}
-    found, hypotheses = task.evaluate(run, data, split, **decoding)
-    mean, symbols = cross_entropy(run, config, task, data, split)
-    metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
     workdir = WorkDir(path)
     name = f"{split}_beam_{decoding.get('beam_size', 1)}" if task.name == "seq2seq" else split
-    if whole is not None:
-        name += f"_{weights}"
-        metrics["weights"] = weights
-        note_weights(workdir, data.spec, metrics, whole)
-    workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
-    workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
-    return metrics
+
+    def measure(name: str, **more) -> dict[str, float | str]:
+        metrics = {"split": split, "examples": len(data.split(split)), **decoding}
+        found, hypotheses = task.evaluate(run, data, split, **decoding)
+        mean, symbols = cross_entropy(run, config, task, data, split)
+        metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split)), **more}
+        workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
+        workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
+        return metrics
+
+    whole = measure(name)
+    if weights == "float32":
+        return whole
+    round_weights(run.model, weights)
+    rounded = measure(f"{name}_{weights}", weights=weights)
+    note_weights(workdir, data.spec, rounded, whole)
+    return rounded

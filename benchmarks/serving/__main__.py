@@ -4,13 +4,13 @@ For each work directory: latency, throughput, changes of version, memory, and wh
 server is a process of its own, and so are its clients.
 """
 
-import argparse
 import importlib
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.arguments import MeasurementParser
 from benchmarks.timing import where
 from zoo.quiet import without_greeting
 
@@ -23,13 +23,12 @@ def main(arguments=None) -> int:
     Args:
         arguments: Command line without the program. Default: that of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser = MeasurementParser("python -m benchmarks.serving", __doc__, rounds=640, unit="turns of latency")
     parser.add_argument("workdirs", nargs="+", type=Path, metavar="WORKDIR", help="a trained translator")
     parser.add_argument("--text", required=True, type=Path, help="source sentences, one a line")
     parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
     parser.add_argument("--seconds", type=float, help="how long throughput (60), swaps (120) and soak (600) last")
-    parser.add_argument("--rounds", type=int, default=640, help="turns of latency (640)")
-    parser.add_argument("--connections", type=int, default=10_000, help="that hostile opens and drops (10,000)")
+    parser.add_count("connections", 10_000, "that hostile opens and drops")
     parser.add_argument("--exports", type=Path, help="where exports are kept, and found the next time (nowhere)")
     options = parser.parse_args(arguments)
     if len({path.resolve().name for path in options.workdirs}) < len(options.workdirs):
@@ -39,8 +38,6 @@ def main(arguments=None) -> int:
             parser.error(f"{path} is no work directory")
     if not options.text.is_file() or not options.text.read_text(encoding="utf-8").strip():
         parser.error(f"{options.text} is no file of sentences")
-    if options.rounds < 1:
-        parser.error(f"--rounds must be positive. Received: {options.rounds}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the targets are about processors
     with without_greeting():

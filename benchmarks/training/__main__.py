@@ -3,12 +3,12 @@
 `python -m benchmarks.training [--case NAME …] [--contestant NAME …] [--rounds N] [--threads N] [--fresh]`
 """
 
-import argparse
 import dataclasses
 import os
 import re
 import sys
 
+from benchmarks.arguments import MeasurementParser
 from benchmarks.kept import kept
 from benchmarks.peers import REQUIREMENTS
 from benchmarks.training import measure, report, start
@@ -29,19 +29,14 @@ def main(arguments=None) -> int:
     Args:
         arguments: Command line without the program. Default: that of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    parser = MeasurementParser("python -m benchmarks.training", __doc__, rounds=15)
     parser.add_argument(
         "--case", action="append", choices=[*CASES, START], help="a case, more than once for several (all)"
     )
     parser.add_argument("--contestant", action="append", default=[], help="how its name begins, such as zoo (all)")
-    parser.add_argument("--rounds", type=int, default=15, help="turns that each time is the median of (15)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each contestant (all)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    parser.add_count("threads", len(os.sched_getaffinity(0)), "of each contestant; default: as many as there are cores")
+    parser.add_resuming()
     options = parser.parse_args(arguments)
-    for name in ("rounds", "threads"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} must be positive. Received: {getattr(options, name)}")
     settings = {"rounds": options.rounds, "threads": options.threads, "tiny": options.tiny}
     print(METHOD.format(**settings), flush=True)
     if options.tiny:

@@ -1,12 +1,12 @@
 """Runs a case: starts every contestant, lets them take turns, and returns what was found as plain data."""
 
+import functools
 import json
-import math
 from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.process import Failed, Process
+from benchmarks.process import Failed, Process, until_failure
 from benchmarks.timing import take_turns, where
 from benchmarks.training.cases import PRECISIONS, Case, Contestant
 
@@ -89,16 +89,10 @@ def _start(case, contestant, threads, tiny, workers):
 
 
 def _turn(worker, result):
-    def turn():
-        if "failed" in result:
-            return math.nan
-        try:
-            told = worker.step()
-        except Failed as error:
-            result["failed"] = str(error)
-            return math.nan
+    def step():
+        told = worker.step()
         result.setdefault("processor", []).append(told["processor"])
         result["peak"], result["losses"][1:] = told["peak"], [told["loss"]]
         return told["seconds"]
 
-    return turn
+    return until_failure(step, functools.partial(result.__setitem__, "failed"))

@@ -4,8 +4,8 @@ Configuration, model, loss, optimizer, batches and the call of `fit` are those o
 always the same one.
 """
 
-from benchmarks.training.peers.keras_turns import KerasTurns, use_threads
-from benchmarks.training.peers.worker import Turns, make_batch
+from benchmarks.training.peers.keras_turns import KerasTurns
+from benchmarks.training.peers.worker import Turns, make_batch, use_threads
 from training.batching import PairBatches, for_fit
 from training.config import resolve
 from training.trainer import compile_model

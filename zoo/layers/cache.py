@@ -24,9 +24,9 @@ def write(buffer, update, index):
     A select rather than a slice update: Keras' slice update needs XLA on the TensorFlow backend.
     """
     source = ops.arange(ops.shape(buffer)[-2]) - index
-    length = ops.shape(update)[-2]
-    if isinstance(length, int) and length == 1:  # every step of decoding
+    if update.shape[-2] == 1:  # every step of decoding
         return ops.where(ops.equal(source, 0)[:, None], update, buffer)
+    length = ops.shape(update)[-2]
     fresh = ops.logical_and(source >= 0, source < length)[:, None]
     return ops.where(fresh, ops.take(update, ops.clip(source, 0, length - 1), axis=-2), buffer)
 

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from zoo.errors import InputError
-from zoo.run.run import Run, check_texts, cut_texts
-from zoo.text import END, Tokenizer
+from zoo.run.run import Run, check_texts, read_texts
+from zoo.text import Tokenizer
 
 MAX_TEXT_LENGTH = 512
 """Symbols of a text that are read, the end included; the rest is cut off."""
@@ -63,7 +63,7 @@ class ClassifierRun(Run):
             InputError: If `texts` is one string.
         """
         check_texts(texts)
-        return [[*row[: MAX_TEXT_LENGTH - 1], END] for row in self.tokenizers.text.encode(cut_texts(texts))]
+        return read_texts(self.tokenizers.text, texts, MAX_TEXT_LENGTH)
 
     def classify(self, texts: Sequence[str], batch_size: int = 64) -> list[Answer]:
         """Returns label and probabilities of each text.

@@ -10,7 +10,7 @@ import numpy as np
 
 from zoo.errors import InputError
 from zoo.registry import ModelSpec, get_spec
-from zoo.text import Tokenizer, load_tokenizer, pad, without_surrogates
+from zoo.text import END, Tokenizer, load_tokenizer, pad, without_surrogates
 from zoo.workdir import WorkDir
 
 MAX_TEXT_BYTES = 1 << 15
@@ -121,6 +121,17 @@ def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
         return without_surrogates(text).encode("utf-8")[kept].decode("utf-8", "replace")
 
     return [cut(text) for text in texts]
+
+
+def read_texts(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:
+    """Returns the ids of texts with the end symbol, cut at `limit` symbols.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: The texts.
+        limit: Largest number of symbols.
+    """
+    return [[*row[: limit - 1], END] for row in tokenizer.encode(cut_texts(texts))]
 
 
 def check_texts(texts: Sequence[str]) -> None:

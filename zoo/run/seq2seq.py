@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from zoo.errors import InputError
-from zoo.run.run import Run, check_texts, cut_texts
-from zoo.text import END, PAD, START, Tokenizer, pad
+from zoo.run.run import Run, check_texts, read_texts
+from zoo.text import PAD, START, Tokenizer, pad
 from zoo.translator import LEAST_LOG_PROB, Scorer, Translator
 
 MAX_SOURCE_LENGTH = 512
@@ -66,7 +66,7 @@ class Seq2SeqRun(Run):
         Args:
             texts: Source texts.
         """
-        return [[*row[: MAX_SOURCE_LENGTH - 1], END] for row in self.tokenizers.source.encode(cut_texts(texts))]
+        return read_texts(self.tokenizers.source, texts, MAX_SOURCE_LENGTH)
 
     def translate(
         self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
@@ -119,7 +119,7 @@ class Seq2SeqRun(Run):
         check_texts(targets)
         _check_numbers("targets", targets, sources)
         rows = self.source_ids(sources)
-        ids = [[*row[: MAX_TARGET_LENGTH - 1], END] for row in self.tokenizers.target.encode(cut_texts(targets))]
+        ids = read_texts(self.tokenizers.target, targets, MAX_TARGET_LENGTH)
         scores = [0.0] * len(rows)
         for chosen, batch in self._in_batches(rows, batch_size):
             given = self._beside(batch, [ids[index] for index in chosen])

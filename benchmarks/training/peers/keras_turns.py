@@ -28,16 +28,3 @@ class KerasTurns(keras.callbacks.Callback):
         else:
             sizes = (math.prod(variable.shape) for variable in self.model.trainable_variables)
             self.turns.introduce(sum(sizes), self.packages, logs["loss"])
-
-
-def use_threads(count):
-    """Sets how many threads TensorFlow has, before it does anything.
-
-    Args:
-        count: The number.
-    """
-    import tensorflow as tf
-
-    tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(count)
-    tf.config.threading.set_inter_op_parallelism_threads(count)

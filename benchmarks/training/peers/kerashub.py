@@ -8,8 +8,8 @@ import keras  # noqa: E402, reads the environment
 import keras_hub  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from keras import ops  # noqa: E402
-from keras_turns import KerasTurns, use_threads  # noqa: E402
-from worker import Turns, make_batch  # noqa: E402
+from keras_turns import KerasTurns  # noqa: E402
+from worker import Turns, make_batch, use_threads  # noqa: E402
 
 
 def make_model(task):

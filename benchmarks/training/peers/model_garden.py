@@ -7,7 +7,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"  # the library is written for Keras 2
 
 import tensorflow as tf  # noqa: E402, reads the environment
 from official.nlp.modeling.models import seq2seq_transformer as garden  # noqa: E402
-from worker import Turns, make_batch  # noqa: E402
+from worker import Turns, make_batch, use_threads  # noqa: E402
 
 
 def make_model(task):
@@ -62,8 +62,7 @@ def make_step(task, model):
 def main():
     """Takes part."""
     turns = Turns()
-    tf.config.threading.set_intra_op_parallelism_threads(turns.task["threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(turns.task["threads"])
+    use_threads(turns.task["threads"])
     tf.random.set_seed(0)
     policy = {"bfloat16": "mixed_bfloat16"}.get(turns.task["precision"], "float32")
     tf.keras.mixed_precision.set_global_policy(policy)

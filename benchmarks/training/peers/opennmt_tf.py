@@ -5,7 +5,7 @@ from pathlib import Path
 
 import opennmt
 import tensorflow as tf
-from worker import Turns, make_batch
+from worker import Turns, make_batch, use_threads
 
 BLANKS = ["<blank>", "<s>", "</s>"]
 
@@ -89,8 +89,7 @@ def make_step(task, model):
 def main():
     """Takes part."""
     turns = Turns()
-    tf.config.threading.set_intra_op_parallelism_threads(turns.task["threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(turns.task["threads"])
+    use_threads(turns.task["threads"])
     tf.random.set_seed(0)
     model = MODELS[turns.task["network"]](turns.task)
     step = make_step(turns.task, model)

@@ -1,6 +1,6 @@
 """The contestant's side of a measurement: what it is, and then the time of a step for each line it is sent.
 
-Runs in the environment of every peer, and needs NumPy alone.
+Runs in the environment of every peer, and needs NumPy alone until it is asked for more.
 """
 
 import contextlib
@@ -83,6 +83,19 @@ class Turns:
     def leave(self):
         """Ends the process at once: libraries take up to a minute to put everything away."""
         os._exit(0)
+
+
+def use_threads(count):
+    """Sets how many threads TensorFlow has, before it does anything; it works on processors alone.
+
+    Args:
+        count: The number.
+    """
+    import tensorflow as tf
+
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.threading.set_inter_op_parallelism_threads(count)
 
 
 def peak_memory():
