@@ -1,6 +1,7 @@
 """Exported models, loaded the way the stock server loads them: what they answer, and what they consist of."""
 
 import json
+import shutil
 import stat
 
 import numpy as np
@@ -10,7 +11,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 from tiny import run_quietly
 
-import zoo
 from export import saved_model, warmup
 from export.check import check_export
 from export.saved_model import export_saved_model, next_version
@@ -117,15 +117,19 @@ def test_nbest_and_score_are_those_of_python(case):
     np.testing.assert_allclose(scores, case.run.score(TEXTS, targets), rtol=1e-4)
 
 
-def test_a_checked_export_is_compared_in_a_process_of_its_own(text_workdir, tmp_path, monkeypatch):
-    path = export_saved_model(text_workdir, tmp_path, check=True, beam_size=2)
-    assert path.is_dir()
+@pytest.mark.slow
+def test_a_checked_export_is_compared_in_a_process_of_its_own(text_workdir, tmp_path):
+    assert export_saved_model(text_workdir, tmp_path, check=True, beam_size=2).is_dir()
+
+
+def test_an_export_that_answers_otherwise_or_does_not_load(text_run, text_export, tmp_path, monkeypatch):
     monkeypatch.setattr(Seq2SeqRun, "score", lambda run, sources, targets: [-1.0] * len(sources))
     with pytest.raises(InputError, match="answers otherwise than its work directory: signature 'score'"):
-        check_export(zoo.load(text_workdir), path, beam_size=2)
-    (path / "saved_model.pb").write_bytes(b"")
+        check_export(text_run, text_export / "1")
+    shutil.copytree(text_export / "1", tmp_path / "1")
+    (tmp_path / "1" / "saved_model.pb").write_bytes(b"")
     with pytest.raises(InputError, match="does not load the way a server loads it"):
-        check_export(zoo.load(text_workdir), path)
+        check_export(text_run, tmp_path / "1")
 
 
 def test_signatures(case):

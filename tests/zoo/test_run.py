@@ -23,6 +23,12 @@ def run(request):
     return request.getfixturevalue(f"{request.param}_run")
 
 
+@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.slow), "text"])
+def fast_run(request):
+    """The recurrent model takes long to compile each way of decoding."""
+    return request.getfixturevalue(f"{request.param}_run")
+
+
 def test_what_is_loaded(run):
     assert isinstance(run.model, keras.Model)
     assert run.model.name == run.config["model"]["name"] == run.spec.name
@@ -56,26 +62,26 @@ def score(run, text, ids):
     return log_probs[range(len(ids)), ids].sum()
 
 
-def test_beam_search_finds_likelier_answers(run):
+def test_beam_search_finds_likelier_answers(fast_run):
     texts, limit = TEXTS[::3], {"max_length": 12}
-    greedy = [best for (best,) in run.nbest(texts, beam_size=1, **limit)]
-    beams = run.nbest(texts, beam_size=3, length_penalty=0.0, **limit)
+    greedy = [best for (best,) in fast_run.nbest(texts, beam_size=1, **limit)]
+    beams = fast_run.nbest(texts, beam_size=3, length_penalty=0.0, **limit)
     assert sum(beam[0].log_prob for beam in beams) >= sum(each.log_prob for each in greedy) - 1e-3
     for text, beam in zip(texts, beams, strict=True):
         assert [each.log_prob for each in beam] == sorted((each.log_prob for each in beam), reverse=True)
         for each in beam:
-            np.testing.assert_allclose(score(run, text, each.ids), each.log_prob, atol=1e-3)
-            assert each.text == run.tokenizers.target.decode([each.ids])[0]
-    assert run.translate(texts, beam_size=3, length_penalty=0.0, **limit) == [beam[0].text for beam in beams]
+            np.testing.assert_allclose(score(fast_run, text, each.ids), each.log_prob, atol=1e-3)
+            assert each.text == fast_run.tokenizers.target.decode([each.ids])[0]
+    assert fast_run.translate(texts, beam_size=3, length_penalty=0.0, **limit) == [beam[0].text for beam in beams]
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_answers_begin_as_they_are_told_to(run, beam_size):
-    prefixes = run.translate(TEXTS[1:4] + TEXTS[:1])[:3]
+def test_answers_begin_as_they_are_told_to(fast_run, beam_size):
+    prefixes = fast_run.translate(TEXTS[1:4] + TEXTS[:1])[:3]
     prefixes = [prefixes[0], "", prefixes[2]]
-    answers = run.nbest(TEXTS[:3], beam_size, prefixes)
-    free = run.translate(TEXTS[1:2], beam_size=beam_size)
-    for answer, prefix in zip(answers, run.tokenizers.target.encode(prefixes), strict=True):
+    answers = fast_run.nbest(TEXTS[:3], beam_size, prefixes)
+    free = fast_run.translate(TEXTS[1:2], beam_size=beam_size)
+    for answer, prefix in zip(answers, fast_run.tokenizers.target.encode(prefixes), strict=True):
         # A prefix that is longer than an answer may be is cut.
         assert all(each.ids[: len(prefix)] == prefix[: len(each.ids)] for each in answer)
     assert answers[1][0].text == free[0]
@@ -91,10 +97,10 @@ def test_scores_are_those_of_teacher_forcing(run):
         run.score(TEXTS, ["x"])
 
 
-def test_any_hypothesis_can_be_aligned(run):
+def test_any_hypothesis_can_be_aligned(fast_run):
     text = TEXTS[3]
-    for hypothesis in run.nbest([text], 2)[0]:
-        source, target, weights = run.align(text, hypothesis)
+    for hypothesis in fast_run.nbest([text], 2)[0]:
+        source, target, weights = fast_run.align(text, hypothesis)
         assert weights.shape[-2:] == (len(target), len(source)) and len(target) == len(hypothesis.ids)
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-4)
 

@@ -6,6 +6,7 @@ import cases_efficient
 import cases_positions
 import cases_recurrent
 import cases_scores
+import pytest
 
 from zoo import layers
 
@@ -13,3 +14,20 @@ MODULES = (cases_scores, cases_attention, cases_efficient, cases_positions, case
 CASES = [case for module in MODULES for case in module.CASES]
 ATTENTION_CASES = [case for case in CASES if issubclass(case.covers, layers.BaseAttention)]
 MASKED_CASES = [case for case in CASES if case.hides]
+
+
+def first_of_each_class(cases):
+    """Returns the first case of each class."""
+    return list({case.covers: case for case in reversed(cases)}.values())
+
+
+def with_each(cases, fast=None):
+    """Returns a mark that runs a test with each case; all but the first of each class are slow.
+
+    Args:
+        cases: The cases.
+        fast: Classes of those that are not slow. Default: all classes.
+    """
+    chosen = [case for case in first_of_each_class(cases) if fast is None or case.covers in fast]
+    rows = [pytest.param(case, marks=() if case in chosen else pytest.mark.slow, id=case.name) for case in cases]
+    return pytest.mark.parametrize("case", rows)

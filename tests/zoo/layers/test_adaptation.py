@@ -3,8 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, with_each
 from contract import arrays, build, call
+
+from zoo import layers
 
 NAMES = (keras.layers.Dense, keras.layers.EinsumDense)
 
@@ -17,8 +19,11 @@ def _projections(layer):
 WITH_PROJECTIONS = [case for case in {case.covers: case for case in CASES}.values() if _projections(build(case))]
 
 
+FAST = (layers.MultiHeadAttention, layers.AttentionRNN, layers.GatedConvolutionBlock, layers.AdditiveScore)
+
+
 @pytest.mark.parametrize("mode", ["int8", "lora"])
-@pytest.mark.parametrize("case", WITH_PROJECTIONS, ids=lambda case: case.name)
+@with_each(WITH_PROJECTIONS, FAST)
 def test_projections_quantize_and_adapt(case, mode):
     layer = build(case)
     expected = call(case, layer, arrays(case))

@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from cases import CASES, MASKED_CASES
+from cases import CASES, MASKED_CASES, first_of_each_class, with_each
 from contract import arrays, build, call, case_masks, compiled, gradients, random_array, random_mask, to_numpy
 from keras import ops
 
@@ -17,6 +17,7 @@ ABSTRACT = {"BaseAttention", "Positions", "Score"}
 MIXED = {"mixed_bfloat16": 0.06, "mixed_float16": 0.01}
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+one_of_each = with_each(CASES)
 masked_case = pytest.mark.parametrize("case", MASKED_CASES, ids=lambda case: case.name)
 
 
@@ -61,7 +62,7 @@ def test_build_makes_all_weights(case):
     assert [weight.shape for weight in called.weights] == [weight.shape for weight in layer.weights]
 
 
-@every_case
+@one_of_each
 def test_symbolic_shape_is_the_eager_shape(case):
     layer = case.make("mixed_bfloat16")
     symbolic = [keras.KerasTensor(shape) for shape in case.inputs.values()]
@@ -90,7 +91,7 @@ def test_config_round_trip(case):
         np.testing.assert_array_equal(result, expected)
 
 
-@every_case
+@one_of_each
 def test_functional_model_reloads(case, tmp_path):
     symbolic = _symbolic(case)
     layer = case.make("float32")
@@ -168,7 +169,7 @@ def test_asking_for_the_scores_changes_nothing(case):
             assert np.all(sums <= 1 + 1e-5) and np.any(sums)
 
 
-@every_case
+@one_of_each
 @pytest.mark.parametrize("policy", MIXED)
 def test_mixed_precision_is_close_to_float32(case, policy):
     masks = case_masks(case)
@@ -182,7 +183,7 @@ def test_mixed_precision_is_close_to_float32(case, policy):
         assert not np.any(result[reference == 0])
 
 
-@every_case
+@one_of_each
 def test_graph_and_xla_agree_with_eager(case):
     layer, masks, names = build(case), case_masks(case), list(case.inputs)
 
@@ -222,12 +223,15 @@ def _named_results(case, layer):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="SavedModels come from TensorFlow")
-def test_all_layers_survive_a_saved_model(tmp_path):
+@pytest.mark.parametrize(
+    "cases", [first_of_each_class(CASES), pytest.param(CASES, marks=pytest.mark.slow)], ids=["fast", "all"]
+)
+def test_all_layers_survive_a_saved_model(cases, tmp_path):
     import tensorflow as tf
 
     module, expected = tf.Module(), {}
     module.variables_of_layers, signatures = [], {}
-    for case in CASES:
+    for case in cases:
         layer, masks = build(case), case_masks(case)
         module.variables_of_layers.append([variable.value for variable in layer.variables])
 
@@ -237,7 +241,7 @@ def test_all_layers_survive_a_saved_model(tmp_path):
         expected[case.name] = call(case, layer, arrays(case), **masks)
     tf.saved_model.save(module, str(tmp_path), signatures=signatures)
     loaded = tf.saved_model.load(str(tmp_path)).signatures
-    for case in CASES:
+    for case in cases:
         feeds = {name: tf.constant(value) for name, value in {**arrays(case), **case_masks(case)}.items()}
         results = loaded[case.name](**feeds)
         for name, reference in zip(("output", "weights"), expected[case.name], strict=False):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from cases import ATTENTION_CASES
+from cases import ATTENTION_CASES, with_each
 from contract import arrays, build, call, case_masks, compiled, gradients, random_array, randomize, to_numpy
 from keras import ops
 
@@ -13,6 +13,7 @@ from zoo.layers import base_attention
 # Layers with a path of their own show elsewhere that it agrees.
 PLAIN = [case for case in ATTENTION_CASES if case.covers.attend is layers.BaseAttention.attend]
 every_plain = pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
+one_of_each = with_each(PLAIN)
 implementations = pytest.mark.parametrize("implementation", ["blockwise", "fused"])
 MASKS = ["none", "vectors", "pairs", "causal", "everything"]
 T, S = 3, 5
@@ -52,7 +53,7 @@ def _results(case, layer, bias=None, **options):
     return [to_numpy(result) for result in run()] + gradients(loss, variables)
 
 
-@every_plain
+@one_of_each
 @implementations
 @pytest.mark.parametrize("kind", MASKS)
 def test_agree_with_dense(case, implementation, kind):
@@ -77,7 +78,7 @@ def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implement
     assert not np.any(asked[0]) and not np.any(weights[0]) and np.any(asked[1])
 
 
-@every_plain
+@one_of_each
 @pytest.mark.parametrize("xla", [False, True])
 def test_compiled(case, xla):
     layer, masks = build(case), case_masks(case)
@@ -90,7 +91,7 @@ def test_compiled(case, xla):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are always known elsewhere")
-@every_plain
+@one_of_each
 def test_unknown_sizes(case):
     import tensorflow as tf
 
@@ -105,7 +106,7 @@ def test_unknown_sizes(case):
         np.testing.assert_allclose(to_numpy(result), reference, atol=2e-6, rtol=2e-5)
 
 
-@every_plain
+@one_of_each
 def test_chunks_drop_the_same_weights_in_both_passes(case):
     # The output is linear in the values: its gradient there leads back to it, if both passes dropped the same.
     config = build(case).get_config()
@@ -155,7 +156,7 @@ def test_rows_to_spare_have_finite_gradients(monkeypatch):
     np.testing.assert_allclose(found["blockwise"], found["dense"], atol=1e-6)
 
 
-@every_plain
+@one_of_each
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_low_precision(case, policy):
     expected = _results(case, build(case))

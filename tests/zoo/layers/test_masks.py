@@ -3,14 +3,14 @@
 import keras
 import numpy as np
 import pytest
-from cases import ATTENTION_CASES
+from cases import ATTENTION_CASES, with_each
 from contract import arrays, build, call, gradients, random_array, random_mask, to_numpy
 from keras import ops
 
 from zoo import layers
 from zoo.layers import masks
 
-every_attention = pytest.mark.parametrize("case", ATTENTION_CASES, ids=lambda case: case.name)
+one_of_each = with_each(ATTENTION_CASES)
 B, T, S, N = 2, 3, 5, 7
 
 
@@ -86,7 +86,7 @@ def test_nothing_to_mask_is_no_mask():
     assert visible.mask() is None and not visible.hides
 
 
-@every_attention
+@one_of_each
 @pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (1, 5), (3, 3)])
 def test_causal_mask_is_aligned_at_the_end(case, queries, keys):
     layer, inputs = build(case), arrays(case)
@@ -104,7 +104,7 @@ def test_causal_mask_is_aligned_at_the_end(case, queries, keys):
     np.testing.assert_array_equal(again[:, :-1], output[:, :-1])
 
 
-@every_attention
+@one_of_each
 def test_masks_are_anded(case):
     query_mask, value_mask, key_mask = random_mask((B, T)), random_mask((B, S), 1), random_mask((B, S), 2)
     attention_mask = np.random.default_rng(3).random((B, T, S)) < 0.8
@@ -124,7 +124,7 @@ def test_masks_are_anded(case):
             np.testing.assert_array_equal(result, expected)
 
 
-@every_attention
+@one_of_each
 def test_each_head_may_have_a_mask(case):
     heads = N if len(case.weights) == 3 else case.weights[1]
     mask = np.random.default_rng(5).random((B, heads, T, S)) < 0.5
@@ -137,7 +137,7 @@ def test_each_head_may_have_a_mask(case):
     np.testing.assert_array_equal(weights == 0, ~mask)
 
 
-@every_attention
+@one_of_each
 def test_float_masks_and_wrong_ranks_are_errors(case):
     layer, inputs = build(case), arrays(case).values()
     shapes = {"query_mask": (B, T), "value_mask": (B, S), "key_mask": (B, S), "attention_mask": (B, T, S)}
@@ -148,7 +148,7 @@ def test_float_masks_and_wrong_ranks_are_errors(case):
             layer(*inputs, **{name: np.ones((B,), bool)})
 
 
-@every_attention
+@one_of_each
 def test_bias_is_added_before_the_softmax(case):
     layer, inputs, bias = build(case), arrays(case), random_array((T, S), 11)
     _, plain = call(case, layer, inputs)
@@ -162,7 +162,7 @@ def test_bias_is_added_before_the_softmax(case):
     np.testing.assert_array_equal(_hidden(case, hidden), np.broadcast_to(~mask, _hidden(case, hidden).shape))
 
 
-@every_attention
+@one_of_each
 def test_key_defaults_to_value_and_memory_can_be_projected_once(case):
     layer = case.make("float32")
     query, value = arrays(case)["query"], random_array((B, S, 11), 13)
@@ -178,7 +178,7 @@ def _with_mask(array, mask):
     return keras.layers.Masking(mask_value=9.0)(np.where(mask[:, :, None], array, 9.0).astype("float32"))
 
 
-@every_attention
+@one_of_each
 def test_keras_masks_are_used_and_explicit_ones_win(case):
     layer, inputs = build(case), arrays(case)
     query_mask, value_mask = random_mask((B, T)), random_mask((B, S), 1)
@@ -193,7 +193,7 @@ def test_keras_masks_are_used_and_explicit_ones_win(case):
     np.testing.assert_array_equal(won[0], call(case, layer, bare)[0])
 
 
-@every_attention
+@one_of_each
 @pytest.mark.parametrize("scores", [False, True])
 def test_output_carries_the_mask_of_the_query(case, scores):
     mask = random_mask((B, T))

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import references
-from cases import CASES
+from cases import CASES, first_of_each_class
 from contract import arrays, compiled, random_array, randomize, to_numpy
 from hypothesis import Phase, example, given, note, settings
 from hypothesis import strategies as st
@@ -146,7 +146,7 @@ _BY_NAME = {case.name: case for case in CASES}
 # Positions come with a multi-head layer.
 _WHOLE = [case for case in CASES if isinstance(case.make("float32"), layers.BaseAttention)]
 if BRIEF:
-    _WHOLE = list({case.covers: case for case in reversed(_WHOLE)}.values())  # the first of each class
+    _WHOLE = first_of_each_class(_WHOLE)
 MATRIX = _WHOLE + [
     _narrow(_BY_NAME["sliding_window_attention"], window=1),
     _narrow(_BY_NAME["block_local_attention"], block_size=2),
@@ -606,15 +606,18 @@ SIZES = [(2, 1, 5), (2, 3, 5), (1, 5, 3), (3, 5, 5), (2, 7, 7), (1, 2, 7), (2, 1
 STEADY = {"deadline": None, "derandomize": True, "phases": [Phase.explicit, Phase.generate, Phase.shrink]}
 
 
-def _examples(test):
-    for situation in EXAMPLES if BRIEF else (*EXAMPLES, *MORE):
-        test = example(situation=situation)(test)
-    return test
+def _with(chosen):
+    def decorate(test):
+        for situation in chosen:
+            test = example(situation=situation)(test)
+        return test
+
+    return decorate
 
 
 @every_case
-@settings(max_examples=1 if BRIEF else 4, **STEADY)
-@_examples
+@settings(max_examples=1 if BRIEF else 2, **STEADY)
+@_with(EXAMPLES)
 @given(situation=situations(st.sampled_from(SIZES), ["eager"] * 28 + ["graph", "xla"]))
 def test_contract(case, situation):
     check(case, situation)
@@ -623,6 +626,7 @@ def test_contract(case, situation):
 @pytest.mark.slow
 @every_case
 @settings(max_examples=10, **STEADY)
+@_with(MORE)
 @given(situation=situations(st.tuples(*[st.integers(1, 7)] * 3), ["eager", "eager", "graph", "xla"]))
 def test_contract_at_length(case, situation):
     check(case, situation)

@@ -293,7 +293,12 @@ def test_all_that_a_decoder_without_attention_knows_has_a_fixed_size():
 
 @tensorflow_only
 @pytest.mark.parametrize(
-    "name", ["rnn_encdec", pytest.param("luong_location", marks=pytest.mark.slow), "luong_local_m"]
+    "name",
+    [
+        pytest.param("rnn_encdec", marks=pytest.mark.slow),
+        "luong_location",
+        pytest.param("luong_local_m", marks=pytest.mark.slow),
+    ],
 )
 def test_graphs_of_unknown_sizes(name):
     import tensorflow as tf
