@@ -1,10 +1,10 @@
 """Measures how fast a trained `transformer_tiny` translates, exported, beside CTranslate2 with the same weights.
 
 `python -m benchmarks.decoding WORKDIR --text FILE`: 64 sentences of about 16 symbols from the file, in one batch, with
-greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols.
+greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols; ours takes part twice, the second time
+with what XLA compiled (`export.saved_model --xla`).
 """
 
-import argparse
 import contextlib
 import json
 import sys
@@ -15,6 +15,7 @@ import numpy as np
 from keras import ops
 
 import zoo
+from benchmarks.arguments import MeasurementParser
 from benchmarks.peers import python_of
 from benchmarks.process import Process
 from benchmarks.timing import Spread, take_turns, where
@@ -22,6 +23,7 @@ from export.saved_model import export_saved_model
 from zoo.layers import SinusoidalPositions
 
 SENTENCES, LENGTH, BEAMS = 64, 16, (1, 5)
+PEER = "CTranslate2"
 ROOM = 600  # positions that the peer's table has
 
 
@@ -45,11 +47,10 @@ def choose(run, path):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding", description=__doc__)
+    parser = MeasurementParser("python -m benchmarks.decoding", __doc__, rounds=15)
     parser.add_argument("workdir")
     parser.add_argument("--text", required=True, help="source sentences, one a line")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_count("threads", 2, "of each contestant")
     options = parser.parse_args(arguments)
     run = zoo.load(options.workdir)
     texts, ids = choose(run, options.text)
@@ -59,13 +60,16 @@ def main(arguments=None):
         (base / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
         (base / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
         exports = [
-            export_saved_model(options.workdir, base / "exports", beam_size=beam, length_penalty=0.0) for beam in BEAMS
+            export_saved_model(options.workdir, base / "exports", beam_size=beam, length_penalty=0.0, xla=True)
+            for beam in BEAMS
         ]
-        module = [sys.executable, "-m", "benchmarks.decoding.ours"]
+        module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports)]
+        shared = [str(base / "texts.json"), str(options.threads)]
         script = [python_of("ctranslate2"), str(Path(__file__).with_name("ctranslate2_worker.py"))]
         commands = {
-            "zoo": [*module, *map(str, exports), str(base / "texts.json"), str(options.threads)],
-            "CTranslate2": [*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)],
+            "zoo": [*module, "serving_default", *shared],
+            "zoo, XLA": [*module, "xla", *shared],
+            PEER: [*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)],
         }
         with contextlib.ExitStack() as stack:
             workers = {name: stack.enter_context(Process(command)) for name, command in commands.items()}
@@ -74,13 +78,14 @@ def main(arguments=None):
 
 def report(run, workers, options):
     print(f"{where()}, {options.threads} threads, float32, {options.rounds} rounds\n")
-    print("| search | zoo, ms | CTranslate2, ms | zoo, tokens/s | CTranslate2, tokens/s | ratio | same answers |")
-    print("|---|---|---|---|---|---|---|")
+    print("| search | | ms | tokens/s | ratio | same answers |")
+    print("|---|---|---|---|---|---|")
     for beam in BEAMS:
-        print(row(beam, workers, run, options.rounds), flush=True)
+        print("\n".join(rows(beam, workers, run, options.rounds)), flush=True)
 
 
-def row(beam, workers, run, rounds):
+def rows(beam, workers, run, rounds):
+    """Lets the contestants take turns at one kind of search, and returns a row of the table for each."""
     last = {}
 
     def measure(name):
@@ -90,14 +95,16 @@ def row(beam, workers, run, rounds):
 
     times = take_turns({name: lambda name=name: measure(name) for name in workers}, rounds)
     spreads = {name: Spread.of([1000 * value for value in values]) for name, values in times.items()}
-    theirs = run.tokenizers.target.decode(last["CTranslate2"]["ids"])
-    same = sum(a == b for a, b in zip(theirs, last["zoo"]["texts"], strict=True))
-    tokens = sum(map(len, last["CTranslate2"]["ids"])) + len(theirs)  # with the ends
-    cells = [f"{s.median:.0f} ({s.low:.0f} to {s.high:.0f})" for s in spreads.values()]
-    speeds = [f"{1000 * tokens / s.median:,.0f}" for s in spreads.values()]
-    ratio = spreads["CTranslate2"].median / spreads["zoo"].median
-    name = "greedy" if beam == 1 else f"beam {beam}"
-    return f"| {name} | {' | '.join(cells)} | {' | '.join(speeds)} | {ratio:.2f}× | {same} of {len(theirs)} |"
+    theirs = run.tokenizers.target.decode(last[PEER]["ids"])
+    tokens = sum(map(len, last[PEER]["ids"])) + len(theirs)  # with the ends
+    search = "greedy" if beam == 1 else f"beam {beam}"
+    for name, spread in spreads.items():
+        time = f"{spread.median:.0f} ({spread.low:.0f} to {spread.high:.0f})"
+        cells = [search, name, time, f"{1000 * tokens / spread.median:,.0f}", "", ""]
+        if name != PEER:
+            same = sum(a == b for a, b in zip(theirs, last[name]["texts"], strict=True))
+            cells[-2:] = f"{spreads[PEER].median / spread.median:.2f}×", f"{same} of {len(theirs)}"
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

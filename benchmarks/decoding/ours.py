@@ -1,6 +1,6 @@
 """Worker: an exported model, loaded as a server does, answers the same texts at every line `BEAM` it is sent.
 
-`python -m benchmarks.decoding.ours FOLDER_GREEDY FOLDER_BEAM TEXTS.json THREADS`
+`python -m benchmarks.decoding.ours FOLDER_GREEDY FOLDER_BEAM SIGNATURE TEXTS.json THREADS`
 """
 
 import json
@@ -11,19 +11,19 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401, its ops are in the graph
 
 
-def load(folder, threads):
+def load(folder, name, threads):
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default():
         model = tf.compat.v1.saved_model.loader.load(session, ["serve"], folder)
-    signature = model.signature_def["serving_default"]
+    signature = model.signature_def[name]
     return session.make_callable([signature.outputs["text"].name], feed_list=[signature.inputs["text"].name])
 
 
 def main():
-    *folders, texts, threads = sys.argv[1:]
+    *folders, name, texts, threads = sys.argv[1:]
     texts = json.loads(open(texts, encoding="utf-8").read())
-    ask = {str(beam): load(folder, int(threads)) for beam, folder in zip((1, 5), folders, strict=True)}
+    ask = {str(beam): load(folder, name, int(threads)) for beam, folder in zip((1, 5), folders, strict=True)}
     for line in sys.stdin:
         started = time.perf_counter()
         (answers,) = ask[line.strip()](texts)
