@@ -8,7 +8,7 @@ import tensorflow as tf
 from zoo.text import PAD
 
 BATCHES = (1, 8, 64)
-LENGTHS = (12, 24, 48)
+LENGTHS = (16, 32, 64)
 
 
 class Buckets:

@@ -188,6 +188,27 @@ def test_a_batch_is_its_rows_one_by_one():
             np.testing.assert_allclose(log_probs[row], alone_probs[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_few_long_sentences_come_to_their_ends_in_a_smaller_loop(beam_size):
+    table, limits, sizes = scripts(13, 20, 6, 4), [1] * 20, set()
+    limits[3], limits[11], limits[19] = 4, 2, 4
+    step, state = stepper(table)
+
+    def watched(last, *others):
+        sizes.add(last.shape[0])
+        return step(last, *others)
+
+    if beam_size == 1:
+        ids, log_probs = greedy_search(watched, state, rules(limits), resizes=False)
+        expected_ids, expected = run_greedy(table, limits)
+    else:
+        ids, log_probs = beam_search(watched, repeat_rows(state, 3), rules(limits), beam_size, resizes=False)
+        expected_ids, expected = run_beam(table, limits, beam_size, 0.6)
+    assert sizes == {20 * beam_size, 3 * beam_size}
+    np.testing.assert_array_equal(ops.convert_to_numpy(ids), expected_ids)
+    np.testing.assert_allclose(ops.convert_to_numpy(log_probs), expected, rtol=1e-6)
+
+
 def test_the_length_penalty_decides_between_short_and_long():
     # "end" at once has probability 0.5; the other way is 0.4 and then sure for 3 symbols more.
     table = np.full((1, 2 * 5**4, 5), -50.0, "float32")
@@ -429,8 +450,7 @@ def test_the_largest_by_groups_are_the_largest(size):
 
 def test_log_total_of_large_and_small_logits():
     logits = np.array([[100.0, 99.0, -1e30], [-200.0, -1e30, -201.0]], "float32")
-    largest, place = ops.convert_to_tensor(logits[:, 0]), ops.convert_to_tensor([0, 0])
-    found = best.log_total(ops.convert_to_tensor(logits), largest, place)
+    found = best.log_total(ops.convert_to_tensor(logits), ops.convert_to_tensor(logits[:, 0]))
     expected = np.log1p(np.exp(-1.0)) + logits[:, 0]
     np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=1e-6)
 

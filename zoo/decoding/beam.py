@@ -93,7 +93,8 @@ class _Beam(Search):
         each = min(2 * size, logits.shape[-1])  # no more than that of one beam can be among them
         logits = allowed(logits, self.symbols)
         best, symbols = top_k(logits, each)
-        total = log_total(logits, best[:, 0], symbols[:, 0])
+        # The first column is the largest; but XLA sorts all the logits where a part of what `top_k` found is taken.
+        total = log_total(logits, ops.max(best, axis=-1))
         if self.rules.no_repeat_ngram:
             history = ops.reshape(rows["live_ids"], (batch * size, -1))
             best, symbols = top_k(self.rules.without_repeats(logits, history, index), each)

@@ -35,15 +35,11 @@ def _groups(size):
     return min(fitting, key=lambda number: abs(number - middle), default=None)
 
 
-def log_total(logits, largest, place):
+def log_total(logits, largest):
     """Returns `log Σ exp(logits)` of each row, [R].
-
-    By the probability of the most probable symbol, which no rounding can spoil: it is at least 1 / V.
 
     Args:
         logits: [R, V].
         largest: The largest of each row, [R].
-        place: Where it stands, [R].
     """
-    probability = ops.take_along_axis(ops.softmax(logits, axis=-1), place[:, None], axis=1)[:, 0]
-    return largest - ops.log(probability)
+    return largest + ops.log(ops.sum(ops.exp(logits - largest[:, None]), axis=-1))

@@ -39,7 +39,7 @@ class _OneByOne(Search):
         logits = allowed(logits, self.symbols)
         place = ops.argmax(logits, axis=-1)
         largest = ops.take_along_axis(logits, place[:, None], axis=1)[:, 0]
-        total = log_total(logits, largest, place)
+        total = log_total(logits, largest)
         chosen = place
         if self.choose is not None or self.rules.no_repeat_ngram:
             choose = self.choose or _most_probable

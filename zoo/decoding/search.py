@@ -7,6 +7,8 @@ from zoo.rows import take_rows
 
 # Rows are taken out of the loop when at most this part of them is left: copying the others costs something, too.
 SHRINK_AT = 0.75
+# Where sizes may not change, the last sentences of a batch have a second loop, with one row for so many of the first.
+FIRST_TO_SECOND = 8
 
 
 class Search:
@@ -49,41 +51,54 @@ class Search:
             memory: What does not change.
         """
         batch = ops.shape(self.rules.max_lengths)[0]
-        rows = {**self.first_rows(batch), **self.rules.rows()}
-        loop = {"index": ops.zeros((), dtype="int32"), "rows": rows, "state": state, "memory": memory}
+        rows = {**self.first_rows(batch), **self.rules.rows(), "origin": ops.arange(batch, dtype="int32")}
+        loop = {"index": ops.zeros((), dtype="int32"), "rows": rows, "state": state}
+        done = {name: rows[name] for name in self.results}
         if self.resizes:
-            loop["rows"]["origin"] = ops.arange(batch, dtype="int32")
-            loop["done"] = {name: rows[name] for name in self.results}
-        else:
-            del loop["memory"]
-        loop = while_loop(self._going, lambda loop: self._turn(loop, memory), loop, self.resizes)
-        if not self.resizes:
-            return {name: loop["rows"][name] for name in self.results}
-        return self._store(loop["done"], loop["rows"])
+            loop = {**loop, "memory": memory, "done": done}
+            loop = while_loop(lambda loop: self._going(loop) > 0, self._shrinking_turn, loop, resizes=True)
+            return self._store(loop["done"], loop["rows"])
+        few = (batch + FIRST_TO_SECOND - 1) // FIRST_TO_SECOND
+        loop = self._until(few, loop, memory)
+        done = self._store(done, loop["rows"])
+        done_last = ops.argsort(ops.cast(self.ended(loop["index"], loop["rows"]), "int32"))
+        left = ops.cast(done_last[:few], "int32")
+        rows, state, memory = self._take(left, loop["rows"], loop["state"], memory)
+        loop = self._until(0, {"index": loop["index"], "rows": rows, "state": state}, memory)
+        return self._store(done, loop["rows"])
 
     def _going(self, loop):
-        return ops.logical_not(ops.all(self.ended(loop["index"], loop["rows"])))
+        """Returns how many sentences are not done."""
+        return ops.sum(ops.cast(ops.logical_not(self.ended(loop["index"], loop["rows"])), "int32"))
+
+    def _until(self, few, loop, memory):
+        """Returns the loop's tensors when at most `few` sentences are not done."""
+        return while_loop(lambda loop: self._going(loop) > few, lambda loop: self._turn(loop, memory), loop)
 
     def _turn(self, loop, memory):
-        index = loop["index"] + 1
-        rows, state = self.advance(loop["index"], loop["rows"], loop["state"], loop.get("memory", memory))
-        if self.resizes:
-            return {"index": index, **self._without_ended(index, rows, state, loop["memory"], loop["done"])}
-        return {"index": index, "rows": rows, "state": state}
+        rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)
+        return {"index": loop["index"] + 1, "rows": rows, "state": state}
 
-    def _without_ended(self, index, rows, state, memory, done):
-        """Returns everything without the sentences that are done, once they are many; their results are put aside."""
-        going = ops.logical_not(self.ended(index, rows))
+    def _shrinking_turn(self, loop):
+        """As `_turn`, but without the sentences that are done, once they are many; their results are put aside."""
+        memory, done = loop["memory"], loop["done"]
+        loop = self._turn(loop, memory)
+        rows, state = loop["rows"], loop["state"]
+        going = ops.logical_not(self.ended(loop["index"], rows))
         count = ops.sum(ops.cast(going, "float32"))
 
         def shrink():
             left = ops.cast(ops.nonzero(going)[0], "int32")
-            beams = ops.reshape(left[:, None] * self.width + ops.arange(self.width, dtype="int32"), (-1,))
-            return take_rows(rows, left), take_rows(state, beams), take_rows(memory, left), self._store(done, rows)
+            return *self._take(left, rows, state, memory), self._store(done, rows)
 
         many = count <= SHRINK_AT * ops.cast(ops.shape(going)[0], "float32")
         kept = ops.cond(many, shrink, lambda: (rows, state, memory, done))
-        return dict(zip(("rows", "state", "memory", "done"), kept, strict=True))
+        return {"index": loop["index"], **dict(zip(("rows", "state", "memory", "done"), kept, strict=True))}
+
+    def _take(self, left, rows, state, memory):
+        """Returns rows, state and memory of the sentences with these numbers, int32 [R], alone."""
+        beams = ops.reshape(left[:, None] * self.width + ops.arange(self.width, dtype="int32"), (-1,))
+        return take_rows(rows, left), take_rows(state, beams), take_rows(memory, left)
 
     def _store(self, done, rows):
         places = rows["origin"][:, None]
