@@ -79,18 +79,19 @@ def _read_slowly(server: Server, texts: Sequence[str]) -> Attack:
         frames.greet(connection)
         connection.sendall(frames.call(request.SerializeToString()))
     time.sleep(UNREAD)
-    sent, served = f"{READERS} slow readers, of {UNREAD} s", 0
+    sent, failures = f"{READERS} slow readers, of {UNREAD} s", []
     for connection in connections:
         with connection:
-            served += _read(connection, WINDOW)
-    return Attack(sent, f"{served} served", f"{READERS} served")
+            failures += _read(connection, WINDOW)
+    return Attack(sent, f"{READERS - len(failures)} served", f"{READERS} served", "; ".join(failures))
 
 
-def _read(connection: socket.socket, size: int) -> bool:
-    """Tells whether so many bytes come."""
+def _read(connection: socket.socket, size: int) -> list[str]:
+    """Reads so many bytes, and returns why they do not come where they do not."""
+    left = size
     try:
-        while size > 0 and (data := connection.recv(1024)):
-            size -= len(data)
-    except OSError:
-        return False
-    return size <= 0
+        while left > 0 and (data := connection.recv(1024)):
+            left -= len(data)
+    except OSError as error:
+        return [f"{size - left:,} bytes, then {error!r}"]
+    return [f"{size - left:,} bytes, then closed"] if left > 0 else []
