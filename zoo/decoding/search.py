@@ -56,24 +56,26 @@ class Search:
         done = {name: rows[name] for name in self.results}
         if self.resizes:
             loop = {**loop, "memory": memory, "done": done}
-            loop = while_loop(lambda loop: self._going(loop) > 0, self._shrinking_turn, loop, resizes=True)
+            loop = while_loop(lambda loop: ops.any(self._going(loop)), self._shrinking_turn, loop, resizes=True)
             return self._store(loop["done"], loop["rows"])
         few = (batch + FIRST_TO_SECOND - 1) // FIRST_TO_SECOND
         loop = self._until(few, loop, memory)
         done = self._store(done, loop["rows"])
-        done_last = ops.argsort(ops.cast(self.ended(loop["index"], loop["rows"]), "int32"))
-        left = ops.cast(done_last[:few], "int32")
+        going_first = ops.argsort(ops.cast(self.ended(loop["index"], loop["rows"]), "int32"))
+        left = ops.cast(going_first[:few], "int32")
         rows, state, memory = self._take(left, loop["rows"], loop["state"], memory)
         loop = self._until(0, {"index": loop["index"], "rows": rows, "state": state}, memory)
         return self._store(done, loop["rows"])
 
     def _going(self, loop):
-        """Returns how many sentences are not done."""
-        return ops.sum(ops.cast(ops.logical_not(self.ended(loop["index"], loop["rows"])), "int32"))
+        """Returns which sentences are not done, boolean [B]."""
+        return ops.logical_not(self.ended(loop["index"], loop["rows"]))
 
     def _until(self, few, loop, memory):
         """Returns the loop's tensors when at most `few` sentences are not done."""
-        return while_loop(lambda loop: self._going(loop) > few, lambda loop: self._turn(loop, memory), loop)
+        return while_loop(
+            lambda loop: ops.count_nonzero(self._going(loop)) > few, lambda loop: self._turn(loop, memory), loop
+        )
 
     def _turn(self, loop, memory):
         rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)
@@ -83,9 +85,8 @@ class Search:
         """As `_turn`, but without the sentences that are done, once they are many; their results are put aside."""
         memory, done = loop["memory"], loop["done"]
         loop = self._turn(loop, memory)
-        rows, state = loop["rows"], loop["state"]
-        going = ops.logical_not(self.ended(loop["index"], rows))
-        count = ops.sum(ops.cast(going, "float32"))
+        rows, state, going = loop["rows"], loop["state"], self._going(loop)
+        count = ops.cast(ops.count_nonzero(going), "float32")
 
         def shrink():
             left = ops.cast(ops.nonzero(going)[0], "int32")
