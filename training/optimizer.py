@@ -13,7 +13,8 @@ class Adam(keras.optimizers.Adam):
 
     On TensorFlow the gradient of an embedding is a list of rows, one for each place in the batch. Keras squares and
     clips those, so that the second moment of a frequent symbol and the global norm come out too small; and with several
-    devices it clips the part of each. On other backends this is Keras' Adam.
+    devices it clips the part of each. Besides, it takes one operation for each weight in place of Keras' 26, which take
+    a third of the time until the first step. On other backends this is Keras' Adam.
 
     Args:
         num_devices: Devices that a batch is spread over.
@@ -45,6 +46,33 @@ class Adam(keras.optimizers.Adam):
         there = [grad for grad in grads if grad is not None]
         summed = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, there))
         return [grad if grad is None else next(summed) for grad in grads]
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        if keras.backend.backend() == "tensorflow":
+            step = keras.ops.cast(self.iterations + 1, "float32")
+            unbiased = keras.ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+            learning_rate = keras.ops.cast(learning_rate, "float32") * unbiased
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
+
+    def update_step(self, gradient, variable, learning_rate):
+        if keras.backend.backend() != "tensorflow":
+            super().update_step(gradient, variable, learning_rate)
+            return
+        import tensorflow as tf
+
+        index = self._get_variable_index(variable)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=0.0,  # The rate holds the correction of the moments, see `_backend_update_step`.
+            beta2_power=0.0,
+            lr=learning_rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         # Keras would sum here, behind the clipping, what is a sum already.
