@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.conventions import given
+from zoo.layers.dropout import Dropout
 from zoo.layers.masks import check_mask
 from zoo.layers.sizes import check_size
 
@@ -65,7 +66,7 @@ class BidirectionalEncoder(keras.layers.Layer):
         self.seed = seed
         self.use_cudnn = use_cudnn
         self.recurrent_layers = [self._recurrent_layer(f"layer_{number}") for number in range(num_layers)]
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):
         one_way = CELL_TYPES[self.cell_type](

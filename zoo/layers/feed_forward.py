@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.dropout import Dropout
 from zoo.layers.flat import at_positions
 from zoo.layers.sizes import check_size
 
@@ -44,7 +45,7 @@ class FeedForward(keras.layers.Layer):
         self.seed = seed
         self.use_bias = use_bias
         self.intermediate_dense = self.dense("intermediate", intermediate_dim, self.activation)
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def dense(self, name, size, activation=None):
         """Returns a linear map with the options of this layer.

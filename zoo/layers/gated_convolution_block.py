@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo.layers.conventions import given, one_mask
+from zoo.layers.dropout import Dropout
 from zoo.layers.masks import blank, check_mask
 from zoo.layers.sizes import check_size
 
@@ -79,7 +80,7 @@ class GatedConvolutionBlock(keras.layers.Layer):
         self.dropout = dropout
         self.seed = seed
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape, target_embedding_shape=None, memory_shape=None, memory_embedding_shape=None):
         size, lead = inputs_shape[-1], tuple(inputs_shape[:-1])

@@ -2,6 +2,8 @@
 
 import keras
 
+from zoo.layers.dropout import Dropout
+
 NORMALIZATIONS = {"layer_norm": keras.layers.LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
 
 
@@ -55,7 +57,7 @@ class TransformerBlock(keras.layers.Layer):
             NORMALIZATIONS[normalization](epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
             for name in parts
         ]
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build_part(self, part, *shapes):
         """Builds a part, unless it was reloaded together with its weights.

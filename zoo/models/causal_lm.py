@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.layers.dropout import Dropout
 from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
@@ -44,11 +45,12 @@ class CausalLM(LanguageModel):
             self.model_dim,
             tie_weights=tied_embeddings,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
+            reverse_dtype=self.compute_dtype,  # Keras would take that of the table, float32
             dtype=policy,
             name="embedding",
         )
         self.input_positions = parts.InputPositions(options.positions, max_length, dtype=policy, name="positions")
-        self.embedding_dropout = keras.layers.Dropout(options.dropout, dtype=policy, name="embedding_dropout")
+        self.embedding_dropout = Dropout(options.dropout, dtype=policy, name="embedding_dropout")
         self.blocks = parts.encoder_blocks(options, policy, causal=True, name="block")
         self.final_norm = parts.final_norm(options, "final_norm", policy)
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.layers.dropout import Dropout
 from zoo.models.checks import check_dropout, check_sizes
 from zoo.models.ids import real
 from zoo.models.pooling import make_pooling
@@ -71,9 +72,9 @@ class ClassifierModel(keras.Model):
             name="embedding",
             **policy,
         )
-        self.embedding_dropout_layer = keras.layers.Dropout(embedding_dropout, name="embedding_dropout", **policy)
+        self.embedding_dropout_layer = Dropout(embedding_dropout, name="embedding_dropout", **policy)
         self.pooling_layer = make_pooling(pooling, name="pooling", **policy)
-        self.dropout_layer = keras.layers.Dropout(dropout, name="dropout", **policy)
+        self.dropout_layer = Dropout(dropout, name="dropout", **policy)
         self.output_dense = keras.layers.Dense(num_classes, name="output", **policy)
 
     def build_encoder(self, shape):

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
+from zoo.layers.dropout import Dropout
 from zoo.layers.scores import get_score
 from zoo.models.attention_options import INPUT_POSITIONS
 from zoo.models.attention_parts import InputPositions
@@ -104,7 +105,7 @@ class ConvS2S(Seq2SeqModel):
         ]
         self.decoder_output = self._dense(self.embedding_dim, "decoder_output")
         self.output_dense = self._dense(self.target_vocab_size, "output", dropped=True)
-        self.dropout_layer = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, name="dropout")
 
     def _embedding(self, size, name):
         initializer = keras.initializers.RandomNormal(stddev=0.1)

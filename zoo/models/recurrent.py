@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.errors import InputError
+from zoo.layers.dropout import Dropout
 from zoo.layers.sizes import check_size
 from zoo.models.checks import check_choice, check_dropout, check_sizes
 from zoo.models.seq2seq import Seq2SeqModel
@@ -66,7 +67,7 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         self.cell_type = cell_type
         self.start_state = start_state
         self.tied_embeddings = tied_embeddings
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         tied = tied_embeddings != "none"
         source, target = (self.source_vocab_size, "source", False), (self.target_vocab_size, "target", tied)
         self.source_embedding = self._embedding(*(target if tied_embeddings == "all" else source))
@@ -75,7 +76,13 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     def _embedding(self, size, name, reversible):
         if not reversible:
             return keras.layers.Embedding(size, self.embedding_dim, dtype=self.dtype_policy, name=name)
-        layer = keras.layers.ReversibleEmbedding(size, self.embedding_dim, dtype=self.dtype_policy, name=name)
+        layer = keras.layers.ReversibleEmbedding(
+            size,
+            self.embedding_dim,
+            reverse_dtype=self.compute_dtype,  # Keras would take that of the table, float32
+            dtype=self.dtype_policy,
+            name=name,
+        )
         layer.supports_masking = True  # the output projection is position-wise
         return layer
 
@@ -221,7 +228,7 @@ class OneWayEncoder(keras.layers.Layer):
         self.dropout = dropout
         self.reverse = reverse
         self.recurrent_layers = [self._recurrent_layer(f"layer_{number}") for number in range(num_layers)]
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):
         # Backwards, the masked steps of the padding come first and leave the state at zero.

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo.errors import InputError
+from zoo.layers.dropout import Dropout
 from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
@@ -55,7 +56,7 @@ class Transformer(Seq2SeqModel):
         self.target_positions = parts.InputPositions(
             options.positions, max_length, dtype=policy, name="target_positions"
         )
-        self.embedding_dropout = keras.layers.Dropout(options.dropout, dtype=policy, name="embedding_dropout")
+        self.embedding_dropout = Dropout(options.dropout, dtype=policy, name="embedding_dropout")
         self.encoder_blocks = parts.encoder_blocks(dataclasses.replace(options, num_key_value_heads=0), policy)
         self.decoder_blocks = parts.decoder_blocks(options, policy)
         self.encoder_norm = parts.final_norm(options, "encoder_norm", policy)
@@ -79,6 +80,7 @@ class Transformer(Seq2SeqModel):
                 tie_weights=tied,
                 # With the scaling by √D below, embeddings enter with unit variance and tied logits start small.
                 embeddings_initializer=keras.initializers.RandomNormal(stddev=self.model_dim**-0.5),
+                reverse_dtype=self.compute_dtype,  # Keras would take that of the table, float32
                 dtype=self.dtype_policy,
                 name=name,
             )
