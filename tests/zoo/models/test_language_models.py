@@ -176,6 +176,7 @@ def test_mixed_precision_reaches_every_layer(name):
     options = SMALL[name][0]
     model, low = small(name, options), small(name, options, dtype="mixed_bfloat16")
     assert {layer.dtype_policy.name for layer in low._flatten_layers()} == {"mixed_bfloat16"}
+    assert keras.backend.standardize_dtype(low({"tokens": batch()}).dtype) == "bfloat16"
     expected = logits(model, batch())[REAL]
     np.testing.assert_allclose(logits(low, batch())[REAL], expected, atol=0.08)
     found, _ = steps(low, batch(), low.initial_state(B, LONGEST))

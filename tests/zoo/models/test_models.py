@@ -321,6 +321,7 @@ def test_mixed_precision_reaches_every_layer(name):
     assert {layer.dtype_policy.name for layer in low._flatten_layers()} == {"mixed_bfloat16"}
     source, target = batch()
     expected, real = logits(model, source, target), target != PAD
+    assert keras.backend.standardize_dtype(low({"source": source, "target": target}).dtype) == "bfloat16"
     np.testing.assert_allclose(logits(low, source, target)[real], expected[real], atol=0.08)
     np.testing.assert_allclose(steps(low, source, target)[real], expected[real], atol=0.08)
 
