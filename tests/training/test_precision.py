@@ -20,6 +20,8 @@ def machine(monkeypatch):
     [
         (("tensorflow",), "float32", False),
         (("tensorflow", "flags : avx512f amx_bf16 amx_tile"), "mixed_bfloat16", False),
+        (("tensorflow", "flags : avx512f avx512_bf16"), "mixed_bfloat16", False),
+        (("tensorflow", "flags : avx512f avx512_vbmi"), "float32", False),
         (("tensorflow", "", True), "mixed_bfloat16", False),
         (("jax", "flags : amx_bf16"), "float32", True),
         (("jax", "", True), "mixed_bfloat16", True),
