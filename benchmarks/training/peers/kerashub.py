@@ -24,6 +24,8 @@ def make_model(task):
         dim,
         mask_zero=True,
         embeddings_initializer=keras.initializers.RandomNormal(stddev=dim**-0.5),
+        # Without it the logits of mixed precision are computed in float32, the largest product of a step.
+        reverse_dtype=keras.config.dtype_policy().compute_dtype,
     )
     positions, drop = keras_hub.layers.SinePositionEncoding(), keras.layers.Dropout(task["dropout"])
 
