@@ -64,6 +64,11 @@ def parts(options) -> dict[str, Callable[[], str]]:
         "Training": lambda: printed_by(training.main, fresh),
         "Growth": lambda: printed_by(growth.main, fresh),
         "Decoding": lambda: output_of("decoding", "benchmarks.decoding", inputs, fresh) if inputs else NO_INPUTS,
+        "Evaluation of a test set": lambda: (
+            output_of("evaluation", "benchmarks.decoding", [*inputs, "--whole", "--rounds", "3"], fresh)
+            if inputs
+            else NO_INPUTS
+        ),
         "Who keeps the attention contract": lambda: output_of("conformance", "benchmarks.conformance", [], fresh),
     }
 

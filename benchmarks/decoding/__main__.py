@@ -3,6 +3,9 @@
 `python -m benchmarks.decoding WORKDIR --text FILE`: 64 sentences of about 16 symbols from the file, in one batch, with
 greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols; ours takes part twice, the second time
 with what XLA compiled (`export.saved_model --xla`).
+
+With `--whole`: every sentence of the file with beam search, as `training.evaluate` translates a test set. Each
+contestant sorts the sentences by length and makes batches of 64.
 """
 
 import contextlib
@@ -39,38 +42,52 @@ def write_weights(run, path):
     np.savez(path, layers=options["num_layers"], heads=options["num_heads"], **weights)
 
 
-def choose(run, path):
-    """Returns texts of about `LENGTH` symbols, and their ids."""
+def choose(run, path, whole):
+    """Returns texts of about `LENGTH` symbols, or all that the file has, and their ids."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()
-    pairs = sorted(zip(run.source_ids(lines), lines, strict=True), key=lambda pair: abs(len(pair[0]) - LENGTH))
-    return [text for _, text in pairs[:SENTENCES]], [ids for ids, _ in pairs[:SENTENCES]]
+    pairs = list(zip(run.source_ids(lines), lines, strict=True))
+    if not whole:
+        pairs = sorted(pairs, key=lambda pair: abs(len(pair[0]) - LENGTH))[:SENTENCES]
+    return [text for _, text in pairs], [ids for ids, _ in pairs]
+
+
+def our_commands(options, base):
+    """Returns the commands of the zoo's contestants, by name.
+
+    Args:
+        options: The command line.
+        base: Folder with `texts.json`, for what they need.
+    """
+    shared = [str(base / "texts.json"), str(options.threads)]
+    if options.whole:
+        workdir = str(Path(options.workdir).resolve())
+        return {"zoo": [sys.executable, "-m", "benchmarks.decoding.whole", workdir, str(SENTENCES), *shared]}
+    exports = [
+        export_saved_model(options.workdir, base / "exports", beam_size=beam, length_penalty=0.0, xla=True)
+        for beam in BEAMS
+    ]
+    module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports)]
+    return {"zoo": [*module, "serving_default", *shared], "zoo, XLA": [*module, "xla", *shared]}
 
 
 def main(arguments=None):
     parser = MeasurementParser("python -m benchmarks.decoding", __doc__, rounds=15)
     parser.add_argument("workdir")
     parser.add_argument("--text", required=True, help="source sentences, one a line")
+    parser.add_argument("--whole", action="store_true", help="all sentences, in batches, with beam search")
     parser.add_count("threads", 2, "of each contestant")
     options = parser.parse_args(arguments)
     run = zoo.load(options.workdir)
-    texts, ids = choose(run, options.text)
+    texts, ids = choose(run, options.text, options.whole)
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         write_weights(run, base / "weights.npz")
         (base / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
         (base / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
-        exports = [
-            export_saved_model(options.workdir, base / "exports", beam_size=beam, length_penalty=0.0, xla=True)
-            for beam in BEAMS
-        ]
-        module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports)]
-        shared = [str(base / "texts.json"), str(options.threads)]
         script = [python_of("ctranslate2"), str(Path(__file__).with_name("ctranslate2_worker.py"))]
-        commands = {
-            "zoo": [*module, "serving_default", *shared],
-            "zoo, XLA": [*module, "xla", *shared],
-            PEER: [*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)],
-        }
+        batch = SENTENCES if options.whole else 0
+        peer = [*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads), str(batch)]
+        commands = {**our_commands(options, base), PEER: peer}
         with contextlib.ExitStack() as stack:
             workers = {name: stack.enter_context(Process(command)) for name, command in commands.items()}
             report(run, workers, options)
@@ -80,7 +97,7 @@ def report(run, workers, options):
     print(f"{where()}, {options.threads} threads, float32, {options.rounds} rounds\n")
     print("| search | | ms | tokens/s | ratio | same answers |")
     print("|---|---|---|---|---|---|")
-    for beam in BEAMS:
+    for beam in BEAMS[1:] if options.whole else BEAMS:
         print("\n".join(rows(beam, workers, run, options.rounds)), flush=True)
 
 

@@ -1,6 +1,7 @@
 """Worker: CTranslate2 with the weights of a `transformer_tiny`, in an environment of its own; needs nothing of the zoo.
 
-`python ctranslate2_worker.py WEIGHTS.npz TEXTS.json THREADS`; `WEIGHTS.npz` is what `benchmarks.decoding` wrote.
+`python ctranslate2_worker.py WEIGHTS.npz TEXTS.json THREADS BATCH`; `WEIGHTS.npz` is what `benchmarks.decoding` wrote.
+Of several batches, `BATCH` sentences each, as many are translated at a time as there are threads; 0 is one batch.
 """
 
 import json
@@ -75,11 +76,13 @@ def convert(weights, folder):
 
 
 def main():
-    weights, texts, threads = sys.argv[1:]
+    weights, texts, *counts = sys.argv[1:]
+    threads, batch = map(int, counts)
     texts = json.loads(open(texts, encoding="utf-8").read())
     with tempfile.TemporaryDirectory() as folder:
         symbols = convert(np.load(weights), folder)
-        translator = ctranslate2.Translator(folder, device="cpu", intra_threads=int(threads), compute_type="float32")
+        parallel = {"inter_threads": threads, "intra_threads": 1} if batch else {"intra_threads": threads}
+        translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", **parallel)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     source = [[symbols[number] for number in row] for row in texts]
     for line in sys.stdin:
@@ -87,7 +90,7 @@ def main():
         results = translator.translate_batch(
             source,
             beam_size=int(line),
-            max_batch_size=0,
+            max_batch_size=batch,
             suppress_sequences=[["<s>"], ["<blank>"]],
             # Its length penalty is another formula; without one both rank alike.
             length_penalty=0,

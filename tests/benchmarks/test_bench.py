@@ -52,7 +52,9 @@ def test_all_parts_run_and_are_written(asked, tmp_path, capsys):
 def test_inputs_and_fresh_are_handed_on(asked, tmp_path):
     arguments = ["--workdir", str(tmp_path / "run"), "--text", str(tmp_path / "text")]
     bench.main(arguments)
-    assert ("benchmarks.decoding", [str(tmp_path / "run"), "--text", str(tmp_path / "text")]) in asked
+    inputs = [str(tmp_path / "run"), "--text", str(tmp_path / "text")]
+    assert ("benchmarks.decoding", inputs) in asked
+    assert ("benchmarks.decoding", [*inputs, "--whole", "--rounds", "3"]) in asked
     asked.clear()
     bench.main(arguments)
     assert [name for name, _ in asked if name in ("benchmarks.decoding", "benchmarks.conformance")] == []

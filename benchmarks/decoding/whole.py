@@ -1,0 +1,27 @@
+"""Worker: a work directory translates the same texts at every line `BEAM` it is sent, as `training.evaluate` does.
+
+`python -m benchmarks.decoding.whole WORKDIR BATCH TEXTS.json THREADS`
+"""
+
+import json
+import sys
+import time
+
+from benchmarks.training.peers.worker import use_threads
+
+
+def main():
+    workdir, batch, texts, threads = sys.argv[1:]
+    use_threads(int(threads))
+    import zoo  # reads how many threads there are
+
+    run = zoo.load(workdir)
+    texts = json.loads(open(texts, encoding="utf-8").read())
+    for line in sys.stdin:
+        started = time.perf_counter()
+        answers = run.translate(texts, beam_size=int(line), length_penalty=0.0, batch_size=int(batch))
+        print(json.dumps({"seconds": time.perf_counter() - started, "texts": answers}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
