@@ -1,7 +1,9 @@
 """Dropout that draws no more than it needs."""
 
 import keras
-from keras import backend, ops
+from keras import ops
+
+from zoo.layers.kernels import has_random_bits, random_bits
 
 _BITS = 16
 
@@ -20,21 +22,7 @@ class Dropout(keras.layers.Dropout):
 
     def call(self, inputs, training=False):
         dropped = round(self.rate * 2**_BITS)
-        if not training or backend.backend() != "tensorflow" or self.noise_shape or not 0 < dropped < 2**_BITS:
+        if not training or not has_random_bits() or self.noise_shape or not 0 < dropped < 2**_BITS:
             return super().call(inputs, training=training)
-        kept = _random_bits(ops.shape(inputs), self.seed_generator.next()) >= dropped
+        kept = random_bits(ops.shape(inputs), self.seed_generator.next()) >= dropped
         return inputs * (ops.cast(kept, inputs.dtype) * (2**_BITS / (2**_BITS - dropped)))
-
-
-def _random_bits(shape, seed):
-    """Returns random integers of 16 bits, uint16, on TensorFlow.
-
-    Args:
-        shape: Their shape.
-        seed: Two integers.
-    """
-    import tensorflow as tf
-
-    total = tf.reduce_prod(shape)
-    pairs = tf.random.stateless_uniform([(total + 1) // 2], tf.cast(seed, "int32"), None, None, "int32")
-    return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)

@@ -1,4 +1,4 @@
-"""What differs by backend: a loop that keeps nothing for the backward pass, and whether there is a fused kernel.
+"""What differs by backend: a loop that keeps nothing for the backward pass, random bits, and fused kernels.
 
 The only module of the layers that knows the backends: Keras has no operation that differentiates inside a loop.
 """
@@ -16,6 +16,24 @@ def has_fused_attention():
     if keras.backend.backend() == "jax":
         return importlib.import_module("jax").default_backend() == "gpu"
     return keras.backend.backend() == "torch"
+
+
+def has_random_bits():
+    """Returns whether there is `random_bits`, which elsewhere would cost no less than Keras' random numbers."""
+    return keras.backend.backend() == "tensorflow"
+
+
+def random_bits(shape, seed):
+    """Returns random integers of 16 bits, uint16: two for each that the generator draws.
+
+    Args:
+        shape: Their shape.
+        seed: Two integers.
+    """
+    tf = importlib.import_module("tensorflow")
+    total = tf.reduce_prod(shape)
+    pairs = tf.random.stateless_uniform([(total + 1) // 2], tf.cast(seed, "int32"), None, None, "int32")
+    return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
 
 
 def _split(tensor, count, size):
