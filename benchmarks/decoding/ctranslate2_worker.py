@@ -7,10 +7,10 @@ Of several batches, `BATCH` sentences each, as many are translated at a time as 
 import json
 import sys
 import tempfile
-import time
 
 import ctranslate2
 import numpy as np
+from turns import serve
 
 SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]  # ids 0 to 3 of the zoo's tokenizers
 
@@ -85,19 +85,21 @@ def main():
         translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", **parallel)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     source = [[symbols[number] for number in row] for row in texts]
-    for line in sys.stdin:
-        started = time.perf_counter()
-        results = translator.translate_batch(
+
+    def translate(beam):
+        return translator.translate_batch(
             source,
-            beam_size=int(line),
+            beam_size=beam,
             max_batch_size=batch,
             suppress_sequences=[["<s>"], ["<blank>"]],
             # Its length penalty is another formula; without one both rank alike.
             length_penalty=0,
         )
-        seconds = time.perf_counter() - started
-        ids = [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]
-        print(json.dumps({"seconds": seconds, "ids": ids}), flush=True)
+
+    serve(
+        translate,
+        lambda results: {"ids": [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]},
+    )
 
 
 if __name__ == "__main__":

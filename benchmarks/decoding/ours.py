@@ -5,10 +5,11 @@
 
 import json
 import sys
-import time
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401, its ops are in the graph
+
+from benchmarks.decoding.turns import serve
 
 
 def load(folder, name, threads):
@@ -23,12 +24,8 @@ def load(folder, name, threads):
 def main():
     *folders, name, texts, threads = sys.argv[1:]
     texts = json.loads(open(texts, encoding="utf-8").read())
-    ask = {str(beam): load(folder, name, int(threads)) for beam, folder in zip((1, 5), folders, strict=True)}
-    for line in sys.stdin:
-        started = time.perf_counter()
-        (answers,) = ask[line.strip()](texts)
-        seconds = time.perf_counter() - started
-        print(json.dumps({"seconds": seconds, "texts": [text.decode() for text in answers]}), flush=True)
+    ask = {beam: load(folder, name, int(threads)) for beam, folder in zip((1, 5), folders, strict=True)}
+    serve(lambda beam: ask[beam](texts)[0], lambda answers: {"texts": [text.decode() for text in answers]})
 
 
 if __name__ == "__main__":

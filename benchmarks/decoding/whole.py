@@ -5,8 +5,8 @@
 
 import json
 import sys
-import time
 
+from benchmarks.decoding.turns import serve
 from benchmarks.training.peers.worker import use_threads
 
 
@@ -17,10 +17,10 @@ def main():
 
     run = zoo.load(workdir)
     texts = json.loads(open(texts, encoding="utf-8").read())
-    for line in sys.stdin:
-        started = time.perf_counter()
-        answers = run.translate(texts, beam_size=int(line), length_penalty=0.0, batch_size=int(batch))
-        print(json.dumps({"seconds": time.perf_counter() - started, "texts": answers}), flush=True)
+    serve(
+        lambda beam: run.translate(texts, beam_size=beam, length_penalty=0.0, batch_size=int(batch)),
+        lambda answers: {"texts": answers},
+    )
 
 
 if __name__ == "__main__":
