@@ -58,17 +58,19 @@ def parts(options) -> dict[str, Callable[[], str]]:
         options: The command line.
     """
     fresh = options.fresh
-    inputs = [str(Path(options.workdir).resolve()), "--text", str(Path(options.text).resolve())] if options.text else []
+
+    def decoding(name, *more):
+        if not options.text:
+            return NO_INPUTS
+        inputs = [str(Path(options.workdir).resolve()), "--text", str(Path(options.text).resolve())]
+        return output_of(name, "benchmarks.decoding", [*inputs, *more], fresh)
+
     return {
         "Attention": lambda: printed_by(attention.main, fresh),
         "Training": lambda: printed_by(training.main, fresh),
         "Growth": lambda: printed_by(growth.main, fresh),
-        "Decoding": lambda: output_of("decoding", "benchmarks.decoding", inputs, fresh) if inputs else NO_INPUTS,
-        "Evaluation of a test set": lambda: (
-            output_of("evaluation", "benchmarks.decoding", [*inputs, "--whole", "--rounds", "3"], fresh)
-            if inputs
-            else NO_INPUTS
-        ),
+        "Decoding": lambda: decoding("decoding"),
+        "Evaluation of a test set": lambda: decoding("evaluation", "--whole", "--rounds", "3"),
         "Who keeps the attention contract": lambda: output_of("conformance", "benchmarks.conformance", [], fresh),
     }
 
