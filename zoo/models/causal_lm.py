@@ -7,6 +7,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
+from zoo.models.embeddings import reversible_embedding
 from zoo.models.language_model import LanguageModel
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
@@ -40,12 +41,11 @@ class CausalLM(LanguageModel):
         parts.set_options(self, options)
         self.tied_embeddings = tied_embeddings
         policy = self.dtype_policy
-        self.embedding = keras.layers.ReversibleEmbedding(
+        self.embedding = reversible_embedding(
             vocab_size,
             self.model_dim,
             tie_weights=tied_embeddings,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
-            reverse_dtype=self.compute_dtype,  # Keras would take that of the table, float32
             dtype=policy,
             name="embedding",
         )

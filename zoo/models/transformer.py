@@ -11,6 +11,7 @@ from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
 from zoo.models.checks import check_choice, check_sizes
+from zoo.models.embeddings import reversible_embedding
 from zoo.models.ids import real
 from zoo.models.seq2seq import Seq2SeqModel
 
@@ -74,18 +75,15 @@ class Transformer(Seq2SeqModel):
 
     def _make_embeddings(self):
         def embedding(size, name, tied):
-            layer = keras.layers.ReversibleEmbedding(
+            return reversible_embedding(
                 size,
                 self.model_dim,
                 tie_weights=tied,
                 # With the scaling by √D below, embeddings enter with unit variance and tied logits start small.
                 embeddings_initializer=keras.initializers.RandomNormal(stddev=self.model_dim**-0.5),
-                reverse_dtype=self.compute_dtype,  # Keras would take that of the table, float32
                 dtype=self.dtype_policy,
                 name=name,
             )
-            layer.supports_masking = True  # the output projection is position-wise
-            return layer
 
         self.target_embedding = embedding(self.target_vocab_size, "target_embedding", self.tied_embeddings != "none")
         self.source_embedding = self.target_embedding
