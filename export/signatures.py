@@ -87,7 +87,7 @@ class ServedModel(tf.Module):
                 return function(*inputs)
 
         answer = batched(read) if together and self.form.dynamic_batching else read
-        return tf.function(answer, input_signature=specs)
+        return tf.function(answer, input_signature=specs, autograph=False)
 
     def _add_default(self, read, work, write, fixed, limit):
         """Adds the default signature, which is `write(ids, work(ids))` with `ids = read(text)`, and `xla` likewise.
