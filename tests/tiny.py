@@ -8,7 +8,7 @@ from zoo.cli import run_command
 RECURRENT = (
     "model.embedding_dim=16 model.units=24 model.attention_units=16 model.readout_units=16 training.max_steps=60 "
     "training.eval_every=30 training.batch_tokens=1024 training.learning_rate=0.01 training.warmup_steps=5 "
-    "training.precision=mixed_bfloat16 training.average_checkpoints=2 training.seed=5"
+    "training.precision=mixed_bfloat16 training.average_checkpoints=2 training.seed=11"
 ).split()
 TRANSFORMER = (
     "model.num_layers=1 model.model_dim=16 model.intermediate_dim=24 model.num_heads=2 model.dropout=0.1 "

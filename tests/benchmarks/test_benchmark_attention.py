@@ -107,6 +107,7 @@ def test_memory_is_of_fresh_processes_and_time_of_the_last(monkeypatch):
     assert found.failed == {"absent": "torch is not installed"}
 
 
+@pytest.mark.slow
 def test_worker_measures_in_a_process_of_its_own():
     case = CASES["multi_head"]
     with Worker(case, case.contestant("keras.layers.MultiHeadAttention"), tiny=True) as worker:

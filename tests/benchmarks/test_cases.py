@@ -54,6 +54,7 @@ def test_tiny_sizes_are_tiny():
     assert (tiny.head_dim, tiny.policy) == (8, "mixed_bfloat16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "contestant"), OURS)
 def test_pass_runs(case, contestant):
     try:

@@ -303,6 +303,7 @@ def test_check_fails_where_the_contract_is_broken(name):
     assert result.outcome == FAIL and result.reason, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_check_passes_where_the_contract_is_kept(name):
     subject = SINUSOIDS if BY_NAME[name].groups == "positions" else MULTI_HEAD if "head" in name else SINGLE_HEAD

@@ -27,10 +27,8 @@ def bytes_of(path):
     return sum(file.stat().st_size for file in (path / "variables").glob("*.data-*"))
 
 
-@pytest.mark.parametrize(
-    ("weights", "share", "tolerance"),
-    [pytest.param("bfloat16", 0.7, 0.1, marks=pytest.mark.slow), ("int8", 0.6, 0.3)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("weights", "share", "tolerance"), [("bfloat16", 0.7, 0.1), ("int8", 0.6, 0.3)])
 def test_smaller_weights(text_workdir, text_run, text_export, tmp_path, weights, share, tolerance):
     path = export_saved_model(text_workdir, tmp_path, weights=weights)
     assert bytes_of(path) < share * bytes_of(text_export / "1")
@@ -51,14 +49,15 @@ def test_weights_of_another_kind_are_refused(text_workdir, tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def batching(text_workdir, tmp_path_factory):
-    path = export_saved_model(text_workdir, tmp_path_factory.mktemp("batching"), dynamic_batching=True)
-    return LoadedModel(path, 1)
+def batching(text_workdir, shared):
+    base = shared("exports/batching", lambda base: export_saved_model(text_workdir, base, dynamic_batching=True))
+    return LoadedModel(base / "1", 1)
 
 
+@pytest.mark.slow
 def test_requests_that_arrive_together_get_their_own_answers(batching, text_run):
     """Of different lengths and sizes, one empty, one larger than the largest batch."""
-    requests = [TEXTS[:1], TEXTS[1:3], [], TEXTS, TEXTS[2:3], TEXTS * 20] * 3
+    requests = [TEXTS[:1], TEXTS[1:3], [], TEXTS, TEXTS[2:3], TEXTS * 20] * 2
     answers: list = [None] * len(requests)
 
     def call(index):
@@ -75,6 +74,7 @@ def test_requests_that_arrive_together_get_their_own_answers(batching, text_run)
         np.testing.assert_allclose(answer["log_prob"], [expected[text][0].log_prob for text in texts], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_signatures_keep_their_shapes(batching, text_export):
     plain = LoadedModel(text_export / "1", 1)
     for name, signature in batching.signatures.items():
@@ -102,12 +102,13 @@ def check_xla(path):
 
 
 @pytest.fixture(scope="module")
-def compiled(text_workdir, tmp_path_factory):
+def compiled(text_workdir, shared):
     """With everything else that changes how the graph is made."""
     options = {"beam_size": 2, "weights": "bfloat16", "dynamic_batching": True}
-    return exported_with_xla(text_workdir, tmp_path_factory.mktemp("compiled"), **options)
+    return shared("exports/compiled", lambda base: exported_with_xla(text_workdir, base, **options)) / "1"
 
 
+@pytest.mark.slow
 def test_xla_answers_as_the_default_signature_does(compiled):
     check_xla(compiled)
 
@@ -118,6 +119,7 @@ def test_xla_in_every_task(kind, request, tmp_path):
     check_xla(exported_with_xla(request.getfixturevalue(f"{kind}_workdir"), tmp_path))
 
 
+@pytest.mark.slow
 def test_only_the_signature_xla_needs_xla(compiled):
     graph = saved_model_pb2.SavedModel.FromString((compiled / "saved_model.pb").read_bytes()).meta_graphs[0]
     functions = {function.signature.name: function for function in graph.graph_def.library.function}
@@ -167,6 +169,7 @@ def test_warm_up_ends_where_no_text_is_long_enough():
     assert [len(batch) for batch in texts] == list(export.compiled.BATCHES)
 
 
+@pytest.mark.slow
 def test_every_bucket_is_warmed_up(compiled, text_run):
     records = tf.data.TFRecordDataset(str(compiled / "assets.extra" / "tf_serving_warmup_requests"))
     found = set()

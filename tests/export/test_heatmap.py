@@ -74,7 +74,13 @@ def no_warnings(caplog):
 
 
 @pytest.mark.usefixtures("no_warnings")
-@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, marks=() if name in ("Latin", "Arabic", "Devanagari", "Han") else pytest.mark.slow, id=name)
+        for name, text in SCRIPTS.items()
+    ],
+)
 def test_every_script_of_the_dates_has_its_glyphs(text, tmp_path):
     target = [*"2024-08-15", "</s>", ""]
     path = tmp_path / "map.png"

@@ -64,6 +64,12 @@ def case(request):
     return Case(*(request.getfixturevalue(f"{request.param}_{kind}") for kind in ("run", "export")))
 
 
+@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.slow), "text"])
+def fast_case(request):
+    """Python takes long to compile each way of decoding of the recurrent model."""
+    return Case(*(request.getfixturevalue(f"{request.param}_{kind}") for kind in ("run", "export")))
+
+
 @pytest.fixture(scope="module")
 def text_case(text_run, text_export):
     return Case(text_run, text_export)
@@ -79,10 +85,10 @@ def test_answers_are_those_of_python(case):
     assert (outputs["log_prob"] < 0).all() and np.isfinite(outputs["log_prob"]).all()
 
 
-def test_attention_is_that_of_python(case):
-    outputs = case.ask(TEXTS, "attention")
-    assert [text.decode() for text in outputs["text"]] == case.run.translate(TEXTS)
-    for row, (source, target, weights) in enumerate(case.run.attention(TEXTS)):
+def test_attention_is_that_of_python(fast_case):
+    outputs = fast_case.ask(TEXTS, "attention")
+    assert [text.decode() for text in outputs["text"]] == fast_case.run.translate(TEXTS)
+    for row, (source, target, weights) in enumerate(fast_case.run.attention(TEXTS)):
         tokens = [[token.decode() for token in outputs[f"{side}_tokens"][row]] for side in ("source", "target")]
         assert tokens[0] == source + [""] * (len(tokens[0]) - len(source))
         assert tokens[1] == target + [""] * (len(tokens[1]) - len(target))
@@ -105,16 +111,16 @@ def test_attention_rows_sum_to_one_over_real_tokens_and_padding_is_zero(case):
         assert (weights[:, :, ~is_target] == 0).all()
 
 
-def test_nbest_and_score_are_those_of_python(case):
-    outputs = case.ask(TEXTS, "nbest")
-    for row, hypotheses in enumerate(case.run.nbest(TEXTS, beam_size=5)):
+def test_nbest_and_score_are_those_of_python(fast_case):
+    outputs = fast_case.ask(TEXTS, "nbest")
+    for row, hypotheses in enumerate(fast_case.run.nbest(TEXTS, beam_size=5)):
         assert [text.decode() for text in outputs["texts"][row]] == [each.text for each in hypotheses]
         np.testing.assert_allclose(outputs["log_probs"][row], [each.log_prob for each in hypotheses], rtol=1e-4)
     targets = ["1984-05-05", "ein pferd", "", "x", "5", "mädchen 😀"]
     sides = {"source": TEXTS, "target": targets}
     pairs = {name: np.array([text.encode() for text in texts], object) for name, texts in sides.items()}
-    scores = case.model.predict("score", pairs)["log_prob"]
-    np.testing.assert_allclose(scores, case.run.score(TEXTS, targets), rtol=1e-4)
+    scores = fast_case.model.predict("score", pairs)["log_prob"]
+    np.testing.assert_allclose(scores, fast_case.run.score(TEXTS, targets), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -122,10 +128,15 @@ def test_a_checked_export_is_compared_in_a_process_of_its_own(text_workdir, tmp_
     assert export_saved_model(text_workdir, tmp_path, check=True, beam_size=2).is_dir()
 
 
-def test_an_export_that_answers_otherwise_or_does_not_load(text_run, text_export, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_an_export_that_answers_otherwise(text_run, text_export, monkeypatch):
     monkeypatch.setattr(Seq2SeqRun, "score", lambda run, sources, targets: [-1.0] * len(sources))
     with pytest.raises(InputError, match="answers otherwise than its work directory: signature 'score'"):
         check_export(text_run, text_export / "1")
+
+
+@pytest.mark.slow
+def test_an_export_that_does_not_load(text_run, text_export, tmp_path):
     shutil.copytree(text_export / "1", tmp_path / "1")
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"")
     with pytest.raises(InputError, match="does not load the way a server loads it"):
@@ -148,9 +159,9 @@ def describe(info):
     return tf.as_dtype(info.dtype).name, len(info.tensor_shape.dim)
 
 
-def test_answers_have_the_rank_that_the_signature_says(case):
+def test_answers_have_the_rank_that_the_signature_says(fast_case):
     for name, outputs in OUTPUTS.items():
-        for key, array in case.ask(TEXTS[:2], name).items():
+        for key, array in fast_case.ask(TEXTS[:2], name).items():
             assert array.ndim == outputs[key][1]
 
 
@@ -177,21 +188,21 @@ def test_weights_are_float32_and_there_once(case):
 
 
 @pytest.mark.parametrize("signature", OUTPUTS)
-def test_empty_batch(case, signature):
-    outputs = case.ask([], signature)
+def test_empty_batch(fast_case, signature):
+    outputs = fast_case.ask([], signature)
     assert {name: (array.ndim, len(array)) for name, array in outputs.items()} == {
         name: (rank, 0) for name, (_, rank) in OUTPUTS[signature].items()
     }
 
 
 @pytest.mark.parametrize("signature", ANSWERING)
-def test_strange_texts_do_not_disturb_their_neighbours(case, signature):
+def test_strange_texts_do_not_disturb_their_neighbours(fast_case, signature):
     strange = [b"\xff\xfe\x00broken \xe2\x82", "", "\x00", " ", "\n\r\u2028", "<pad></s>"]
-    outputs = case.ask([TEXTS[0], *strange, TEXTS[1]], signature)
+    outputs = fast_case.ask([TEXTS[0], *strange, TEXTS[1]], signature)
     texts = [text.decode() for text in outputs["text"]]
-    assert [texts[0], texts[-1]] == case.run.translate(TEXTS[:2])
+    assert [texts[0], texts[-1]] == fast_case.run.translate(TEXTS[:2])
     readable = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in strange]
-    assert texts[1:-1] == case.run.translate(readable)
+    assert texts[1:-1] == fast_case.run.translate(readable)
 
 
 def test_a_long_line_is_cut(case):

@@ -61,6 +61,7 @@ def assert_alike(one, two):
         np.testing.assert_allclose(right["loss"], left["loss"], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_two_devices_are_as_one(labelled_spec, tmp_path):
     options = "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2 model.word_dropout=0".split()
     (one, two), done = run(tmp_path, "cnn_classifier", labelled_spec, *options)

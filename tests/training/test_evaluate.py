@@ -59,6 +59,7 @@ def test_perplexity_is_that_of_training(workdir):
     assert (workdir / "evaluation" / "val_beam_1.json").is_file()
 
 
+@pytest.mark.slow
 def test_smaller_weights_are_measured_and_noted(workdir, text_run):
     """The model card says once what they change, with numbers that stand in the files."""
     for _ in range(2):

@@ -268,6 +268,7 @@ command()
 """
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_like_not_interrupted(averaged, labelled_spec, tmp_path, capsys):
     """The same seed gives the same losses in another process, and what follows the last checkpoint is repeated."""
     workdir = tmp_path / "killed"

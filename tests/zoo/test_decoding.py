@@ -251,8 +251,9 @@ def test_search_stops_when_nothing_can_change(beam_size, expected):
     assert np.all(ops.convert_to_numpy(ids).reshape(2, -1)[:, 0] == END)
 
 
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
 @pytest.mark.parametrize("beam_size", [None, 3])
-def test_compiled_with_a_width_known_at_run_time(beam_size):
+def test_compiled_with_a_width_known_at_run_time(beam_size, xla):
     table, limits = scripts(17, 3, 7, 4), [4, 2, 3]
     expected = run_greedy(table, limits) if beam_size is None else run_beam(table, limits, beam_size, 0.6)
 
@@ -264,22 +265,24 @@ def test_compiled_with_a_width_known_at_run_time(beam_size):
         return beam_search(step, repeat_rows(state, beam_size), given, beam_size, resizes=resizes)
 
     limits = ops.convert_to_tensor(limits, "int32")
-    for ids, log_probs in compiled(search, limits):
-        np.testing.assert_array_equal(ops.convert_to_numpy(ids), expected[0])
-        np.testing.assert_allclose(ops.convert_to_numpy(log_probs), expected[1], rtol=1e-5)
+    ids, log_probs = compiled(search, limits, xla)
+    np.testing.assert_array_equal(ops.convert_to_numpy(ids), expected[0])
+    np.testing.assert_allclose(ops.convert_to_numpy(log_probs), expected[1], rtol=1e-5)
 
 
-def compiled(search, limits):
-    """Yields the result of `search(limits, 4)` as a graph and under XLA."""
+def compiled(search, limits, xla):
+    """Returns the result of `search(limits, 4)` as a graph."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        yield tf.function(search)(limits, tf.constant(4))
-        yield tf.function(lambda limits: search(limits, 4, resizes=False), jit_compile=True)(limits)
-    elif keras.backend.backend() == "jax":
+        if xla:
+            return tf.function(lambda limits: search(limits, 4, resizes=False), jit_compile=True)(limits)
+        return tf.function(search, autograph=False)(limits, tf.constant(4))
+    if keras.backend.backend() == "jax":
         import jax
 
-        yield jax.jit(lambda limits: search(limits, 4))(limits)
+        return jax.jit(lambda limits: search(limits, 4))(limits)
+    return search(limits, 4)
 
 
 def test_low_precision_logits_are_summed_in_float32():

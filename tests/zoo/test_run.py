@@ -87,14 +87,14 @@ def test_answers_begin_as_they_are_told_to(fast_run, beam_size):
     assert answers[1][0].text == free[0]
 
 
-def test_scores_are_those_of_teacher_forcing(run):
+def test_scores_are_those_of_teacher_forcing(fast_run):
     targets = ["1984-05-05", "", "ein pferd schläft", "x", "1", "2", "3"]
-    ids = [[*row, END] for row in run.tokenizers.target.encode(targets)]
-    expected = [score(run, text, row) for text, row in zip(TEXTS, ids, strict=True)]
-    np.testing.assert_allclose(run.score(TEXTS, targets), expected, rtol=1e-4)
-    np.testing.assert_allclose(run.score(TEXTS, targets, batch_size=2), expected, rtol=1e-4)
+    ids = [[*row, END] for row in fast_run.tokenizers.target.encode(targets)]
+    expected = [score(fast_run, text, row) for text, row in zip(TEXTS, ids, strict=True)]
+    np.testing.assert_allclose(fast_run.score(TEXTS, targets), expected, rtol=1e-4)
+    np.testing.assert_allclose(fast_run.score(TEXTS, targets, batch_size=2), expected, rtol=1e-4)
     with pytest.raises(InputError, match="`targets` must be as many as there are sources, 7. Received: 1."):
-        run.score(TEXTS, ["x"])
+        fast_run.score(TEXTS, ["x"])
 
 
 def test_any_hypothesis_can_be_aligned(fast_run):
@@ -105,26 +105,26 @@ def test_any_hypothesis_can_be_aligned(fast_run):
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-4)
 
 
-def test_attention(run):
-    config = run.config["model"]
+def test_attention(fast_run):
+    config = fast_run.config["model"]
     layers_and_heads = (config.get("num_layers", 1), config.get("num_heads", 1))
-    for text, ids, answer in zip(TEXTS, ids_of(run, TEXTS), run.attention(TEXTS), strict=True):
+    for text, ids, answer in zip(TEXTS, ids_of(fast_run, TEXTS), fast_run.attention(TEXTS), strict=True):
         source_tokens, target_tokens, weights = answer
-        assert source_tokens == run.tokenizers.source.pieces(run.source_ids([text])[0])
+        assert source_tokens == fast_run.tokenizers.source.pieces(fast_run.source_ids([text])[0])
         assert source_tokens[-1] == "</s>"
-        assert target_tokens == run.tokenizers.target.pieces(ids)
+        assert target_tokens == fast_run.tokenizers.target.pieces(ids)
         assert weights.shape == (*layers_and_heads, len(target_tokens), len(source_tokens))
         assert weights.dtype == np.float32
         assert (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-5)
 
 
-def test_the_length_can_be_limited(dates_run):
-    ids = ids_of(dates_run, TEXTS, max_length=3)
+def test_the_length_can_be_limited(text_run):
+    ids = ids_of(text_run, TEXTS, max_length=3)
     assert max(map(len, ids)) == 3
-    for short, whole in zip(ids, ids_of(dates_run, TEXTS), strict=True):
+    for short, whole in zip(ids, ids_of(text_run, TEXTS), strict=True):
         assert short == whole[:3], "a limit cuts and changes nothing before"
-    for tokens, (_, target_tokens, weights) in zip(ids, dates_run.attention(TEXTS, max_length=3), strict=True):
+    for tokens, (_, target_tokens, weights) in zip(ids, text_run.attention(TEXTS, max_length=3), strict=True):
         assert len(tokens) == len(target_tokens) == weights.shape[2]
 
 

@@ -37,14 +37,21 @@ def numpy(outputs):
 def graph(model, **options):
     """Returns a translator as a graph for sources of any size, as in an export."""
     signature = [{"source": tf.TensorSpec([None, None], tf.int32)}]
-    function = tf.function(Translator(model, **options), input_signature=signature)
+    function = tf.function(Translator(model, **options), input_signature=signature, autograph=False)
     return lambda source: numpy(function({"source": tf.constant(source)}))
+
+
+@functools.cache
+def forward(model):
+    """Returns the model under teacher forcing as a graph."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(model, input_signature=[{"source": ids, "target": ids}], autograph=False)
 
 
 def log_probabilities(model, source, ids):
     """Returns the log probabilities [L, V] under teacher forcing of one row, with start and padding ruled out."""
     target = np.array([[START, *ids[:-1]]], "int32")
-    logits = ops.convert_to_numpy(model({"source": source[None], "target": target}))[0]
+    logits = ops.convert_to_numpy(forward(model)({"source": source[None], "target": target}))[0]
     logits[:, [PAD, START]] = -np.inf
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 

@@ -19,7 +19,7 @@ def _projections(layer):
 WITH_PROJECTIONS = [case for case in {case.covers: case for case in CASES}.values() if _projections(build(case))]
 
 
-FAST = (layers.MultiHeadAttention, layers.AttentionRNN, layers.GatedConvolutionBlock, layers.AdditiveScore)
+FAST = (layers.MultiHeadAttention, layers.AdditiveScore)
 
 
 @pytest.mark.parametrize("mode", ["int8", "lora"])

@@ -23,7 +23,9 @@ def _self_attention(case):
 
 @pytest.mark.parametrize("case", MULTI_HEAD, ids=lambda case: case.name)
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
-@pytest.mark.parametrize("chunks", [(7,), (1,) * 7, (3, 1, 1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in ((7,), (1,) * 7))], ids=str
+)
 def test_prefill_and_steps_equal_the_full_pass(case, chunks, room):
     layer, inputs = _self_attention(case), random_array((B, LENGTH, D), 1)
     mask = np.ones((B, ROOM), bool)
@@ -46,7 +48,8 @@ def test_prefill_and_steps_equal_the_full_pass(case, chunks, room):
 
 
 @pytest.mark.parametrize("case", MULTI_HEAD, ids=lambda case: case.name)
-def test_one_compiled_step_serves_all_positions(case):
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+def test_one_compiled_step_serves_all_positions(case, xla):
     layer, inputs = _self_attention(case), random_array((B, LENGTH, D), 2)
     expected = to_numpy(layer(inputs, inputs, use_causal_mask=True))
 
@@ -54,7 +57,7 @@ def test_one_compiled_step_serves_all_positions(case):
         output, cache = layer(inputs, inputs, cache={"key": key, "value": value, "index": index})
         return output, cache["key"], cache["value"], cache["index"]
 
-    step = compiled(step, xla=True)
+    step = compiled(step, xla)
     cache = layer.create_cache(B, LENGTH)
     cache = cache["key"], cache["value"], cache["index"]
     for position in range(LENGTH):

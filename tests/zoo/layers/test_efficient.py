@@ -45,7 +45,12 @@ linear = pytest.mark.parametrize("make", [_linear, _performer])
 each = pytest.mark.parametrize("make", [_window, _block, _linear, _performer])
 # Queries and keys, and where the queries begin.
 lengths = pytest.mark.parametrize(
-    "lengths", [(19, 19, None), (6, 19, None), (19, 6, None), (1, 19, None), (9, 19, 4)], ids=str
+    "lengths",
+    [
+        *((19, 6, None), (9, 19, 4)),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ((19, 19, None), (6, 19, None), (1, 19, None))),
+    ],
+    ids=str,
 )
 
 
@@ -207,6 +212,7 @@ def _results(layer, query, value, bias, scores=True, **options):
     return [to_numpy(result) for result in run()] + gradients(loss, inputs + layer.trainable_variables)
 
 
+@pytest.mark.slow  # test_matrix.py holds these layers to the formulas as well
 @blocked
 @pytest.mark.parametrize(
     ("name", "implementation"),
@@ -404,8 +410,12 @@ def test_many_features_come_close_to_softmax_attention():
 
 
 @each
-@pytest.mark.parametrize("room", [17, None], ids=["room", "grows"])
-@pytest.mark.parametrize("chunks", [(13,), (1,) * 13, (6, 1, 1, 5)], ids=lambda chunks: str(len(chunks)))
+@pytest.mark.parametrize("room", [17, pytest.param(None, marks=pytest.mark.slow)], ids=["room", "grows"])
+@pytest.mark.parametrize(
+    "chunks",
+    [(6, 1, 1, 5), *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in ((13,), (1,) * 13))],
+    ids=lambda chunks: str(len(chunks)),
+)
 def test_prefill_and_steps_equal_the_full_pass(make, chunks, room):
     layer, inputs = _built(make(positions=layers.RotaryPositions())), random_array((B, 13, D), 1)
     mask = np.ones((B, 17), bool)
@@ -420,7 +430,8 @@ def test_prefill_and_steps_equal_the_full_pass(make, chunks, room):
 
 
 @each
-def test_one_compiled_step_serves_all_positions(make):
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+def test_one_compiled_step_serves_all_positions(make, xla):
     layer, inputs = _built(make()), random_array((B, 9, D), 2)
     expected = to_numpy(layer(inputs, inputs, use_causal_mask=True))
     cache = layer.create_cache(B, 9)
@@ -430,7 +441,7 @@ def test_one_compiled_step_serves_all_positions(make):
         output, cache = layer(inputs, inputs, cache=dict(zip(names, values, strict=True)))
         return output, *(cache[name] for name in names)
 
-    step, values = compiled(step, xla=True), cache.values()
+    step, values = compiled(step, xla), cache.values()
     for position in range(9):
         output, *values = step(ops.convert_to_tensor(inputs[:, position : position + 1]), *values)
         np.testing.assert_allclose(to_numpy(output)[:, 0], expected[:, position], atol=5e-6)
@@ -551,7 +562,8 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are always known elsewhere")
 @each
-def test_unknown_sizes(make):
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+def test_unknown_sizes(make, xla):
     import tensorflow as tf
 
     layer = _built(make())
@@ -561,15 +573,14 @@ def test_unknown_sizes(make):
         return [layer(query, value, use_causal_mask=causal, **options) for causal in (False, True)]
 
     shapes = [((None, None, D), tf.float32), ((None, None, D), tf.float32), ((None, None), tf.bool)]
-    for xla, sizes in ((False, [(19, 19), (1, 19), (6, 3)]), (True, [(9, 13)])):
-        signature = [tf.TensorSpec(*shape) for shape in shapes]
-        function = tf.function(run, input_signature=signature, jit_compile=xla)
-        for queries, keys in sizes:
-            given = random_array((B, queries, D), 1), random_array((B, keys, D), 2), random_mask((B, keys))
-            for result, reference in zip(
-                keras.tree.flatten(function(*given)), keras.tree.flatten(run(*given)), strict=True
-            ):
-                np.testing.assert_allclose(to_numpy(result), to_numpy(reference), atol=5e-6)
+    signature = [tf.TensorSpec(*shape) for shape in shapes]
+    function = tf.function(run, input_signature=signature, jit_compile=xla)
+    for queries, keys in [(9, 13)] if xla else [(19, 19), (1, 19), (6, 3)]:
+        given = random_array((B, queries, D), 1), random_array((B, keys, D), 2), random_mask((B, keys))
+        for result, reference in zip(
+            keras.tree.flatten(function(*given)), keras.tree.flatten(run(*given)), strict=True
+        ):
+            np.testing.assert_allclose(to_numpy(result), to_numpy(reference), atol=5e-6)
 
 
 # Options that are refused.

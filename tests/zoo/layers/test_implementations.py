@@ -12,7 +12,6 @@ from zoo.layers import base_attention
 
 # Layers with a path of their own show elsewhere that it agrees.
 PLAIN = [case for case in ATTENTION_CASES if case.covers.attend is layers.BaseAttention.attend]
-every_plain = pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
 one_of_each = with_each(PLAIN)
 implementations = pytest.mark.parametrize("implementation", ["blockwise", "fused"])
 MASKS = ["none", "vectors", "pairs", "causal", "everything"]
@@ -53,6 +52,7 @@ def _results(case, layer, bias=None, **options):
     return [to_numpy(result) for result in run()] + gradients(loss, variables)
 
 
+@pytest.mark.slow  # test_matrix.py goes over all implementations, too
 @one_of_each
 @implementations
 @pytest.mark.parametrize("kind", MASKS)
@@ -67,7 +67,7 @@ def test_agree_with_dense(case, implementation, kind):
             np.testing.assert_allclose(result, reference, atol=5e-6 * max(1.0, np.abs(reference).max()), rtol=2e-5)
 
 
-@every_plain
+@one_of_each
 @implementations
 def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implementation):
     layer, masks = build(case), case_masks(case)
@@ -79,7 +79,7 @@ def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implement
 
 
 @one_of_each
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
 def test_compiled(case, xla):
     layer, masks = build(case), case_masks(case)
     expected = call(case, layer, arrays(case), **masks)
@@ -100,7 +100,9 @@ def test_unknown_sizes(case):
     layer.implementation = "blockwise"
     signature = [tf.TensorSpec([None, None, value.shape[-1]]) for value in inputs.values()]
     function = tf.function(
-        lambda *tensors: layer(*tensors, return_attention_scores=True, use_causal_mask=True), input_signature=signature
+        lambda *tensors: layer(*tensors, return_attention_scores=True, use_causal_mask=True),
+        input_signature=signature,
+        autograph=False,
     )
     for result, reference in zip(function(*inputs.values()), expected, strict=True):
         np.testing.assert_allclose(to_numpy(result), reference, atol=2e-6, rtol=2e-5)

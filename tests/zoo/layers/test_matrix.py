@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import references
-from cases import CASES, first_of_each_class
+from cases import CASES, first_of_each_class, with_each
 from contract import arrays, compiled, random_array, randomize, to_numpy
 from hypothesis import Phase, example, given, note, settings
 from hypothesis import strategies as st
@@ -153,6 +153,7 @@ MATRIX = _WHOLE + [
     _narrow(_BY_NAME["monotonic_local_attention"], window=1),
 ]
 every_case = pytest.mark.parametrize("case", MATRIX, ids=lambda case: case.name)
+one_of_each = with_each(MATRIX)
 
 _built, _plain = {}, {}  # layers, and their weights without masks
 
@@ -615,7 +616,7 @@ def _with(chosen):
     return decorate
 
 
-@every_case
+@one_of_each
 @settings(max_examples=1 if BRIEF else 2, **STEADY)
 @_with(EXAMPLES)
 @given(situation=situations(st.sampled_from(SIZES), ["eager"] * 28 + ["graph", "xla"]))

@@ -36,7 +36,7 @@ class Case(NamedTuple):
     expected: np.ndarray
 
 
-def fixtures(small, chosen, make, answer):
+def fixtures(small, chosen, make, answer, every=None):
     """Returns two fixtures of cases, each made once: all of them, and for thorough tests those that are chosen.
 
     Those that are not are slow there.
@@ -46,6 +46,7 @@ def fixtures(small, chosen, make, answer):
         chosen: Names and numbers of the rows that between them go all the ways that there are through the code.
         make: Returns the model of a name and options.
         answer: Returns what a model answers to the batch.
+        every: Those that are not slow in the fixture of all. Default: all.
     """
 
     @functools.cache
@@ -53,9 +54,9 @@ def fixtures(small, chosen, make, answer):
         model = make(name, small[name][number])
         return Case(name, small[name][number], model, answer(model))
 
-    def fixture(slow):
+    def fixture(fast):
         rows = [
-            pytest.param((name, number), marks=pytest.mark.slow if slow and (name, number) not in chosen else ())
+            pytest.param((name, number), marks=() if fast is None or (name, number) in fast else pytest.mark.slow)
             for name, options in small.items()
             for number in range(len(options))
         ]
@@ -63,7 +64,7 @@ def fixtures(small, chosen, make, answer):
             lambda request: case(*request.param)
         )
 
-    return fixture(slow=False), fixture(slow=True)
+    return fixture(every), fixture(chosen)
 
 
 def create(name, dtype="float32", seed=0, **options):
@@ -133,7 +134,7 @@ def compiled(function):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, input_signature=[tf.TensorSpec([None, None], tf.int32)])
+        return tf.function(function, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
     if keras.backend.backend() == "jax":
         import jax
 
