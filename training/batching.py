@@ -63,7 +63,7 @@ class Batches(keras.utils.PyDataset):
         self.round = 0
         self.symbols: dict[int, int] = {}
 
-    def num_batches(self) -> int:
+    def pass_length(self) -> int:
         """Returns how many batches one pass over the data has."""
         raise NotImplementedError
 
@@ -76,7 +76,7 @@ class Batches(keras.utils.PyDataset):
         raise NotImplementedError
 
     def __len__(self):
-        return self.steps or self.num_batches()
+        return self.steps or self.pass_length()
 
     def __getitem__(self, index):
         step = self.round * len(self) + index
@@ -112,7 +112,7 @@ class PlannedBatches(Batches):
         """
         raise NotImplementedError
 
-    def num_batches(self):
+    def pass_length(self):
         return len(self._plan)
 
     def batch_of(self, step):
@@ -229,7 +229,7 @@ class WindowBatches(Batches):
         self.length = min(length, len(self.stream) - 1)
         self.rows, self.seed = max(1, batch_tokens // max(self.length, 1)), seed
 
-    def num_batches(self):
+    def pass_length(self):
         return -(-self._num_windows() // self.rows)
 
     def batch_of(self, step):
