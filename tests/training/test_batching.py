@@ -193,6 +193,13 @@ def test_fit_sees_the_batches_in_their_order():
     assert_equal(resumed.seen, model.seen[12:])
 
 
+def test_keras_sees_how_many_batches_a_round_has():
+    data = [[7, END]] * 5, [[8, END]] * 5
+    assert PairBatches(*data, batch_tokens=4, steps=3).num_batches == 3  # JAX's `fit` asks for this one
+    whole = PairBatches(*data, batch_tokens=4)
+    assert whole.num_batches == len(whole) == whole.pass_length() > 1
+
+
 def test_labelled_batches():
     batches = LabelledBatches([[7, 8, END], [9, END], [5, END]], [2, 0, 1], batch_tokens=6, static_shapes=False)
     seen = {}
