@@ -3,9 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.kernels import has_random_bits, random_bits
-
-_BITS = 16
+from zoo.layers.kernels import RANDOM_BITS, has_random_bits, random_bits
 
 
 class Dropout(keras.layers.Dropout):
@@ -21,8 +19,8 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        dropped = round(self.rate * 2**_BITS)
-        if not training or not has_random_bits() or self.noise_shape or not 0 < dropped < 2**_BITS:
+        dropped = round(self.rate * 2**RANDOM_BITS)
+        if not training or not has_random_bits() or self.noise_shape or not 0 < dropped < 2**RANDOM_BITS:
             return super().call(inputs, training=training)
         kept = random_bits(ops.shape(inputs), self.seed_generator.next()) >= dropped
-        return inputs * (ops.cast(kept, inputs.dtype) * (2**_BITS / (2**_BITS - dropped)))
+        return inputs * (ops.cast(kept, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - dropped)))

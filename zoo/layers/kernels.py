@@ -18,13 +18,16 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
+RANDOM_BITS = 16  # in each number of `random_bits`
+
+
 def has_random_bits():
     """Returns whether there is `random_bits`, which elsewhere would cost no less than Keras' random numbers."""
     return keras.backend.backend() == "tensorflow"
 
 
 def random_bits(shape, seed):
-    """Returns random integers of 16 bits, uint16: two for each that the generator draws.
+    """Returns random integers of `RANDOM_BITS` bits, uint16: two for each that the generator draws.
 
     Args:
         shape: Their shape.

@@ -7,8 +7,8 @@ def reversible_embedding(size: int, dim: int, *, dtype, **options) -> keras.laye
     """Returns a table of vectors that multiplies in the policy's precision and hands masks on.
 
     Keras' own choice for logits is the precision of the table: under `mixed_bfloat16` the largest product of a model
-    would be one of float32. Nor does it
-    pass a mask on, though logits are of the same positions as what they are made of.
+    would be one of float32. Nor does it pass a mask on, though logits are of the same positions as what they are made
+    of.
 
     Args:
         size: Number of symbols.
