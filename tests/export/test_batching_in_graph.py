@@ -1,6 +1,7 @@
 """Requests that arrive together are answered together, each with its own answer."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
@@ -20,18 +21,14 @@ def test_every_request_gets_its_own_answer(monkeypatch):
         return {"text": tf.strings.upper(text), "length": tf.strings.length(text)}
 
     answer = tf.function(batched(lengths), input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    answers: list = [None] * len(REQUESTS)
     begin = threading.Barrier(len(REQUESTS))
 
-    def ask(index):
-        begin.wait()
-        answers[index] = answer(tf.constant(REQUESTS[index], tf.string))
+    def ask(texts):
+        begin.wait(60)
+        return answer(tf.constant(texts, tf.string))
 
-    threads = [threading.Thread(target=ask, args=(index,)) for index in range(len(REQUESTS))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(len(REQUESTS)) as pool:
+        answers = list(pool.map(ask, REQUESTS, timeout=60))
     for texts, found in zip(REQUESTS, answers, strict=True):
         assert [text.decode() for text in found["text"].numpy()] == [text.upper() for text in texts]
         np.testing.assert_array_equal(found["length"], [len(text) for text in texts])

@@ -57,7 +57,7 @@ def batching(text_workdir, shared):
 @pytest.mark.slow
 def test_requests_that_arrive_together_get_their_own_answers(batching, text_run):
     """Of different lengths and sizes, one empty, one larger than the largest batch."""
-    requests = [TEXTS[:1], TEXTS[1:3], [], TEXTS, TEXTS[2:3], TEXTS * 20] * 2
+    requests = [TEXTS[:1], TEXTS[1:3], [], TEXTS, TEXTS[2:3], TEXTS * 20] * 3
     answers: list = [None] * len(requests)
 
     def call(index):

@@ -59,20 +59,25 @@ class Case:
             yield from function.node_def
 
 
-@pytest.fixture(scope="module", params=["dates", "text"])
-def case(request):
-    return Case(*(request.getfixturevalue(f"{request.param}_{kind}") for kind in ("run", "export")))
-
-
-@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.slow), "text"])
-def fast_case(request):
-    """Python takes long to compile each way of decoding of the recurrent model."""
-    return Case(*(request.getfixturevalue(f"{request.param}_{kind}") for kind in ("run", "export")))
+@pytest.fixture(scope="module")
+def dates_case(dates_run, dates_export):
+    return Case(dates_run, dates_export)
 
 
 @pytest.fixture(scope="module")
 def text_case(text_run, text_export):
     return Case(text_run, text_export)
+
+
+@pytest.fixture(scope="module", params=["dates", "text"])
+def case(request):
+    return request.getfixturevalue(f"{request.param}_case")
+
+
+@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.slow), "text"])
+def fast_case(request):
+    """Python takes long to compile each way of decoding of the recurrent model."""
+    return request.getfixturevalue(f"{request.param}_case")
 
 
 def test_answers_are_those_of_python(case):

@@ -119,12 +119,12 @@ def test_attention(fast_run):
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-5)
 
 
-def test_the_length_can_be_limited(text_run):
-    ids = ids_of(text_run, TEXTS, max_length=3)
+def test_the_length_can_be_limited(fast_run):
+    ids = ids_of(fast_run, TEXTS, max_length=3)
     assert max(map(len, ids)) == 3
-    for short, whole in zip(ids, ids_of(text_run, TEXTS), strict=True):
+    for short, whole in zip(ids, ids_of(fast_run, TEXTS), strict=True):
         assert short == whole[:3], "a limit cuts and changes nothing before"
-    for tokens, (_, target_tokens, weights) in zip(ids, text_run.attention(TEXTS, max_length=3), strict=True):
+    for tokens, (_, target_tokens, weights) in zip(ids, fast_run.attention(TEXTS, max_length=3), strict=True):
         assert len(tokens) == len(target_tokens) == weights.shape[2]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 
@@ -86,6 +87,9 @@ def build(case, policy="float32"):
     return randomize(layer)
 
 
+graph_and_xla = pytest.mark.parametrize(
+    "xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"]
+)
 _built = {}
 
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from cases import ATTENTION_CASES, CASES
-from contract import build, compiled, random_array, to_numpy
+from contract import build, compiled, graph_and_xla, random_array, to_numpy
 from keras import ops
 
 from zoo import layers
@@ -48,7 +48,7 @@ def test_prefill_and_steps_equal_the_full_pass(case, chunks, room):
 
 
 @pytest.mark.parametrize("case", MULTI_HEAD, ids=lambda case: case.name)
-@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+@graph_and_xla
 def test_one_compiled_step_serves_all_positions(case, xla):
     layer, inputs = _self_attention(case), random_array((B, LENGTH, D), 2)
     expected = to_numpy(layer(inputs, inputs, use_causal_mask=True))

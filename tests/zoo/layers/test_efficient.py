@@ -5,7 +5,7 @@ import math
 import keras
 import numpy as np
 import pytest
-from contract import compiled, gradients, random_array, random_mask, randomize, to_numpy
+from contract import compiled, gradients, graph_and_xla, random_array, random_mask, randomize, to_numpy
 from keras import ops
 
 from zoo import layers
@@ -430,7 +430,7 @@ def test_prefill_and_steps_equal_the_full_pass(make, chunks, room):
 
 
 @each
-@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+@graph_and_xla
 def test_one_compiled_step_serves_all_positions(make, xla):
     layer, inputs = _built(make()), random_array((B, 9, D), 2)
     expected = to_numpy(layer(inputs, inputs, use_causal_mask=True))
@@ -562,7 +562,7 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are always known elsewhere")
 @each
-@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+@graph_and_xla
 def test_unknown_sizes(make, xla):
     import tensorflow as tf
 

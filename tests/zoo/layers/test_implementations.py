@@ -4,7 +4,18 @@ import keras
 import numpy as np
 import pytest
 from cases import ATTENTION_CASES, with_each
-from contract import arrays, build, call, case_masks, compiled, gradients, random_array, randomize, to_numpy
+from contract import (
+    arrays,
+    build,
+    call,
+    case_masks,
+    compiled,
+    gradients,
+    graph_and_xla,
+    random_array,
+    randomize,
+    to_numpy,
+)
 from keras import ops
 
 from zoo import layers
@@ -79,7 +90,7 @@ def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implement
 
 
 @one_of_each
-@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+@graph_and_xla
 def test_compiled(case, xla):
     layer, masks = build(case), case_masks(case)
     expected = call(case, layer, arrays(case), **masks)
