@@ -1,15 +1,16 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-all check format bench
 
 demo: $(READY) ; $(BIN)/python examples/demo.py
 
-test: $(READY) ; $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+test: $(READY) ; $(PYTEST)
 
-test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax,beam]' && $(BIN)/python -m pytest -m ''
+test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax,beam]' && $(PYTEST) -m ''
 
 check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 

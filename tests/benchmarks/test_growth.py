@@ -1,5 +1,7 @@
 """How cost grows with the length: slopes, the table and the plot."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -76,4 +78,5 @@ def test_pooling_has_no_length_left():
 @pytest.mark.slow
 def test_every_layer_runs():
     for case in GROWTH.values():
+        case = dataclasses.replace(case, contestants=case.contestants[:1])  # tiny, all lengths are one
         assert not measure(case, rounds=1, memory_rounds=1, tiny=True).failed, case.name
