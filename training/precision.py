@@ -1,5 +1,7 @@
 """Which precision and compiler a machine is fast with."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Literal
 
 import keras
@@ -53,3 +55,22 @@ def use_xla(jit: str) -> bool:
             new shape of a batch for a second or more, and refuses recurrent layers over lengths it does not know.
     """
     return keras.backend.backend() == "jax" if jit == "auto" else jit == "on"
+
+
+@contextlib.contextmanager
+def without_rewriting() -> Iterator[None]:
+    """Has TensorFlow run graphs on processors as they were traced, while the block runs.
+
+    Its rewriting (Grappler) of a training step takes seconds before the first one and gains nothing in those after it.
+    """
+    if keras.backend.backend() != "tensorflow" or _has_accelerator():
+        yield
+        return
+    import tensorflow as tf
+
+    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})

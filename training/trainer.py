@@ -20,7 +20,7 @@ from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.model_card import model_card
 from training.optimizer import exclude_from_decay, make_optimizer, make_schedule
 from training.origin import origin_of
-from training.precision import dtype_policy, use_xla
+from training.precision import dtype_policy, use_xla, without_rewriting
 from training.profiling import Profile
 from training.resume import take_over
 from training.tasks import Task, get_task
@@ -132,15 +132,16 @@ def fit(
     closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
     averages = [Averages()] if settings.ema else []
     try:
-        model.fit(
-            for_fit(batches),
-            validation_data=for_fit(validation),
-            epochs=rounds,
-            initial_epoch=state.rounds,
-            callbacks=[Rounds(batches), *averages, *closing],
-            verbose=0,
-            shuffle=False,
-        )
+        with without_rewriting():
+            model.fit(
+                for_fit(batches),
+                validation_data=for_fit(validation),
+                epochs=rounds,
+                initial_epoch=state.rounds,
+                callbacks=[Rounds(batches), *averages, *closing],
+                verbose=0,
+                shuffle=False,
+            )
     finally:
         for callback in closing:
             callback.close()

@@ -8,6 +8,7 @@ from benchmarks.training.peers.keras_turns import KerasTurns
 from benchmarks.training.peers.worker import Turns, make_batch, use_threads
 from training.batching import PairBatches, for_fit
 from training.config import resolve
+from training.precision import without_rewriting
 from training.trainer import compile_model
 
 PACKAGES = ("attention-zoo", "keras", "tensorflow")
@@ -55,7 +56,8 @@ def main():
     turns = Turns()
     use_threads(turns.task["threads"])
     model = compile_model(configure(turns.task))
-    model.fit(for_fit(FixedBatch(turns.task)), callbacks=[KerasTurns(turns, PACKAGES)], verbose=0, shuffle=False)
+    with without_rewriting():
+        model.fit(for_fit(FixedBatch(turns.task)), callbacks=[KerasTurns(turns, PACKAGES)], verbose=0, shuffle=False)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Which precision and compiler `auto` stands for."""
 
 import pytest
+import tensorflow as tf
 
 from training import precision
 
@@ -46,3 +47,16 @@ def test_an_explicit_setting_counts(machine, accelerator):
 def test_this_machine_can_be_asked():
     assert precision.dtype_policy("auto") in ("float32", "mixed_bfloat16")
     assert precision.use_xla("auto") in (True, False)
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_graphs_are_not_rewritten_on_processors(machine, accelerator):
+    machine("tensorflow", "", accelerator)
+
+    def rewriting():
+        return not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+
+    with pytest.raises(RuntimeError, match="within"), precision.without_rewriting():
+        assert rewriting() == accelerator
+        raise RuntimeError("within")
+    assert rewriting()
