@@ -75,7 +75,7 @@ def test_the_state_is_the_last_inputs():
 
 def test_the_gradient_of_the_encoder_is_divided_by_the_layers_that_attend(monkeypatch):
     model, (source, target) = create("convs2s_small", SMALL), batch()
-    direction = np.random.default_rng(5).normal(size=(B, T, 17)).astype("float32")
+    direction = ops.convert_to_tensor(np.random.default_rng(5).normal(size=(B, T, 17)), "float32")
 
     def found():
         return gradients(lambda: ops.sum(model({"source": source, "target": target}) * direction), model)

@@ -182,7 +182,7 @@ def test_options_reach_the_blocks():
     options = {"attention_dropout": 0.125, "feed_forward_dropout": 0.375, "activation": "gelu", "use_bias": False}
     model = made(gated=True, normalization="rms_norm", normalize_first=True, **options)
     for block in [*model.encoder_blocks, *model.decoder_blocks]:
-        attentions = [part for name, part in vars(block).items() if name.endswith("attention")]
+        attentions = [getattr(block, name) for name in dir(block) if name.endswith("attention")]
         assert attentions and {part.dropout for part in attentions} == {0.125}
         assert type(block.feed_forward) is layers.GatedFeedForward and block.feed_forward.dropout == 0.375
         assert block.feed_forward.activation is keras.activations.gelu
