@@ -1,6 +1,6 @@
 """Runs all measurements and the conformance checks: `make bench`. What is finished is kept, and not run again.
 
-`python -m benchmarks [--workdir DIR --text FILE] [--output FILE] [--fresh]`
+`python -m benchmarks [--data SPEC] [--workdir DIR --text FILE] [--output FILE] [--fresh]`
 """
 
 import argparse
@@ -8,7 +8,7 @@ import contextlib
 import io
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -38,16 +38,17 @@ def output_of(name: str, module: str, arguments: list[str], fresh: bool) -> str:
     return kept(name, {"arguments": arguments}, run, fresh)
 
 
-def printed_by(main: Callable[[list[str]], int], fresh: bool) -> str:
+def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequence[str] = ()) -> str:
     """Returns what one of the resumable commands prints.
 
     Args:
         main: Its function.
         fresh: Whether it measures again.
+        arguments: Its arguments besides that.
     """
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        main(["--fresh"] if fresh else [])
+        main([*arguments, *(["--fresh"] if fresh else [])])
     return text.getvalue()
 
 
@@ -67,7 +68,7 @@ def parts(options) -> dict[str, Callable[[], str]]:
 
     return {
         "Attention": lambda: printed_by(attention.main, fresh),
-        "Training": lambda: printed_by(training.main, fresh),
+        "Training": lambda: printed_by(training.main, fresh, ["--data", options.data] if options.data else []),
         "Growth": lambda: printed_by(growth.main, fresh),
         "Decoding": lambda: decoding("decoding"),
         "Evaluation of a test set": lambda: decoding("evaluation", "--whole", "--rounds", "3"),
@@ -82,6 +83,7 @@ def main(arguments=None) -> int:
         arguments: Command line without the program. Default: that of the process.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch of training")
     parser.add_argument("--workdir", help="a trained transformer_tiny, for the part about decoding")
     parser.add_argument("--text", help="source sentences, one a line, for the same")
     parser.add_argument("--output", type=Path, help="file to write everything into as well")

@@ -74,6 +74,9 @@ class Case:
         task: Sizes and the like, which all contestants are told.
         contestants: Ours first.
         targets: What ours should reach.
+        turn: What a turn is.
+        symbols: Target symbols in a turn.
+        warm_up: Turns before those that count.
     """
 
     name: str
@@ -81,6 +84,9 @@ class Case:
     task: Mapping[str, Any]
     contestants: tuple[Contestant, ...]
     targets: tuple[Target, ...]
+    turn: str = "step"
+    symbols: int = 0
+    warm_up: int = 2
 
     def among(self, wanted: Sequence[str]) -> "Case":
         """Returns the case with some of its contestants.
@@ -99,9 +105,9 @@ class Case:
             threads: How many threads it may have.
             tiny: Whether sizes are tiny, to see that it runs.
         """
-        sizes = {"batch": 2, "source_length": 3, "target_length": 5, "vocabulary": 50} if tiny else {}
+        sizes = {"batch": 2, "source_length": 3, "target_length": 5, "vocabulary": 50}
         own = {"precision": contestant.precision, "threads": threads, "compile": False, **contestant.options}
-        return {**self.task, **sizes, **own}
+        return {**self.task, **(sizes if tiny and "text" not in self.task else {}), **own}
 
 
 def _each_precision(contestant, precisions=PRECISIONS):
@@ -125,7 +131,8 @@ def _transformer(name, title, sizes, peers, targets, in_float32=()):
         OURS, "ours", options={"model": "transformer_tiny", "options": options}, note=f"{_BLOCKS}; metrics"
     )
     contestants = [each for one in (ours, *peers) for each in _each_precision(one)]
-    return Case(name, title, {**_COMMON, **sizes}, (*contestants, *in_float32), targets)
+    symbols = sizes["batch"] * sizes["target_length"]
+    return Case(name, title, {**_COMMON, **sizes}, (*contestants, *in_float32), targets, symbols=symbols)
 
 
 def _recurrent(name, model, network, layers):
@@ -148,6 +155,7 @@ def _recurrent(name, model, network, layers):
             Target("float32", ("float32",), ("float32",), 2.0),
             Target("each at its fastest precision", PRECISIONS, PRECISIONS, 2.0),
         ),
+        symbols=sizes["batch"] * sizes["target_length"],
     )
 
 
@@ -213,3 +221,25 @@ _ALL = (
     _recurrent("luong_step", "luong_general", "luong", layers=2),
 )
 CASES = {case.name: case for case in _ALL}
+
+
+def epoch(task: Mapping[str, Any], title: str, symbols: int) -> Case:
+    """Returns the case of an epoch of a text, with the contestants of `transformer_step` that need no compiler.
+
+    Args:
+        task: Its folder, sizes and the like; see `benchmarks.training.epoch`.
+        title: What it is.
+        symbols: Target symbols in the text.
+    """
+    steps = CASES["transformer_step"]
+    return dataclasses.replace(
+        steps,
+        name="epoch",
+        title=title,
+        task={**_COMMON, **{name: steps.task[name] for name in ("layers", "dim", "hidden", "heads")}, **task},
+        contestants=tuple(each for each in steps.contestants if not each.options.get("compile")),
+        targets=(Target("each at its fastest precision", PRECISIONS, PRECISIONS, 3.0),),
+        turn="epoch",
+        symbols=symbols,
+        warm_up=0,
+    )

@@ -32,8 +32,8 @@ class Worker(Process):
         super().__init__([*contestant.command(), task], environment)
         self.introduction: Found = {}
 
-    def step(self) -> Found:
-        """Returns what a step took: `seconds`, time of `processor`s, its `loss` and the `peak` of the memory so far."""
+    def turn(self) -> Found:
+        """Returns what a turn took: `seconds`, time of `processor`s, its `loss` and the `peak` of the memory so far."""
         self.tell("step")
         return self.answer()
 
@@ -59,7 +59,7 @@ def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) 
             for contestant in tqdm(group, f"{case.name}, {precision}: starting", leave=False, disable=None):
                 found["contestants"][contestant.label] = _start(case, contestant, threads, tiny, workers)
             turns = {label: _turn(worker, found["contestants"][label]) for label, worker in workers.items()}
-            for label, seconds in take_turns(turns, rounds).items():
+            for label, seconds in take_turns(turns, rounds, case.warm_up).items():
                 result = found["contestants"][label]
                 result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
         finally:
@@ -89,10 +89,10 @@ def _start(case, contestant, threads, tiny, workers):
 
 
 def _turn(worker, result):
-    def step():
-        told = worker.step()
+    def turn():
+        told = worker.turn()
         result.setdefault("processor", []).append(told["processor"])
         result["peak"], result["losses"][1:] = told["peak"], [told["loss"]]
         return told["seconds"]
 
-    return until_failure(step, functools.partial(result.__setitem__, "failed"))
+    return until_failure(turn, functools.partial(result.__setitem__, "failed"))

@@ -4,12 +4,17 @@ Configuration, model, loss, optimizer, batches and the call of `fit` are those o
 always the same one.
 """
 
-from benchmarks.training.peers.keras_turns import KerasTurns
+from pathlib import Path
+
+from benchmarks.training.peers.keras_turns import KerasTurns, train_on_text
 from benchmarks.training.peers.worker import Turns, make_batch, use_threads
 from training.batching import PairBatches, for_fit
 from training.config import resolve
+from training.data import load_data
 from training.precision import without_rewriting
+from training.tasks import get_task
 from training.trainer import compile_model
+from zoo.text import load_tokenizer
 
 PACKAGES = ("attention-zoo", "keras", "tensorflow")
 MANY = 1_000_000
@@ -46,17 +51,32 @@ def configure(task):
     }
     words = [f"model.{name}={value}" for name, value in options.items()]
     words += [f"training.{name}={value}" for name, value in settings.items()]
-    config = resolve(task["model"], "text:none:source-target", words)
+    config = resolve(task["model"], task.get("spec", "text:none:source-target"), words)
     config.model |= {"source_vocab_size": task["vocabulary"], "target_vocab_size": task["vocabulary"]}
     return config
+
+
+def read(task, config):
+    """Returns an epoch of a text: its lines are read, tokenized and put into batches, as at the start of training.
+
+    Args:
+        task: The task.
+        config: From `configure`.
+    """
+    tokenizers = dict.fromkeys(("source", "target"), load_tokenizer(Path(task["text"]) / "tokenizer.json"))
+    options = {"batch_tokens": task["batch_tokens"]}
+    return get_task("seq2seq").batches(config, load_data(task["spec"]), "train", tokenizers, **options)
 
 
 def main():
     """Takes part."""
     turns = Turns()
     use_threads(turns.task["threads"])
-    model = compile_model(configure(turns.task))
+    config = configure(turns.task)
+    model = compile_model(config)
     with without_rewriting():
+        if "text" in turns.task:
+            train_on_text(turns, model, lambda: for_fit(read(turns.task, config)), PACKAGES)
         model.fit(for_fit(FixedBatch(turns.task)), callbacks=[KerasTurns(turns, PACKAGES)], verbose=0, shuffle=False)
 
 

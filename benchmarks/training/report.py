@@ -5,9 +5,10 @@ from benchmarks.training.cases import OURS, Case, Target
 from benchmarks.training.measure import Found
 
 HEAD = [
-    "| contestant | precision | step | processor time | target tokens/s | peak memory | parameters | what it does |",
+    "| contestant | precision | {turn} | processor time | target tokens/s | peak memory | parameters | what it does |",
     "|---|---|---|---|---|---|---|---|",
 ]
+SECONDS = 10  # from which on times are not told in milliseconds
 
 
 def table(case: Case, found: Found) -> str:
@@ -24,7 +25,7 @@ def table(case: Case, found: Found) -> str:
     for result in found["contestants"].values():
         versions |= {f"{name} {version}": None for name, version in result.get("versions", {}).items()}
     foot = f"{found['where']}. {', '.join(versions)}."
-    return "\n".join([f"### {case.title}", "", *HEAD, *rows, "", *targets, "", foot])
+    return "\n".join([f"### {case.title}", "", HEAD[0].format(turn=case.turn), HEAD[1], *rows, "", *targets, "", foot])
 
 
 def _row(case, contestant, result):
@@ -32,12 +33,12 @@ def _row(case, contestant, result):
     if result is None or "failed" in result:
         reason = "not yet measured" if result is None else f"not measured: {result['failed']}"
         return f"| {' | '.join([*cells, reason.replace('|', '/'), '', '', '', '', contestant.note])} |"
-    spread, processor = (Spread.of([1000 * value for value in result[kind]]) for kind in ("seconds", "processor"))
-    tokens = case.task["batch"] * case.task["target_length"]
+    spread, processor = (Spread.of(result[kind]) for kind in ("seconds", "processor"))
+    unit, per = ("s", 1) if spread.median > SECONDS else ("ms", 1000)
     cells += [
-        f"{spread.median:,.1f} ms ({spread.low:,.1f}–{spread.high:,.1f})",
-        f"{processor.median:,.1f} ms",
-        f"{1000 * tokens / spread.median:,.0f}",
+        f"{per * spread.median:,.1f} {unit} ({per * spread.low:,.1f}–{per * spread.high:,.1f})",
+        f"{per * processor.median:,.1f} {unit}",
+        f"{case.symbols / spread.median:,.0f}",
         f"{result['peak'] / 1e6:,.0f} MB",
         f"{result['parameters']:,}",
         contestant.note,

@@ -58,8 +58,8 @@ def test_inputs_and_fresh_are_handed_on(asked, tmp_path):
     asked.clear()
     bench.main(arguments)
     assert [name for name, _ in asked if name in ("benchmarks.decoding", "benchmarks.conformance")] == []
-    bench.main([*arguments, "--fresh"])
-    assert ("benchmarks.training.__main__", ["--fresh"]) in asked
+    bench.main([*arguments, "--fresh", "--data", "text:a:en-de"])
+    assert ("benchmarks.training.__main__", ["--data", "text:a:en-de", "--fresh"]) in asked
     assert ("benchmarks.conformance", []) in asked
 
 

@@ -26,7 +26,8 @@ kind, steps = sys.argv[0], iter([2.0, 1.5, 1.25, 1.0])
 if turns.task["kind"] == "missing":
     raise ImportError("there is no such library")
 print("noise that a library prints")
-def step():
+def step(source, target, outputs):
+    assert source.shape[1:] == (3,) and target.shape == outputs.shape
     if turns.task["kind"] == "dying" and (value := next(steps)) == 1.5:
         raise MemoryError("none left")
     return 0.5
@@ -36,7 +37,7 @@ turns.serve(step, 7, ["numpy"])
 
 def _case(kinds):
     contestants = tuple(Contestant(kind, "stub", options={"kind": kind}) for kind in kinds)
-    sizes = {"batch": 2, "target_length": 5}
+    sizes = {"batch": 2, "source_length": 3, "target_length": 5, "vocabulary": 9}
     return Case("made_up", "made up", sizes, contestants, (Target("float32", PRECISIONS, PRECISIONS, 2.0),))
 
 
@@ -91,7 +92,7 @@ def test_table_and_ratios():
         Target("one peer", PRECISIONS, ("float32",), 5.0, "KerasHub"),
         Target("nobody", PRECISIONS, PRECISIONS, 5.0, "Marian"),
     )
-    case = Case("made_up", "made up", {"batch": 4, "target_length": 10}, contestants, targets)
+    case = Case("made_up", "made up", {}, contestants, targets, symbols=40)
     lines = report.table(case, _found()).splitlines()
     for line in (
         "### made up",

@@ -108,9 +108,9 @@ def test_pytorch_trains_a_model_of_the_same_size(torch_peers, task):
     torch.manual_seed(0)
     model = pytorch.Translator(task).train()
     assert sum(weight.numel() for weight in model.parameters()) == compile_model(ours.configure(task)).count_params()
-    losses = [pytorch.make_step(task, model)() for _ in range(2)]
+    losses = [pytorch.make_step(task, model)(*make_batch(task)) for _ in range(2)]
     assert all(abs(loss - math.log(50)) < 1.5 for loss in losses)
-    half = pytorch.make_step({**task, "precision": "bfloat16"}, model)()
+    half = pytorch.make_step({**task, "precision": "bfloat16"}, model)(*make_batch(task))
     assert abs(half - losses[1]) < 1
 
 
@@ -121,7 +121,7 @@ def test_recurrent_peers_learn(torch_peers, name):
     told = case.task_of(case.contestants[2], threads=1, tiny=True) | {"units": 8, "dropout": 0.0}
     torch.manual_seed(0)
     step = pytorch.make_step(told, recurrent.MODELS[told["network"]](told).train())
-    losses = [step() for _ in range(8)]
+    losses = [step(*make_batch(told)) for _ in range(8)]
     assert losses[-1] < losses[0] and abs(losses[0] - math.log(50)) < 1
 
 

@@ -2,10 +2,11 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 from joeynmt.model import build_model
 from joeynmt.vocabulary import Vocabulary
-from worker import FIRST, Turns, make_batch
+from worker import END, FIRST, PAD, START, Turns
 
 SPECIAL = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}  # where the library has its own
 
@@ -53,20 +54,23 @@ def make_step(task, model):
         task: The task.
         model: The model.
     """
-    source, target, outputs = (torch.tensor(ids, dtype=torch.long) for ids in make_batch(task))
-    target[:, 0] = SPECIAL["bos"]
-    batch = {
-        "src": source,
-        "src_length": torch.full((len(source),), source.shape[1]),
-        "src_mask": (source != SPECIAL["pad"])[:, None],
-        "trg_input": target,
-        "trg": outputs,
-        "trg_mask": (target != SPECIAL["pad"])[:, None],
-    }
+    renamed = np.arange(task["vocabulary"])
+    renamed[[PAD, START, END, FIRST - 1]] = [SPECIAL[name] for name in ("pad", "bos", "eos", "unk")]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
-    def step():
-        loss = model(return_type="loss", **batch)[0] / outputs.numel()
+    def step(*batch):
+        source, target, outputs = (torch.tensor(renamed[ids]) for ids in batch)
+        masks = [(ids != SPECIAL["pad"])[:, None] for ids in (source, outputs)]
+        loss, *_ = model(
+            return_type="loss",
+            src=source,
+            src_length=masks[0].sum(dim=(1, 2)),
+            src_mask=masks[0],
+            trg_input=target,
+            trg=outputs,
+            trg_mask=masks[1],
+        )
+        loss = loss / masks[1].sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -5,6 +5,32 @@ import math
 import keras
 
 
+def train_on_text(turns, model, read, packages):
+    """Takes all turns, each an epoch of a text.
+
+    Args:
+        turns: The contestant's `Turns`.
+        model: The compiled model.
+        read: Returns what `fit` takes.
+        packages: Names of the distributions whose versions count.
+    """
+
+    def train(most=None):
+        return model.fit(read(), steps_per_epoch=most, verbose=0, shuffle=False).history["loss"][0]
+
+    loss = train(turns.WARM_UP)
+    turns.introduce(number_of_weights(model), packages, loss)
+    while turns.wait():
+        turns.begin()
+        turns.end(train())
+    turns.leave()
+
+
+def number_of_weights(model):
+    """Returns how many numbers are trained."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
 class KerasTurns(keras.callbacks.Callback):
     """Lets each batch wait for its turn.
 
@@ -26,5 +52,4 @@ class KerasTurns(keras.callbacks.Callback):
         if batch:
             self.turns.end(logs["loss"])
         else:
-            sizes = (math.prod(variable.shape) for variable in self.model.trainable_variables)
-            self.turns.introduce(sum(sizes), self.packages, logs["loss"])
+            self.turns.introduce(number_of_weights(self.model), self.packages, logs["loss"])

@@ -8,8 +8,8 @@ import keras  # noqa: E402, reads the environment
 import keras_hub  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from keras import ops  # noqa: E402
-from keras_turns import KerasTurns  # noqa: E402
-from worker import Turns, make_batch, use_threads  # noqa: E402
+from keras_turns import KerasTurns, train_on_text  # noqa: E402
+from worker import PAD, Turns, make_batch, text_batches, use_threads  # noqa: E402
 
 
 def make_model(task):
@@ -33,8 +33,8 @@ def make_model(task):
         embedded = embedding(ids) * dim**0.5
         return drop(embedded + positions(embedded))
 
-    source = keras.Input((task["source_length"],), dtype="int32", name="source")
-    target = keras.Input((task["target_length"],), dtype="int32", name="target")
+    lengths = {side: None if "text" in task else task[f"{side}_length"] for side in ("source", "target")}
+    source, target = (keras.Input((length,), dtype="int32", name=side) for side, length in lengths.items())
     memory, hidden = embed(source), embed(target)
     for _ in range(task["layers"]):
         memory = keras_hub.layers.TransformerEncoder(task["hidden"], task["heads"], **options)(memory)
@@ -62,6 +62,22 @@ def smoothed_cross_entropy(smoothing):
     return loss
 
 
+def read(task):
+    """Returns an epoch of a text as `fit` takes it; padding has no weight.
+
+    Args:
+        task: The task.
+    """
+
+    def each():
+        for source, target, outputs in text_batches(task):
+            yield {"source": source, "target": target}, outputs, (outputs != PAD).astype("float32")
+
+    ids, weights = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None], tf.float32)
+    signature = {"source": ids, "target": ids}, ids, weights
+    return tf.data.Dataset.from_generator(each, output_signature=signature).prefetch(2)
+
+
 def main():
     """Takes part."""
     turns = Turns()
@@ -74,10 +90,12 @@ def main():
         smoothed_cross_entropy(turns.task["label_smoothing"]),
         jit_compile=turns.task["compile"],
     )
+    packages = ["keras-hub", "keras", "tensorflow"]
+    if "text" in turns.task:
+        train_on_text(turns, model, lambda: read(turns.task), packages)
     source, target, outputs = make_batch(turns.task)
     data = tf.data.Dataset.from_tensors(({"source": source, "target": target}, outputs)).repeat()
-    callback = KerasTurns(turns, ["keras-hub", "keras", "tensorflow"])
-    model.fit(data, steps_per_epoch=1_000_000, callbacks=[callback], verbose=0, shuffle=False)
+    model.fit(data, steps_per_epoch=1_000_000, callbacks=[KerasTurns(turns, packages)], verbose=0, shuffle=False)
 
 
 if __name__ == "__main__":

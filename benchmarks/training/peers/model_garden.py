@@ -7,7 +7,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"  # the library is written for Keras 2
 
 import tensorflow as tf  # noqa: E402, reads the environment
 from official.nlp.modeling.models import seq2seq_transformer as garden  # noqa: E402
-from worker import Turns, make_batch, use_threads  # noqa: E402
+from worker import PAD, Turns, batches, use_threads  # noqa: E402
 
 
 def make_model(task):
@@ -40,23 +40,23 @@ def make_step(task, model):
         task: The task.
         model: The model, which shifts the target by itself.
     """
-    source, _, outputs = (tf.constant(ids, tf.int64) for ids in make_batch(task))
     optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
     smoothing = task["label_smoothing"]
 
-    @tf.function
-    def train():
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int64)] * 2)
+    def train(source, outputs):
         with tf.GradientTape() as tape:
             logits = tf.cast(model({"inputs": source, "targets": outputs}, training=True), tf.float32)
             chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs, logits)
             right = tf.gather(logits, outputs, batch_dims=2)
             # (1 − ε) · (Z − z_y) + ε · (Z − mean z), with one pass for the normaliser Z.
-            loss = tf.reduce_mean(chosen + smoothing * (right - tf.reduce_mean(logits, axis=-1)))
+            losses = chosen + smoothing * (right - tf.reduce_mean(logits, axis=-1))
+            loss = tf.reduce_mean(tf.boolean_mask(losses, outputs != PAD))
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    return lambda: float(train())
+    return lambda source, _, outputs: float(train(tf.cast(source, tf.int64), tf.cast(outputs, tf.int64)))
 
 
 def main():
@@ -68,7 +68,7 @@ def main():
     tf.keras.mixed_precision.set_global_policy(policy)
     model = make_model(turns.task)
     step = make_step(turns.task, model)
-    step()  # which makes the weights
+    step(*next(iter(batches(turns.task))))  # which makes the weights
     parameters = sum(math.prod(weight.shape) for weight in model.trainable_variables)
     turns.serve(step, parameters, ["tf-models-official", "tensorflow"])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import opennmt
 import tensorflow as tf
-from worker import Turns, make_batch, use_threads
+from worker import PAD, Turns, use_threads
 
 BLANKS = ["<blank>", "<s>", "</s>"]
 
@@ -69,21 +69,16 @@ def make_step(task, model):
         sides = {f"{side}_vocabulary": str(file) for side in ("source", "target")}
         model.initialize(sides, {"label_smoothing": task["label_smoothing"], "average_loss_in_time": True})
         model.create_variables()
-    source, target, outputs = make_batch(task)
-    length = tf.fill([len(source)], source.shape[1]), tf.fill([len(target)], target.shape[1])
-    features = {"ids": tf.constant(source, tf.int64), "length": length[0]}
-    labels = {
-        "ids": tf.constant(target, tf.int64),
-        "ids_out": tf.constant(outputs, tf.int64),
-        "length": length[1],
-    }
     optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
 
-    @tf.function
-    def train():
-        return model.train(features, labels, optimizer)
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
+    def train(source, target, outputs):
+        source, target, outputs = (tf.cast(ids, tf.int64) for ids in (source, target, outputs))
+        lengths = [tf.math.count_nonzero(ids != PAD, axis=1, dtype=tf.int32) for ids in (source, outputs)]
+        features = {"ids": source, "length": lengths[0]}
+        return model.train(features, {"ids": target, "ids_out": outputs, "length": lengths[1]}, optimizer)
 
-    return lambda: float(train())
+    return lambda *batch: float(train(*batch))
 
 
 def main():

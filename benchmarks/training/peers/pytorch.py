@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 from torch.nn import functional
-from worker import PAD, Turns, make_batch, sinusoids
+from worker import PAD, Turns, sinusoids
 
 
 class Translator(nn.Module):
@@ -51,7 +51,7 @@ class Translator(nn.Module):
         hidden = self.transformer(
             self._embed(source),
             self._embed(target),
-            tgt_mask=self.causal,
+            tgt_mask=self.causal[: target.shape[1], : target.shape[1]],
             tgt_is_causal=True,
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
@@ -66,7 +66,6 @@ def make_step(task, model):
         task: The task.
         model: Module from source and target to logits.
     """
-    source, target, outputs = (torch.tensor(ids, dtype=torch.long) for ids in make_batch(task))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def loss_of(source, target, outputs):
@@ -77,7 +76,8 @@ def make_step(task, model):
     if task["compile"]:
         loss_of = torch.compile(loss_of)
 
-    def step():
+    def step(*batch):
+        source, target, outputs = (torch.tensor(ids, dtype=torch.long) for ids in batch)
         with torch.autocast("cpu", torch.bfloat16, enabled=task["precision"] == "bfloat16"):
             loss = loss_of(source, target, outputs)
         optimizer.zero_grad()

@@ -5,6 +5,7 @@ Runs in the environment of every peer, and needs NumPy alone until it is asked f
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import resource
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-PAD, START, FIRST = 0, 1, 4  # of the zoo's tokenizers: the first symbol that is a word is the fifth
+PAD, START, END, FIRST = 0, 1, 2, 4  # of the zoo's tokenizers: the first symbol that is a word is the fifth
+POOL = 8192  # pairs that are sorted together
 
 
 class Turns:
@@ -22,7 +24,10 @@ class Turns:
 
     Attributes:
         task: What is to be trained: sizes, precision and the like, from the command line.
+        WARM_UP: Batches of a text before the first turn.
     """
+
+    WARM_UP = 5
 
     def __init__(self):
         self.task = json.loads(sys.argv[1])
@@ -67,17 +72,23 @@ class Turns:
         self.tell(seconds=seconds, processor=processor, loss=loss, peak=peak_memory())
 
     def serve(self, step, parameters, packages):
-        """Takes all turns.
+        """Takes all turns, each a step, or as many as the text has batches.
 
         Args:
-            step: Does a step and returns its loss, as a number.
+            step: Does a step on source, target and the symbols that follow it, and returns its loss, as a number.
             parameters: See `introduce`.
             packages: Likewise.
         """
-        self.introduce(parameters, packages, step())
+
+        def train(most=None):
+            for batch in itertools.islice(batches(self.task), most):
+                loss = step(*batch)
+            return loss
+
+        self.introduce(parameters, packages, train(self.WARM_UP))
         while self.wait():
             self.begin()
-            self.end(step())
+            self.end(train())
         self.leave()
 
     def leave(self):
@@ -107,6 +118,51 @@ def peak_memory():
         )
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def batches(task):
+    """Returns the batches of a turn: source [B, S], target [B, T] and the symbols that follow it [B, T], int32.
+
+    Args:
+        task: The task. With a `text` these are all of its pairs, read again for each turn; else a batch without padding
+            that is always the same.
+    """
+    return text_batches(task) if "text" in task else [make_batch(task)]
+
+
+def text_batches(task):
+    """Yields the batches of an epoch: pairs of about equal length, padded, in random order.
+
+    A batch has at most `batch_tokens` symbols on its longer side, padding included.
+
+    Args:
+        task: The task: `text` is a folder with the symbols of a sentence in each line of `source` and of `target`.
+    """
+    source, target = (
+        [[*map(int, line.split())] for line in (Path(task["text"]) / side).read_text(encoding="ascii").splitlines()]
+        for side in ("source", "target")
+    )
+    generator, found = np.random.default_rng(0), []
+    order = generator.permutation(len(source))
+    for start in range(0, len(order), POOL):
+        batch, longest = [], 0
+        for pair in sorted(order[start : start + POOL], key=lambda pair: (len(target[pair]), len(source[pair]))):
+            longest = max(longest, len(source[pair]), len(target[pair]) + 1)
+            if batch and longest * (len(batch) + 1) > task["batch_tokens"]:
+                found.append(batch)
+                batch, longest = [], max(len(source[pair]), len(target[pair]) + 1)
+            batch.append(pair)
+        found.append(batch)
+    for index in generator.permutation(len(found)):
+        sides = [source[pair] for pair in found[index]], [target[pair] for pair in found[index]]
+        yield _pad(sides[0]), _pad([[START, *row] for row in sides[1]]), _pad([[*row, END] for row in sides[1]])
+
+
+def _pad(rows):
+    padded = np.full((len(rows), max(map(len, rows))), PAD, "int32")
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded
 
 
 def make_batch(task):
