@@ -6,7 +6,6 @@ Nothing may write into them: copy first.
 """
 
 import fcntl
-import gc
 import os
 import random
 import shutil
@@ -16,11 +15,12 @@ from pathlib import Path
 import pytest
 from tiny import CLASSIFIER, LANGUAGE_MODEL, RECURRENT, TRANSFORMER, train, write_labelled, write_lines, write_text
 
+from zoo.quiet import collect_rarely
+
 # Two processes share the cores, and operations on a few numbers gain nothing from more threads.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-# Tracing makes millions of objects that stay: looking for garbage every 700 of them took a seventh of the time.
-gc.set_threshold(200_000, 20, 100)
+collect_rarely()  # else it takes a seventh of the time
 
 
 @pytest.fixture(autouse=True)

@@ -38,16 +38,22 @@ def without_greeting() -> Iterator[None]:
                     os.write(2, line)
 
 
+def collect_rarely() -> None:
+    """Has Python look for garbage rarely.
+
+    Importing and tracing make millions of objects that stay. To look for garbage among them after every 700 takes a
+    tenth of the time until the first step.
+    """
+    gc.set_threshold(200_000, 20, 100)
+
+
 def start_backend() -> None:
     """Imports Keras quietly, for a command; on other backends than TensorFlow keeps TensorFlow out of the process.
 
     Keras imports TensorFlow wherever it is installed as soon as it saves or reads a model, which costs seconds and
     half a gigabyte that JAX and PyTorch have no use for. A module that is `None` counts as not installed.
-
-    Importing and tracing make millions of objects that stay. Python would look for garbage among them after every 700,
-    which takes a tenth of the time until the first step.
     """
-    gc.set_threshold(200_000, 20, 100)
+    collect_rarely()
     with without_greeting():
         import keras
     if keras.backend.backend() != "tensorflow":

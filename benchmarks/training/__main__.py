@@ -20,7 +20,8 @@ MOST_EPOCHS = 3  # turns of an epoch, which take minutes each
 METHOD = (
     "A step: forward, backward and Adam, on a batch without padding that is always the same, with dropout and"
     " label smoothing; an epoch: as many as a text has batches, with the text read anew. Median of {rounds} turns"
-    " A B A B (quartiles), {threads} threads each, every contestant in a process of its own, every peer in an"
+    f" A B A B (quartiles), of an epoch at most {MOST_EPOCHS};"
+    " {threads} threads each, every contestant in a process of its own, every peer in an"
     " environment of its own. Processor time: of all threads, which other work on the machine disturbs less. Peak"
     " memory: largest resident set of the process, libraries included."
 )
@@ -59,8 +60,10 @@ def _told(name, settings, options):
         rounds = settings["rounds"]
         return start.table(kept("training/start", {"rounds": rounds}, lambda: start.measure(rounds), options.fresh))
     if name == EPOCH:
-        settings = {**settings, "rounds": min(settings["rounds"], MOST_EPOCHS)}
-    case = (epoch_case(options.data) if name == EPOCH else CASES[name]).among(options.contestant)
+        case, settings = epoch_case(options.data), {**settings, "rounds": min(settings["rounds"], MOST_EPOCHS)}
+    else:
+        case = CASES[name]
+    case = case.among(options.contestant)
     file = "-".join([f"training/{name}", *(re.sub(r"\W+", "_", each) for each in options.contestant)])
     hangs_on = {**settings, "case": dataclasses.asdict(case), "pins": REQUIREMENTS}
     found = kept(file, hangs_on, lambda: measure.measure(case, **settings), options.fresh, measure.is_complete)

@@ -75,7 +75,6 @@ class Case:
         contestants: Ours first.
         targets: What ours should reach.
         turn: What a turn is.
-        symbols: Target symbols in a turn.
         warm_up: Turns before those that count.
     """
 
@@ -85,8 +84,12 @@ class Case:
     contestants: tuple[Contestant, ...]
     targets: tuple[Target, ...]
     turn: str = "step"
-    symbols: int = 0
     warm_up: int = 2
+
+    @property
+    def symbols(self) -> int:
+        """Target symbols in a turn."""
+        return self.task["symbols"] if "symbols" in self.task else self.task["batch"] * self.task["target_length"]
 
     def among(self, wanted: Sequence[str]) -> "Case":
         """Returns the case with some of its contestants.
@@ -131,8 +134,7 @@ def _transformer(name, title, sizes, peers, targets, in_float32=()):
         OURS, "ours", options={"model": "transformer_tiny", "options": options}, note=f"{_BLOCKS}; metrics"
     )
     contestants = [each for one in (ours, *peers) for each in _each_precision(one)]
-    symbols = sizes["batch"] * sizes["target_length"]
-    return Case(name, title, {**_COMMON, **sizes}, (*contestants, *in_float32), targets, symbols=symbols)
+    return Case(name, title, {**_COMMON, **sizes}, (*contestants, *in_float32), targets)
 
 
 def _recurrent(name, model, network, layers):
@@ -155,7 +157,6 @@ def _recurrent(name, model, network, layers):
             Target("float32", ("float32",), ("float32",), 2.0),
             Target("each at its fastest precision", PRECISIONS, PRECISIONS, 2.0),
         ),
-        symbols=sizes["batch"] * sizes["target_length"],
     )
 
 
@@ -223,13 +224,12 @@ _ALL = (
 CASES = {case.name: case for case in _ALL}
 
 
-def epoch(task: Mapping[str, Any], title: str, symbols: int) -> Case:
+def epoch(task: Mapping[str, Any], title: str) -> Case:
     """Returns the case of an epoch of a text, with the contestants of `transformer_step` that need no compiler.
 
     Args:
-        task: Its folder, sizes and the like; see `benchmarks.training.epoch`.
+        task: Its folder, sizes, target `symbols` and the like; see `benchmarks.training.epoch`.
         title: What it is.
-        symbols: Target symbols in the text.
     """
     steps = CASES["transformer_step"]
     return dataclasses.replace(
@@ -240,6 +240,5 @@ def epoch(task: Mapping[str, Any], title: str, symbols: int) -> Case:
         contestants=tuple(each for each in steps.contestants if not each.options.get("compile")),
         targets=(Target("each at its fastest precision", PRECISIONS, PRECISIONS, 3.0),),
         turn="epoch",
-        symbols=symbols,
         warm_up=0,
     )

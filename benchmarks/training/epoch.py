@@ -39,4 +39,4 @@ def epoch_case(spec: str) -> Case:
         f"vocabulary {tokenizer.vocab_size:,}: an epoch in batches of {BATCH_TOKENS:,} symbols, with the "
         "reading of the text"
     )
-    return epoch({**described, **lengths}, title, sum(len(row) + 1 for row in sides["target"]))
+    return epoch({**described, **lengths, "symbols": sum(len(row) + 1 for row in sides["target"])}, title)

@@ -77,7 +77,9 @@ def main():
     with without_rewriting():
         if "text" in turns.task:
             train_on_text(turns, model, lambda: for_fit(read(turns.task, config)), PACKAGES)
-        model.fit(for_fit(FixedBatch(turns.task)), callbacks=[KerasTurns(turns, PACKAGES)], verbose=0, shuffle=False)
+        else:
+            callbacks = [KerasTurns(turns, PACKAGES)]
+            model.fit(for_fit(FixedBatch(turns.task)), callbacks=callbacks, verbose=0, shuffle=False)
 
 
 if __name__ == "__main__":

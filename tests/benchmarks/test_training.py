@@ -92,7 +92,7 @@ def test_table_and_ratios():
         Target("one peer", PRECISIONS, ("float32",), 5.0, "KerasHub"),
         Target("nobody", PRECISIONS, PRECISIONS, 5.0, "Marian"),
     )
-    case = Case("made_up", "made up", {}, contestants, targets, symbols=40)
+    case = Case("made_up", "made up", {"batch": 4, "target_length": 10}, contestants, targets)
     lines = report.table(case, _found()).splitlines()
     for line in (
         "### made up",

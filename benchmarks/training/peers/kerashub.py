@@ -93,9 +93,10 @@ def main():
     packages = ["keras-hub", "keras", "tensorflow"]
     if "text" in turns.task:
         train_on_text(turns, model, lambda: read(turns.task), packages)
-    source, target, outputs = make_batch(turns.task)
-    data = tf.data.Dataset.from_tensors(({"source": source, "target": target}, outputs)).repeat()
-    model.fit(data, steps_per_epoch=1_000_000, callbacks=[KerasTurns(turns, packages)], verbose=0, shuffle=False)
+    else:
+        source, target, outputs = make_batch(turns.task)
+        data = tf.data.Dataset.from_tensors(({"source": source, "target": target}, outputs)).repeat()
+        model.fit(data, steps_per_epoch=1_000_000, callbacks=[KerasTurns(turns, packages)], verbose=0, shuffle=False)
 
 
 if __name__ == "__main__":

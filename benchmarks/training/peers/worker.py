@@ -147,11 +147,12 @@ def text_batches(task):
     for start in range(0, len(order), POOL):
         batch, longest = [], 0
         for pair in sorted(order[start : start + POOL], key=lambda pair: (len(target[pair]), len(source[pair]))):
-            longest = max(longest, len(source[pair]), len(target[pair]) + 1)
-            if batch and longest * (len(batch) + 1) > task["batch_tokens"]:
+            length = max(len(source[pair]), len(target[pair]) + 1)
+            if batch and max(longest, length) * (len(batch) + 1) > task["batch_tokens"]:
                 found.append(batch)
-                batch, longest = [], max(len(source[pair]), len(target[pair]) + 1)
+                batch, longest = [], 0
             batch.append(pair)
+            longest = max(longest, length)
         found.append(batch)
     for index in generator.permutation(len(found)):
         sides = [source[pair] for pair in found[index]], [target[pair] for pair in found[index]]
