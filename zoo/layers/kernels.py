@@ -18,6 +18,31 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
+def fused_attention(query, key, value, mask, bias):
+    """Returns `softmax(query keyᵀ + bias) value` by `keras.ops.dot_product_attention`, [B, N, T, H].
+
+    Args:
+        query: [B, N, T, D], scaled.
+        key: [B, N, S, D].
+        value: [B, N, S, H].
+        mask: Booleans that broadcast to [B, N, T, S], or `None`.
+        bias: Numbers that broadcast to [B, N, T, S], or `None`.
+    """
+    size = value.shape[-1]
+    if keras.backend.backend() == "jax":  # there D must be H: zeros change no product, and are cut from the output
+        largest = max(query.shape[-1], size)
+        query, key, value = (_widened_to(tensor, largest) for tensor in (query, key, value))
+    heads = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
+    output = ops.swapaxes(ops.dot_product_attention(*heads, bias=bias, mask=mask, scale=1.0), 1, 2)
+    return output if output.shape[-1] == size else output[..., :size]
+
+
+def _widened_to(tensor, size):
+    """Returns a tensor of which the last axis has a size, with zeros at its end."""
+    missing = size - tensor.shape[-1]
+    return ops.pad(tensor, [(0, 0)] * (len(tensor.shape) - 1) + [(0, missing)]) if missing else tensor
+
+
 RANDOM_BITS = 16  # in each number of `random_bits`
 
 

@@ -7,6 +7,7 @@ from zoo.layers.base_attention import BaseAttention
 from zoo.layers.dot_score import DotScore
 from zoo.layers.flat import at_positions, reshape
 from zoo.layers.initializers import fresh
+from zoo.layers.kernels import fused_attention
 from zoo.layers.scores import get_score
 from zoo.layers.sizes import check_size
 
@@ -177,13 +178,8 @@ class MultiHeadAttention(BaseAttention):
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, as everywhere here, so that float16 stays in range.
-        output = ops.dot_product_attention(
-            *(ops.swapaxes(heads, 1, 2) for heads in (self.score.project_query(query), *self.repeated(memory))),
-            bias=None if bias is None else _rank_4(ops.cast(bias, self.compute_dtype)),
-            mask=visible.mask(),
-            scale=1.0,
-        )
-        return ops.swapaxes(output, 1, 2)
+        bias = None if bias is None else _rank_4(ops.cast(bias, self.compute_dtype))
+        return fused_attention(self.score.project_query(query), *self.repeated(memory), visible.mask(), bias)
 
     def repeated(self, memory):
         """Returns keys and values with as many heads as the queries have.

@@ -523,9 +523,9 @@ def _poisoned(matrix):
 def _check_unasked(matrix, output):
     (unasked,), _ = matrix.function(scores=False)(matrix.floats)
     told = "asking for the weights changes nothing"
-    if matrix.situation.mode == "eager":
+    if matrix.situation.mode == "eager" and BACKEND != "jax":
         np.testing.assert_array_equal(unasked, output, told)
-    else:  # another program, which a compiler arranges in another way
+    else:  # another program, which a compiler arranges in another way; JAX compiles loops in any mode
         _assert_near(unasked, output, TOLERANCE[matrix.situation.policy], told)
 
 
