@@ -73,6 +73,21 @@ class BaseAttention(keras.layers.Layer):
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from zoo.layers import BaseAttention
+        >>> class NearbyAttention(BaseAttention):
+        ...     def compare(self, query, key, visible):
+        ...         steps = ops.abs(visible.key_positions - visible.query_positions[:, None])  # [T, S]
+        ...         return ops.matmul(query, ops.swapaxes(key, -1, -2)) - ops.cast(steps, query.dtype)
+        >>> inputs = np.zeros((1, 3, 4), "float32")
+        >>> _, weights = NearbyAttention()(inputs, inputs, return_attention_scores=True, use_causal_mask=True)
+        >>> print(np.round(weights[0], 2))
+        [[1.   0.   0.  ]
+         [0.27 0.73 0.  ]
+         [0.09 0.24 0.67]]
     """
 
     has_heads = False
