@@ -1,5 +1,6 @@
 """Requests that arrive together are answered together, in the graph of the model itself."""
 
+import uuid
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -22,29 +23,31 @@ def batched(function: Callable[..., dict[str, tf.Tensor]]):
     """
     # Traced once, for the two ways that there are to it.
     function = tf.function(function, autograph=False)
-    names: list[str] = []
-    shapes: list[tf.TensorShape] = []
-
-    def flat(*inputs):
-        results = function(*inputs)
-        names[:] = sorted(results)
-        shapes[:] = [results[name].shape for name in names]
-        return [results[name] for name in names]
-
-    together = tf.nondifferentiable_batch_function(
-        num_batch_threads=THREADS,
-        max_batch_size=LARGEST,
-        batch_timeout_micros=TIMEOUT_MICROSECONDS,
-        max_enqueued_batches=QUEUE,
-        autograph=False,
-    )(flat)
 
     def answer(*inputs):
+        alone = function.get_concrete_function(*(tf.TensorSpec(each.shape, each.dtype) for each in inputs))
+
+        def together():
+            return tf.raw_ops.BatchFunction(
+                in_tensors=list(inputs),
+                captured_tensors=alone.captured_inputs,
+                f=alone,
+                Tout=[output.dtype for output in alone.outputs],
+                num_batch_threads=THREADS,
+                max_batch_size=LARGEST,
+                batch_timeout_micros=TIMEOUT_MICROSECONDS,
+                max_enqueued_batches=QUEUE,
+                enable_large_batch_splitting=True,
+                # The name of the queue. Functions of one name share it, and run what others were asked: those of
+                # other signatures, and of other models where a process has all of them in one place.
+                shared_name=uuid.uuid4().hex,
+            )
+
         size = tf.shape(inputs[0])[0]
         fits = tf.logical_and(size > 0, size <= LARGEST)
-        results = tf.cond(fits, lambda: list(together(*inputs)), lambda: flat(*inputs))
+        results = tf.cond(fits, together, lambda: tf.nest.flatten(alone(*inputs)))
         # The operation that gathers requests knows no shapes.
-        results = [tf.ensure_shape(result, shape) for result, shape in zip(results, shapes, strict=True)]
-        return dict(zip(names, results, strict=True))
+        results = [tf.ensure_shape(result, each.shape) for result, each in zip(results, alone.outputs, strict=True)]
+        return tf.nest.pack_sequence_as(alone.structured_outputs, results)
 
     return answer
