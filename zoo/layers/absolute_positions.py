@@ -34,11 +34,9 @@ class AbsolutePositions(Positions):
             raise ValueError(
                 f"`size` needs `concatenate=True`: added encodings have the size of the inputs. Received: size={size}."
             )
-        if size is not None:
-            check_size("size", size)
         self.supports_masking = True
         self.concatenate = concatenate
-        self.size = size
+        self.size = check_size("size", size, optional=True)
 
     def encodings(self, positions, size):
         """Returns the encodings of positions, [T, size].

@@ -37,10 +37,8 @@ class AdditiveScore(Score):
 
     def __init__(self, units=None, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        if units is not None:
-            check_size("units", units)
-        self.units = units
-        self.hidden_size = units or 1
+        self.units = check_size("units", units, optional=True)
+        self.hidden_size = self.units or 1
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 

@@ -42,13 +42,10 @@ class AttentionPooling(keras.layers.Layer):
 
     def __init__(self, attention, num_queries=None, query_dim=None, **kwargs):
         super().__init__(**kwargs)
-        for name, size in (("num_queries", num_queries), ("query_dim", query_dim)):
-            if size is not None:
-                check_size(name, size)
         self.supports_masking = True
         self.attention = attention
-        self.num_queries = num_queries
-        self.query_dim = query_dim
+        self.num_queries = check_size("num_queries", num_queries, optional=True)
+        self.query_dim = check_size("query_dim", query_dim, optional=True)
 
     def build(self, inputs_shape):
         size = self.query_dim or inputs_shape[-1]

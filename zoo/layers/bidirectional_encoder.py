@@ -54,18 +54,16 @@ class BidirectionalEncoder(keras.layers.Layer):
 
     def __init__(self, units, num_layers=1, cell_type="gru", dropout=0.0, seed=None, use_cudnn="auto", **kwargs):
         super().__init__(**kwargs)
-        check_size("units", units)
-        check_size("num_layers", num_layers)
         if cell_type not in CELL_TYPES:
             raise ValueError(f"`cell_type` must be one of {', '.join(CELL_TYPES)}. Received: cell_type={cell_type!r}.")
         self.supports_masking = True
-        self.units = units
-        self.num_layers = num_layers
+        self.units = check_size("units", units)
+        self.num_layers = check_size("num_layers", num_layers)
         self.cell_type = cell_type
         self.dropout = dropout
         self.seed = seed
         self.use_cudnn = use_cudnn
-        self.recurrent_layers = [self._recurrent_layer(f"layer_{number}") for number in range(num_layers)]
+        self.recurrent_layers = [self._recurrent_layer(f"layer_{number}") for number in range(self.num_layers)]
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):

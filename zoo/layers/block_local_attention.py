@@ -17,7 +17,7 @@ class BlockLocalAttention(BlockedAttention):
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, a positive integer.
+        key_dim: Size of each head for key, and by default for query, a positive integer.
         block_size: c, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. Where `positions` act
@@ -47,8 +47,7 @@ class BlockLocalAttention(BlockedAttention):
     """
 
     def __init__(self, num_heads, key_dim, block_size, value_dim=None, **kwargs):
-        check_size("block_size", block_size)
-        self.block_size = block_size
+        self.block_size = check_size("block_size", block_size)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
     def sees(self, query_places, key_places):

@@ -37,14 +37,13 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, intermediate_dim, activation="relu", dropout=0.0, seed=None, use_bias=True, **kwargs):
         super().__init__(**kwargs)
-        check_size("intermediate_dim", intermediate_dim)
         self.supports_masking = True
-        self.intermediate_dim = intermediate_dim
+        self.intermediate_dim = check_size("intermediate_dim", intermediate_dim)
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
         self.seed = seed
         self.use_bias = use_bias
-        self.intermediate_dense = self.dense("intermediate", intermediate_dim, self.activation)
+        self.intermediate_dense = self.dense("intermediate", self.intermediate_dim, self.activation)
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def dense(self, name, size, activation=None):

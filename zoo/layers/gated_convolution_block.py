@@ -66,7 +66,6 @@ class GatedConvolutionBlock(keras.layers.Layer):
         self, width, padding="same", attention=None, dropout=0.0, seed=None, kernel_initializer=None, **kwargs
     ):
         super().__init__(**kwargs)
-        check_size("width", width)
         if padding not in PADDINGS:
             raise ValueError(f"`padding` must be one of {', '.join(PADDINGS)}. Received: padding={padding!r}.")
         if kernel_initializer is None:
@@ -74,7 +73,7 @@ class GatedConvolutionBlock(keras.layers.Layer):
                 4.0 * (1.0 - dropout), "fan_in", "untruncated_normal"
             )
         self.supports_masking = True
-        self.width = width
+        self.width = check_size("width", width)
         self.padding = padding
         self.attention = attention
         self.dropout = dropout

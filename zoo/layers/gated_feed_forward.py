@@ -40,7 +40,7 @@ class GatedFeedForward(FeedForward):
 
     def __init__(self, intermediate_dim, activation="silu", dropout=0.0, seed=None, use_bias=False, **kwargs):
         super().__init__(intermediate_dim, activation, dropout, seed, use_bias, **kwargs)
-        self.linear_dense = self.dense("linear", intermediate_dim)
+        self.linear_dense = self.dense("linear", self.intermediate_dim)
 
     def build(self, input_shape):
         super().build(input_shape)

@@ -17,7 +17,7 @@ class GroupedQueryAttention(MultiHeadAttention):
     Args:
         num_heads: N, a positive integer.
         num_key_value_heads: G, a divisor of `num_heads`.
-        key_dim: Size of each head for query and key, a positive integer.
+        key_dim: Size of each head for key, and by default for query, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`.
 
@@ -41,8 +41,8 @@ class GroupedQueryAttention(MultiHeadAttention):
     """
 
     def __init__(self, num_heads, num_key_value_heads, key_dim, value_dim=None, **kwargs):
-        check_size("num_heads", num_heads)
-        check_size("num_key_value_heads", num_key_value_heads)
+        num_heads = check_size("num_heads", num_heads)
+        num_key_value_heads = check_size("num_key_value_heads", num_key_value_heads)
         if num_heads % num_key_value_heads:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. "

@@ -11,7 +11,9 @@ from zoo.layers.sizes import check_size
 class LearnedPositions(AbsolutePositions):
     """Adds or concatenates a learned vector for each position: `x_p + E[p]` or `[x_p; E[p]]`.
 
-    Positions behind the last row of the table take that row.
+    Positions behind the last row of the table take that row, and those before the first one, below 0, take the first.
+    In an attention layer queries stand at the end of the keys: where there are more of them than keys, the first ones
+    stand below 0 and cannot be told apart. Give `start_index=0` to count queries and keys from 0 alike.
 
     Args:
         max_length: Rows of the table, a positive integer.
@@ -42,8 +44,7 @@ class LearnedPositions(AbsolutePositions):
 
     def __init__(self, max_length, concatenate=False, size=None, initializer="glorot_uniform", **kwargs):
         super().__init__(concatenate=concatenate, size=size, **kwargs)
-        check_size("max_length", max_length)
-        self.max_length = max_length
+        self.max_length = check_size("max_length", max_length)
         self.initializer = keras.initializers.get(initializer)
 
     def create_weights(self, query_dim, memory_dim):

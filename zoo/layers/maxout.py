@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from zoo.layers.sizes import check_size
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Maxout(keras.layers.Layer):
@@ -30,10 +32,8 @@ class Maxout(keras.layers.Layer):
 
     def __init__(self, group_size=2, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(group_size, int) or group_size < 1:
-            raise ValueError(f"`group_size` must be a positive integer. Received: group_size={group_size}.")
         self.supports_masking = True
-        self.group_size = group_size
+        self.group_size = check_size("group_size", group_size)
 
     def build(self, input_shape):
         if input_shape[-1] % self.group_size:

@@ -49,8 +49,7 @@ class PerformerAttention(LinearAttention):
     """
 
     def __init__(self, num_heads, key_dim, num_features=256, value_dim=None, seed=None, **kwargs):
-        check_size("num_features", num_features)
-        self.num_features = num_features
+        self.num_features = check_size("num_features", num_features)
         super().__init__(num_heads, key_dim, value_dim, seed=seed, **kwargs)
 
     def build(self, query_shape, value_shape=None, key_shape=None):

@@ -21,7 +21,7 @@ class SlidingWindowAttention(BlockedAttention):
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, a positive integer.
+        key_dim: Size of each head for key, and by default for query, a positive integer.
         window: How far a query sees on each side, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
         **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. Where `positions` act
@@ -49,8 +49,7 @@ class SlidingWindowAttention(BlockedAttention):
     """
 
     def __init__(self, num_heads, key_dim, window, value_dim=None, **kwargs):
-        check_size("window", window)
-        self.window = window
+        self.window = check_size("window", window)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
     def sees(self, query_places, key_places):

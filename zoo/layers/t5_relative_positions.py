@@ -1,5 +1,7 @@
 """Relative positions as biases of buckets of distances."""
 
+import numbers
+
 import keras
 from keras import ops
 
@@ -33,7 +35,7 @@ class T5RelativePositions(Positions):
 
     Near distances have a bucket each, farther ones share buckets that grow with the logarithm of the distance, and
     everything from `max_distance` on shares the last one. The paper does not divide dot products by √d, and shares the
-    biases between all layers; for that, give one object to all of them.
+    biases between all layers; for that, give one object to all of them, and a `.keras` file keeps it so.
 
     Args:
         num_buckets: Number of buckets, at least 2; bidirectional at least 4 and even, half of them for each side.
@@ -61,17 +63,17 @@ class T5RelativePositions(Positions):
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         sides = 2 if bidirectional else 1
-        if not isinstance(num_buckets, int) or num_buckets < 2 * sides or num_buckets % sides:
+        if not isinstance(num_buckets, numbers.Integral) or num_buckets < 2 * sides or num_buckets % sides:
             least = "an even integer of at least 4" if bidirectional else "an integer of at least 2"
             raise ValueError(f"`num_buckets` must be {least}. Received: num_buckets={num_buckets}.")
         exact = num_buckets // sides // 2
-        if not isinstance(max_distance, int) or max_distance <= exact:
+        if not isinstance(max_distance, numbers.Integral) or max_distance <= exact:
             raise ValueError(
                 f"`max_distance` must be an integer above {exact} with {num_buckets} buckets. "
                 f"Received: max_distance={max_distance}."
             )
-        self.num_buckets = num_buckets
-        self.max_distance = max_distance
+        self.num_buckets = int(num_buckets)
+        self.max_distance = int(max_distance)
         self.bidirectional = bidirectional
         self.initializer = keras.initializers.get(initializer)
         self._buckets = self._bucket_table()
