@@ -4,6 +4,7 @@ import keras
 
 from zoo.layers.base_attention import BaseAttention
 from zoo.layers.scores import get_score
+from zoo.layers.sharing import serialize_shared
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -35,8 +36,7 @@ class Attention(BaseAttention):
     def build(self, query_shape, value_shape=None, key_shape=None):
         key_shape = key_shape or value_shape
         self.memory_sizes = (value_shape[-1], key_shape[-1])
-        if not self.score.built:  # a reloaded one is
-            self.score.build(query_shape, key_shape)
+        self.score.build_for_attention(query_shape, key_shape)
 
     def project_memory(self, value, key=None, start_index=0):
         return {"key": self.score.project_key(value if key is None else key), "value": value}
@@ -54,7 +54,7 @@ class Attention(BaseAttention):
         return (*query_shape[:-1], value_shape[-1])
 
     def get_config(self):
-        return {**super().get_config(), "score": keras.saving.serialize_keras_object(self.score)}
+        return {**super().get_config(), "score": serialize_shared(self.score)}
 
     @classmethod
     def from_config(cls, config):

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.score import Score
+from zoo.layers.sharing import serialize_shared
 from zoo.layers.sizes import check_size
 
 
@@ -54,9 +55,8 @@ class CallableScore(Score):
                 "`function` must be a callable or a Keras layer that takes query and key. "
                 f"Received: function={function!r}."
             )
-        check_size("hidden_size", hidden_size)
         self.function = function
-        self.hidden_size = hidden_size
+        self.hidden_size = check_size("hidden_size", hidden_size)
 
     def build(self, query_shape, key_shape):
         if isinstance(self.function, keras.layers.Layer) and not self.function.built:
@@ -79,7 +79,7 @@ class CallableScore(Score):
                 "`function` must be registered to be saved: put `@keras.saving.register_keras_serializable()` above "
                 f"it, or make it a Keras layer. Received: function={self.function!r}."
             )
-        function = keras.saving.serialize_keras_object(self.function)
+        function = serialize_shared(self.function)
         # `build` builds a reloaded layer: by itself, it would be built for the first of its two inputs only.
         function.pop("build_config", None)
         return {**super().get_config(), "function": function, "hidden_size": self.hidden_size}

@@ -33,6 +33,9 @@ class DotScore(Score):
         https://arxiv.org/abs/1508.04025
     """
 
+    needs: tuple[str, ...] = ()
+    needs_equal_sizes = True
+
     def build(self, query_shape, key_shape):
         if query_shape[-1] != key_shape[-1]:
             raise ValueError(

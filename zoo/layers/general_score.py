@@ -33,6 +33,9 @@ class GeneralScore(DotScore):
         ("general"), https://arxiv.org/abs/1508.04025
     """
 
+    needs = ("query_dim", "key_dim")
+    needs_equal_sizes = False
+
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

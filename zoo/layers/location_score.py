@@ -40,13 +40,14 @@ class LocationScore(Score):
         equation 8, https://arxiv.org/abs/1508.04025
     """
 
+    needs = ("query_dim",)
+
     def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        check_size("max_length", max_length)
-        self.max_length = max_length
+        self.max_length = check_size("max_length", max_length)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.query_dense = keras.layers.Dense(
-            max_length,
+            self.max_length,
             use_bias=False,
             kernel_initializer=fresh(self.kernel_initializer),
             dtype=self.dtype_policy,

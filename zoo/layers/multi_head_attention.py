@@ -8,7 +8,9 @@ from zoo.layers.dot_score import DotScore
 from zoo.layers.flat import at_positions, reshape
 from zoo.layers.initializers import fresh
 from zoo.layers.kernels import fused_attention
+from zoo.layers.positions import Positions
 from zoo.layers.scores import get_score
+from zoo.layers.sharing import serialize_shared
 from zoo.layers.sizes import check_size
 
 
@@ -20,17 +22,23 @@ class MultiHeadAttention(BaseAttention):
 
     Args:
         num_heads: N, a positive integer.
-        key_dim: Size of each head for query and key, a positive integer.
-        value_dim: Size of each head for value. Default: `key_dim`.
-        output_dim: Size of the output. Default: the last axis of the query.
+        key_dim: Size of each head for key, p_k, and by default for query, a positive integer.
+        value_dim: Size of each head for value, p_v. Default: `key_dim`.
+        output_dim: Size of the output, p_o. Default: the last axis of the query.
         score: What `get_score` takes, applied to each head: a `Score`, its name, or a callable or Keras layer
             f(query, key) → scores. Default: `ScaledDotScore()`.
         positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention that knows no order.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
+        query_dim: Size of each head for query, p_q. Default: `key_dim`, from which it may differ with scores that take
+            queries and keys of different sizes (general, additive, concat with and without v, location, your own).
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
+
+    Raises:
+        ValueError: If `positions` is no `Positions` object, or `query_dim` is not `key_dim` and the score or the
+            positions need that (dot products, cosine; rotary positions and Shaw's).
 
     Example:
         >>> import numpy as np
@@ -56,25 +64,31 @@ class MultiHeadAttention(BaseAttention):
         positions=None,
         use_bias=True,
         kernel_initializer="glorot_uniform",
+        query_dim=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        value_dim = key_dim if value_dim is None else value_dim
-        sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
-        sizes |= {} if output_dim is None else {"output_dim": output_dim}
-        for name, size in sizes.items():
-            check_size(name, size)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim
-        self.output_dim = output_dim
+        self.num_heads = check_size("num_heads", num_heads)
+        self.key_dim = check_size("key_dim", key_dim)
+        self.query_dim = check_size("query_dim", query_dim, optional=True) or self.key_dim
+        self.value_dim = check_size("value_dim", value_dim, optional=True) or self.key_dim
+        self.output_dim = check_size("output_dim", output_dim, optional=True)
         self.score = get_score("scaled_dot" if score is None else score, dtype=self.dtype_policy)
-        self.positions = positions
+        self.positions = _check_positions(positions)
+        self._check_equal_sizes()
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query_dense = self._projection("query", num_heads * self.key_dim)
+        self.query_dense = self._projection("query", self.num_heads * self.query_dim)
         self.key_dense = self._projection("key", self.memory_heads * self.key_dim)
         self.value_dense = self._projection("value", self.memory_heads * self.value_dim)
+
+    def _check_equal_sizes(self):
+        for part in (self.score, self.positions):
+            if part is not None and part.needs_equal_sizes and self.query_dim != self.key_dim:
+                raise ValueError(
+                    f"`query_dim` must equal `key_dim` with {type(part).__name__}. "
+                    f"Received: query_dim={self.query_dim}, key_dim={self.key_dim}."
+                )
 
     @property
     def memory_heads(self):
@@ -106,28 +120,27 @@ class MultiHeadAttention(BaseAttention):
         self.key_dense.build(self._encoded_shape(key_shape))
         self.value_dense.build(value_shape)
         batch, length = query_shape[0], query_shape[1]
-        if not self.score.built:  # a reloaded one is
-            self.score.build(
-                (batch, self.num_heads, length, self.key_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
-            )
+        self.score.build_for_attention(
+            (batch, self.num_heads, length, self.query_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
+        )
         self.output_dense = self._projection("output", self.output_dim or query_shape[-1])
         self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
     def _encoded_shape(self, shape):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
-    def _heads(self, dense, inputs, start_index):
-        """Returns the heads [B, N, T, H] of queries or keys, with their positions."""
+    def _heads(self, dense, inputs, size, start_index):
+        """Returns the heads [B, N, T, size] of queries or keys, with their positions."""
         if self.positions is None:
-            return _split_heads(at_positions(dense, inputs), self.key_dim)
-        heads = _split_heads(at_positions(dense, self.positions.encode(inputs, start_index)), self.key_dim)
+            return _split_heads(at_positions(dense, inputs), size)
+        heads = _split_heads(at_positions(dense, self.positions.encode(inputs, start_index)), size)
         return self.positions.rotate(heads, start_index)
 
     def project_query(self, query, start_index=0):
-        return self._heads(self.query_dense, query, start_index)
+        return self._heads(self.query_dense, query, self.query_dim, start_index)
 
     def project_memory(self, value, key=None, start_index=0):
-        key = self._heads(self.key_dense, value if key is None else key, start_index)
+        key = self._heads(self.key_dense, value if key is None else key, self.key_dim, start_index)
         value = _split_heads(at_positions(self.value_dense, value), self.value_dim)
         return {"key": self.score.project_key(key), "value": value}
 
@@ -205,10 +218,11 @@ class MultiHeadAttention(BaseAttention):
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
             "output_dim": self.output_dim,
-            "score": keras.saving.serialize_keras_object(self.score),
-            "positions": keras.saving.serialize_keras_object(self.positions),
+            "score": serialize_shared(self.score),
+            "positions": serialize_shared(self.positions),
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "query_dim": self.query_dim,
         }
 
     @classmethod
@@ -216,6 +230,15 @@ class MultiHeadAttention(BaseAttention):
         # Files from before there were positions have none.
         parts = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in ("score", "positions")}
         return cls(**{**config, **parts})
+
+
+def _check_positions(positions):
+    if positions is None or isinstance(positions, Positions):
+        return positions
+    raise ValueError(
+        "`positions` must be a Positions object, such as RotaryPositions(), or None. "
+        f"Received: positions={positions!r}."
+    )
 
 
 def _split_heads(projected, size):

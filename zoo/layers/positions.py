@@ -32,17 +32,40 @@ class Positions(keras.layers.Layer):
 
     `score(encode(x) W_q, encode(y) W_k)` with rotated heads, `+ scores + bias` before the softmax, and `+ values` after
     the weighted sum. A subclass overrides what it does, and `create_weights` where it has weights, whose sizes `needs`
-    names. One object may serve several attention layers, which then share its weights; rebuild such a model from its
-    code and load its weights, because Keras restores the object itself from a `.keras` file once for each layer.
+    names. `needs_equal_sizes` says whether the heads of queries and keys must have one size.
+
+    One object may serve several attention layers, which then share its weights, also when reloaded from a `.keras`
+    file.
+
+    Places count from the first key. Without `start_index` the queries stand at the end of the keys: where there are
+    more queries than keys, the first ones stand below 0.
 
     Args:
         **kwargs: Options of `keras.layers.Layer`.
 
     Returns:
         Each method says what it returns; the absolute positions and the rotary ones can also be called as layers.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from zoo.layers import MultiHeadAttention, Positions
+        >>> class Neighbours(Positions):
+        ...     def bias(self, query_positions, key_positions):
+        ...         near = ops.abs(query_positions[:, None] - key_positions) <= 1  # [T, S]
+        ...         return ops.where(near, 0.0, -1e9)[None]
+        >>> inputs = np.ones((1, 4, 8), "float32")
+        >>> layer = MultiHeadAttention(num_heads=2, key_dim=4, positions=Neighbours())
+        >>> _, weights = layer(inputs, inputs, return_attention_scores=True)
+        >>> print(np.round(weights[0, 0], 2))
+        [[0.5  0.5  0.   0.  ]
+         [0.33 0.33 0.33 0.  ]
+         [0.   0.33 0.33 0.33]
+         [0.   0.   0.5  0.5 ]]
     """
 
     needs: tuple[str, ...] = ()
+    needs_equal_sizes = False
 
     @property
     def acts_on_scores(self):

@@ -41,6 +41,8 @@ class RotaryPositions(Positions):
         and section 3.4.2, equation 34, https://arxiv.org/abs/2104.09864
     """
 
+    needs_equal_sizes = True
+
     def __init__(self, max_wavelength=10000.0, fraction=1.0, **kwargs):
         super().__init__(**kwargs)
         if max_wavelength <= 0:

@@ -11,7 +11,11 @@ class Score(keras.layers.Layer):
     a query and a key depends on these two alone, not on their neighbours.
 
     `hidden_size` is how many numbers `compare` makes for each pair of a query and a key on the way to their score;
-    attention that works chunk after chunk sizes its chunks by it.
+    attention that works chunk after chunk sizes its chunks by it. `needs` names the sizes that the weights depend on,
+    `query_dim` and `key_dim`; `needs_equal_sizes` says whether these two must be equal.
+
+    One object may serve several attention layers, which then share its weights, also when reloaded from a `.keras`
+    file. They must agree in the sizes that it needs.
 
     Call arguments:
         query: [..., T, Dq], with any leading axes: [B, T, Dq], or with heads [B, N, T, H].
@@ -19,12 +23,51 @@ class Score(keras.layers.Layer):
 
     Returns:
         Scores [..., T, S] in the compute dtype.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from zoo.layers import Attention, Score
+        >>> class NegativeDistance(Score):
+        ...     def compare(self, query, key):
+        ...         return -ops.sum(ops.square(ops.expand_dims(query, -2) - ops.expand_dims(key, -3)), axis=-1)
+        >>> query, value = np.array([[[3.0], [20.0]]], "float32"), np.array([[[0.0], [10.0], [20.0]]], "float32")
+        >>> print(np.round(Attention(NegativeDistance())(query, value)[0], 3))
+        [[ 0.]
+         [20.]]
     """
 
     hidden_size = 1
+    needs: tuple[str, ...] = ("query_dim", "key_dim")
+    needs_equal_sizes = False
 
     def build(self, query_shape, key_shape):
         """Creates no weights."""
+
+    def build_for_attention(self, query_shape, key_shape):
+        """Builds the score for an attention layer; one that is built, for another layer or by a file, must fit.
+
+        Args:
+            query_shape: [..., T, Dq].
+            key_shape: [..., S, Dk].
+
+        Raises:
+            ValueError: If it has weights of other sizes.
+        """
+        if not self.built:
+            self.build(query_shape, key_shape)
+        elif self.weights:
+            wanted = self._sizes(query_shape, key_shape)
+            built = self._sizes(*self.get_build_config()["shapes_dict"].values())
+            if wanted != built:
+                raise ValueError(
+                    "Attention layers of other sizes need a score of their own; this one is shared. "
+                    f"Received: {wanted}, where {self.name} has been built for {built}."
+                )
+
+    def _sizes(self, query_shape, key_shape):
+        sizes = {"query_dim": query_shape[-1], "key_dim": key_shape[-1]}
+        return {name: sizes[name] for name in self.needs}
 
     def project_query(self, query):
         """Returns the part of the score that depends on the query alone."""

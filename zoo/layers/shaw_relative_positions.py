@@ -85,11 +85,11 @@ class ShawRelativePositions(Positions):
     """
 
     needs = ("key_dim", "value_dim")
+    needs_equal_sizes = True
 
     def __init__(self, max_distance, use_values=True, initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        check_size("max_distance", max_distance)
-        self.max_distance = max_distance
+        self.max_distance = check_size("max_distance", max_distance)
         self.use_values = use_values
         self.initializer = keras.initializers.get(initializer)
 

@@ -93,6 +93,7 @@ CASES = [
         layers.MultiHeadAttention,
         lambda policy: layers.MultiHeadAttention(
             num_heads=7,
+            query_dim=37,
             key_dim=19,
             value_dim=23,
             output_dim=29,
@@ -104,7 +105,7 @@ CASES = [
         ),
         output=(2, 3, 29),
         weights=(2, 7, 3, 5),
-        parameters=7 * (19 * 11 + 19 * 17 + 23 * 13 + 23 * 29) + 31 * (19 + 1 + 19 + 1),
+        parameters=7 * (37 * 11 + 19 * 17 + 23 * 13 + 23 * 29) + 31 * (37 + 1 + 19 + 1),
         **ATTENTION,
     ),
     Case(
@@ -120,10 +121,12 @@ CASES = [
     Case(
         "multi_query_attention",
         layers.GroupedQueryAttention,
-        lambda policy: layers.GroupedQueryAttention(7, 1, 19, implementation="dense", dtype=policy, **DROPOUT),
+        lambda policy: layers.GroupedQueryAttention(
+            7, 1, 19, query_dim=37, score="general", implementation="dense", dtype=policy, **DROPOUT
+        ),
         output=(2, 3, 11),
         weights=(2, 7, 3, 5),
-        parameters=7 * 19 * (11 + 1) + 19 * (17 + 1) + 19 * (13 + 1) + (7 * 19 + 1) * 11,
+        parameters=7 * 37 * (11 + 1) + 19 * (17 + 1) + 19 * (13 + 1) + (7 * 19 + 1) * 11 + 37 * 19,
         flat=FLAT,
         **ATTENTION,
     ),

@@ -158,22 +158,30 @@ _MULTI_HEAD = [
     Case(
         f"multi_head_{name}_attention",
         layers.MultiHeadAttention,
-        lambda policy, score=score: layers.MultiHeadAttention(7, 19, score=score(policy), dtype=policy, **DROPOUT),
+        lambda policy, score=score, size=size: layers.MultiHeadAttention(
+            7, 19, score=score(policy), query_dim=size, dtype=policy, **DROPOUT
+        ),
         output=(2, 3, 11),
         weights=(2, 7, 3, 5),
-        parameters=7 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (7 * 19 + 1) * 11 + parameters,
+        parameters=7 * size * (11 + 1) + 7 * 19 * (17 + 1 + 13 + 1) + (7 * 19 + 1) * 11 + parameters,
         flat=flat,
         **ATTENTION,
     )
-    for name, score, parameters, flat in (
-        ("dot", lambda policy: "dot", 0, FLAT),
-        ("general", lambda policy: "general", 19 * 19, FLAT),
-        ("concat", lambda policy: "concat", 19 * (19 + 19 + 1), ()),
-        ("tanh_concat", lambda policy: "tanh_concat", 19 + 1 + 19, ()),
-        ("cosine", lambda policy: layers.CosineScore(0.3, learn_temperature=True, dtype=policy), 1, ()),
-        ("location", lambda policy: layers.LocationScore(31, dtype=policy), 19 * 31, ("key", "key/kernel", "key/bias")),
-        ("layer_as_score", lambda policy: Distance(31, dtype=policy), 31 * (19 + 1 + 19 + 1), ()),
-        ("function_as_score", lambda policy: first_feature, 0, ()),
+    for name, score, size, parameters, flat in (
+        ("dot", lambda policy: "dot", 19, 0, FLAT),
+        ("general", lambda policy: "general", 37, 19 * 37, FLAT),
+        ("concat", lambda policy: "concat", 37, 37 * (37 + 19 + 1), ()),
+        ("tanh_concat", lambda policy: "tanh_concat", 37, 37 + 1 + 19, ()),
+        ("cosine", lambda policy: layers.CosineScore(0.3, learn_temperature=True, dtype=policy), 19, 1, ()),
+        (
+            "location",
+            lambda policy: layers.LocationScore(31, dtype=policy),
+            37,
+            37 * 31,
+            ("key", "key/kernel", "key/bias"),
+        ),
+        ("layer_as_score", lambda policy: Distance(31, dtype=policy), 37, 31 * (37 + 1 + 19 + 1), ()),
+        ("function_as_score", lambda policy: first_feature, 37, 0, ()),
     )
 ]
 

@@ -1,7 +1,7 @@
 """What a case of the layer contract is, and what its checks share. Runs on every backend.
 
 Sizes are distinct primes, so that no transposition passes unseen: B 2, T 3, S 5, N 7, query 11, value 13, key 17,
-head 19 (value 23), output 29, hidden 31.
+head 19 (value 23, query 37), output 29, hidden 31.
 """
 
 from collections.abc import Callable

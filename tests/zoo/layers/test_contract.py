@@ -101,6 +101,14 @@ def test_config_round_trip(case):
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("option", ["positions", "query_dim"])
+def test_configs_from_before_an_option_still_load(option):
+    layer = layers.MultiHeadAttention(7, 19, value_dim=23)
+    config = layer.get_config()
+    del config[option]
+    assert layers.MultiHeadAttention.from_config(config).get_config() == layer.get_config()
+
+
 @with_each(CASES, FEW)
 def test_functional_model_reloads(case, tmp_path):
     symbolic = _symbolic(case)

@@ -1,5 +1,7 @@
 """Options that are refused, and initializers."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -20,6 +22,19 @@ from zoo import layers
         (
             lambda: layers.MultiHeadAttention(2, 4, output_dim=-1),
             "`output_dim` must be a positive integer. Received: output_dim=-1.",
+        ),
+        (
+            lambda: layers.MultiHeadAttention(2, 4, query_dim=0),
+            "`query_dim` must be a positive integer. Received: query_dim=0.",
+        ),
+        (
+            lambda: layers.MultiHeadAttention(2, 4, positions="rotary"),
+            r"`positions` must be a Positions object, such as RotaryPositions\(\), or None. "
+            "Received: positions='rotary'.",
+        ),
+        (
+            lambda: layers.MultiHeadAttention(2, 4, positions=layers.RotaryPositions),
+            "`positions` must be a Positions object, .*Received: positions=<class .*RotaryPositions'>.",
         ),
         (
             lambda: layers.MultiHeadAttention(2, 4, dropout=1.0),
@@ -72,6 +87,60 @@ from zoo import layers
 def test_bad_options(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda **sizes: layers.MultiHeadAttention(2, **sizes), "ScaledDotScore"),
+        (lambda **sizes: layers.MultiHeadAttention(2, score="dot", **sizes), "DotScore"),
+        (lambda **sizes: layers.GroupedQueryAttention(2, 1, score="cosine", **sizes), "CosineScore"),
+        (lambda **sizes: layers.SlidingWindowAttention(2, window=3, **sizes), "ScaledDotScore"),
+        (lambda **sizes: layers.LinearAttention(2, **sizes), "ScaledDotScore"),
+        (
+            lambda **sizes: layers.MultiHeadAttention(2, score="general", positions=layers.RotaryPositions(), **sizes),
+            "RotaryPositions",
+        ),
+        (
+            lambda **sizes: layers.MultiHeadAttention(
+                2, score="additive", positions=layers.ShawRelativePositions(3), **sizes
+            ),
+            "ShawRelativePositions",
+        ),
+    ],
+)
+def test_heads_of_different_sizes_where_they_must_be_equal(make, part):
+    assert make(key_dim=4, query_dim=4).query_dim == 4
+    message = f"`query_dim` must equal `key_dim` with {part}. Received: query_dim=6, key_dim=4."
+    with pytest.raises(ValueError, match=message):
+        make(key_dim=4, query_dim=6)
+
+
+def test_sizes_of_numpy_are_plain_integers():
+    four = np.int64(4)
+    for made in (
+        layers.MultiHeadAttention(np.int32(2), four, four, four, query_dim=four),
+        layers.GroupedQueryAttention(four, np.uint8(2), four),
+        layers.SlidingWindowAttention(2, 4, window=four),
+        layers.BlockLocalAttention(2, 4, block_size=four),
+        layers.PerformerAttention(2, 4, num_features=four),
+        layers.LocalAttention(window=four, units=four),
+        layers.AttentionPooling(layers.DotAttention(), num_queries=four, query_dim=four),
+        layers.AdditiveAttention(four),
+        layers.LocationScore(four),
+        layers.CallableScore(keras.layers.Dot(axes=-1), hidden_size=four),
+        layers.LearnedPositions(four, concatenate=True, size=four),
+        layers.ShawRelativePositions(four),
+        layers.T5RelativePositions(four, max_distance=np.int64(9)),
+        layers.FeedForward(four),
+        layers.GatedFeedForward(four),
+        layers.Maxout(four),
+        layers.BidirectionalEncoder(four, num_layers=np.int64(1)),
+        layers.GatedConvolutionBlock(four),
+    ):
+        config = made.get_config()
+        assert json.loads(json.dumps(config)) is not None, made
+        assert type(made).from_config(config).get_config() == config
 
 
 @pytest.mark.parametrize("name", ["Dot", "ScaledDot", "Cosine"])

@@ -129,6 +129,30 @@ def test_behind_the_learned_table_its_last_row_goes_on():
     np.testing.assert_allclose(to_numpy(layer(inputs, start_index=_tensor(-2)))[0], table[[0, 0, 0]], rtol=1e-6)
 
 
+def test_more_queries_than_keys_stand_before_the_learned_table_unless_they_begin_at_its_start():
+    inputs = random_array((1, 5, 6), 1)
+    attention = layers.MultiHeadAttention(2, 3, positions=LearnedPositions(7))
+    attention.build(inputs.shape, inputs.shape)
+    randomize(attention)
+    equal = np.repeat(inputs[:, :1], 5, axis=1)
+    # Places −2 … 2: the first three have the first row of the table, and equal queries equal outputs.
+    output = to_numpy(attention(equal, inputs[:, :3]))[0]
+    np.testing.assert_allclose(output[1:3], output[[0, 0]], atol=1e-6)
+    assert np.abs(output[3] - output[2]).max() > 1e-3
+    output = to_numpy(attention(equal, inputs[:, :3], start_index=0))[0]
+    assert all(np.abs(output[t + 1] - output[t]).max() > 1e-3 for t in range(4))
+
+
+def test_sinusoids_and_rotations_go_on_before_the_start():
+    inputs, heads = np.zeros((1, 5, 22), "float32"), random_array((1, 1, 5, 8), 1)
+    np.testing.assert_allclose(
+        to_numpy(SinusoidalPositions()(inputs, start_index=-3))[0], _sinusoids(5, 22, start=-3), atol=1e-6
+    )
+    turned = to_numpy(RotaryPositions()(heads, start_index=-3))
+    for t in range(5):
+        np.testing.assert_allclose(turned[0, 0, t], _rotate(heads[0, 0, t], t - 3, 8, 10000.0), atol=1e-6)
+
+
 # Rotary positions.
 
 
@@ -428,6 +452,25 @@ def test_one_object_may_serve_layers_of_equal_sizes(make):
     if positions.needs:
         with pytest.raises(ValueError, match="Attention layers of other sizes need positions of their own"):
             positions.build_for_attention(9, 8, 8, 18, 18)
+
+
+@every
+def test_layers_that_share_an_object_share_it_again_when_reloaded(make, tmp_path):
+    positions, inputs = make(), keras.Input((5, 22))
+    hidden = inputs
+    for _ in range(2):  # one layer alone, and one inside another
+        attention = layers.MultiHeadAttention(7, 4, positions=positions)
+        block = layers.TransformerEncoderBlock(
+            layers.MultiHeadAttention(7, 4, positions=positions), layers.FeedForward(3)
+        )
+        hidden = block(attention(hidden, hidden))
+    model = randomize(keras.Model(inputs, hidden))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(reloaded.weights) == len(model.weights)
+    assert len({id(layer.positions) for layer in reloaded.layers if hasattr(layer, "positions")}) == 1
+    batch = random_array((2, 5, 22), 1)
+    np.testing.assert_array_equal(to_numpy(reloaded(batch)), to_numpy(model(batch)))
 
 
 @every

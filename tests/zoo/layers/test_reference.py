@@ -145,7 +145,7 @@ def _multi_head(layer, query, value, key, allowed):
     for head in range(layer.num_heads):
         group = head * getattr(layer, "num_key_value_heads", layer.num_heads) // layer.num_heads
         projected = (
-            _dense(layer.query_dense, query, _columns(head, layer.key_dim)),
+            _dense(layer.query_dense, query, _columns(head, layer.query_dim)),
             _dense(layer.value_dense, value, _columns(group, layer.value_dim)),
             _dense(layer.key_dense, key, _columns(group, layer.key_dim)),
         )

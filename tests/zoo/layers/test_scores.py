@@ -2,13 +2,14 @@
 
 import functools
 import math
+import re
 
 import keras
 import numpy as np
 import pytest
 from cases import CASES
 from cases_scores import Distance, first_feature
-from contract import build, compiled, gradients, random_array, random_mask, to_numpy
+from contract import build, compiled, gradients, random_array, random_mask, randomize, to_numpy
 from keras import ops
 
 from zoo import layers
@@ -279,6 +280,67 @@ def test_masks_that_ride_on_tensors_do_not_trouble_a_layer_as_a_score():
     value = keras.layers.Masking()(np.where(mask[:, :, None], random_array((2, 5, 11), 1), 0.0).astype("float32"))
     for score in (Distance(7), layers.CallableScore(layers.DotScore())):
         assert tuple(layers.Attention(score)(value, value).shape) == (2, 5, 11)  # no warning, which would be an error
+
+
+SHARED = {
+    "general": lambda: layers.GeneralScore(),
+    "concat": lambda: layers.ConcatScore(),
+    "tanh_concat": lambda: layers.TanhConcatScore(),
+    "additive": lambda: layers.AdditiveScore(5),
+    "learned_cosine": lambda: layers.CosineScore(learn_temperature=True),
+    "location": lambda: layers.LocationScore(7),
+    "layer": lambda: layers.CallableScore(Distance(5)),
+}
+shared = pytest.mark.parametrize("make", SHARED.values(), ids=SHARED)
+
+
+@shared
+def test_layers_that_share_a_score_share_it_again_when_reloaded(make, tmp_path):
+    score, inputs = make(), keras.Input((5, 6))
+    hidden = inputs
+    for layer in (layers.Attention(score), layers.MultiHeadAttention(2, 6, score=score), layers.Attention(score)):
+        hidden = layer(hidden, hidden)
+    model = randomize(keras.Model(inputs, hidden))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len({id(layer.score) for layer in reloaded.layers if hasattr(layer, "score")}) == 1
+    batch = random_array((2, 5, 6), 1)
+    np.testing.assert_array_equal(to_numpy(reloaded(batch)), to_numpy(model(batch)))
+
+
+def test_scores_that_share_a_layer_share_it_again_when_reloaded(tmp_path):
+    function, inputs = Distance(5), keras.Input((5, 6))
+    hidden = layers.Attention(function)(inputs, inputs)
+    model = randomize(keras.Model(inputs, layers.Attention(function)(hidden, hidden)))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(reloaded.weights) == len(model.weights) == 4
+    batch = random_array((2, 5, 6), 1)
+    np.testing.assert_array_equal(to_numpy(reloaded(batch)), to_numpy(model(batch)))
+
+
+@shared
+def test_layers_of_other_sizes_need_a_score_of_their_own(make):
+    score = make()
+    layers.Attention(score).build((2, 3, 4), (2, 5, 4))
+    for layer in (layers.Attention(score), layers.MultiHeadAttention(2, 6, score=score)):
+        if not score.needs:  # weights that fit any size
+            layer.build((2, 3, 6), (2, 5, 6))
+            continue
+        wanted, built = ({name: size for name in score.needs} for size in (6, 4))
+        message = (
+            "Attention layers of other sizes need a score of their own; this one is shared. "
+            f"Received: {wanted}, where {score.name} has been built for {built}."
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
+            layer.build((2, 3, 6), (2, 5, 6))
+
+
+def test_scores_without_weights_serve_layers_of_all_sizes():
+    for score in (layers.DotScore(), layers.CallableScore(first_feature)):
+        for size in (4, 6):
+            inputs = random_array((2, 3, size), 1)
+            assert layers.Attention(score)(inputs, inputs).shape == (2, 3, size)
 
 
 def test_scores_by_name():
