@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.layers import cache as caches
 from zoo.layers import masks
 from zoo.layers.attention import Attention
 from zoo.layers.sizes import check_size
@@ -26,7 +27,12 @@ class LocalAttention(Attention):
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; without `start_index`, cache and causal mask, the first
-    query stands at key 0.
+    query stands at key 0. With a cache, predicting needs S from the first step on: the cache must have room, and a mask
+    of values [B, L] that says which places of it hold a real key in the end.
+
+    Raises:
+        ValueError: For an unknown `alignment`; and, where places are predicted, for a cache that grows, or one without
+            a mask of values.
 
     Example:
         >>> import numpy as np
@@ -46,14 +52,11 @@ class LocalAttention(Attention):
 
     def __init__(self, window, alignment="monotonic", score="general", units=None, **kwargs):
         super().__init__(score, **kwargs)
-        check_size("window", window)
-        if units is not None:
-            check_size("units", units)
         if alignment not in ALIGNMENTS:
             raise ValueError(f"`alignment` must be one of {', '.join(ALIGNMENTS)}. Received: alignment={alignment!r}.")
-        self.window = window
+        self.window = check_size("window", window)
         self.alignment = alignment
-        self.units = units
+        self.units = check_size("units", units, optional=True)
 
     @property
     def needs_query_position(self):
@@ -72,6 +75,16 @@ class LocalAttention(Attention):
 
     def first_position(self, lengths, causal):
         return super().first_position(lengths, causal) if causal else 0
+
+    def step(self, query, value, key, cache, *, value_mask, key_mask, **options):
+        grows, masked = caches.grows(cache), value_mask is not None or key_mask is not None
+        if self.alignment == "predictive" and (grows or not masked):
+            raise ValueError(
+                "`alignment='predictive'` must know the number of real keys: give a cache with room, from "
+                "`create_cache(batch_size, length)`, and a `value_mask` [B, length] that is True where a real key "
+                f"stands or will stand. Received: a cache {'that grows' if grows else 'without a mask of values'}."
+            )
+        return super().step(query, value, key, cache, value_mask=value_mask, key_mask=key_mask, **options)
 
     def _places(self, query, visible):
         """Returns the centre of each query's window, [T, 1] or [B, T, 1]."""

@@ -65,6 +65,32 @@ def test_padding_does_not_move_the_predicted_place():
     np.testing.assert_allclose(padded, short, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["value_mask", "key_mask"])
+def test_prediction_with_a_cache_counts_the_real_keys_and_not_the_room(name):
+    layer = layers.LocalAttention(2, "predictive", score="dot", units=3)
+    layer.build((2, T, D), (2, T, D))
+    randomize(layer)
+    inputs, room = random_array((2, T, D), 1), T + 4
+    real = np.arange(room) < np.array([[T], [T - 2]])  # none of the room, and padding in one sequence
+    expected = to_numpy(layer(inputs, inputs, value_mask=real[:, :T], use_causal_mask=True))
+    cache = layer.create_cache(2, room)
+    for part in (slice(0, 3), slice(3, 4), slice(4, T)):
+        output, cache = layer(inputs[:, part], inputs[:, part], cache=cache, **{name: real})
+        np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("room", "mask", "received"), [(T, None, "a cache without a mask of values"), (None, True, "a cache that grows")]
+)
+def test_prediction_refuses_a_cache_that_does_not_tell_the_real_keys(room, mask, received):
+    layer, inputs = layers.LocalAttention(2, "predictive"), random_array((2, 1, D), 1)
+    layer.build(inputs.shape, inputs.shape)
+    mask = None if mask is None else np.ones((2, 1), bool)
+    message = f"`alignment='predictive'` must know the number of real keys: give .*Received: {received}."
+    with pytest.raises(ValueError, match=message):
+        layer(inputs, inputs, value_mask=mask, cache=layer.create_cache(2, room))
+
+
 def test_predictive_by_hand():
     # Weights of zero predict the middle of 4 keys, p = 2. D = 2 reaches them all: a quarter each, times exp(−d²/2).
     layer = layers.LocalAttention(2, "predictive", score="dot")
