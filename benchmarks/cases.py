@@ -190,14 +190,19 @@ def _torch_dot_on_gpu(sizes):
 _HALF = ", bfloat16"
 
 
+def _half_target(ours, where=""):
+    what = f"speed of bfloat16 against float32{where} (target for CPUs with AMX)"
+    return Target(what, "speed", ours + _HALF, ours, 2.0)
+
+
 def _case(name, title, sizes, contestants, targets):
     """Returns a case in which the first contestant, ours, also runs in bfloat16."""
     (ours, step, note), *peers = contestants
     entries = [(ours, step, note, sizes), (ours + _HALF, step, note, dataclasses.replace(sizes, half=True))]
     entries += [(*peer, sizes) for peer in peers]
-    half = Target("speed of bfloat16 against float32 (target for CPUs with AMX)", "speed", ours + _HALF, ours, 2.0)
     made = tuple(Contestant(name, step, sizes, note) for name, step, note, sizes in entries)
-    return Case(name, title, made, (*(Target(what, kind, ours, *rest) for what, kind, *rest in targets), half))
+    targets = (Target(what, kind, ours, *rest) for what, kind, *rest in targets)
+    return Case(name, title, made, (*targets, _half_target(ours)))
 
 
 _LONG = Sizes(batch=1, length=4096, dim=512, heads=8)
@@ -219,20 +224,22 @@ LINEAR = (
 
 
 def _linear_case(name, path, options, lengths=(4096, 16384)):
-    """Returns a case of one layer at several lengths."""
-    short, long = (f"{path}, T={length}" for length in lengths)
+    """Returns a case of one layer at several lengths, each also in bfloat16."""
+    short, long = names = [f"{path}, T={length}" for length in lengths]
     contestants = [
         Contestant(
-            f"{path}, T={length}",
+            title + _HALF * half,
             self_attention(path, options),
-            Sizes(batch=1, length=length, dim=512, heads=8, window=128),
+            Sizes(batch=1, length=length, dim=512, heads=8, window=128, half=half),
             _PROJECTED,
         )
-        for length in lengths
+        for title, length in zip(names, lengths, strict=True)
+        for half in (False, True)
     ]
     targets = [
         Target("slope of log time against log T", "time slope", long, short, 1.15),
         Target("slope of log extra memory against log T", "memory slope", long, short, 1.15),
+        *(_half_target(title, f", T={length}") for title, length in zip(names, lengths, strict=True)),
     ]
     return Case(name, f"{name.replace('_', ' ')}, B1 D512 h8, window 128 where there is one", contestants, targets)
 

@@ -1,5 +1,6 @@
 """The cases of the measurements: what they name exists, and each pass runs in tiny sizes."""
 
+import dataclasses
 import importlib
 import inspect
 
@@ -46,6 +47,21 @@ def test_the_table_of_the_issue():
     assert bounds[("sliding_window", "time slope", "zoo.layers.SlidingWindowAttention")] == 1.15
     assert bounds[("linear", "memory slope", "zoo.layers.LinearAttention")] == 1.15
     assert {contestant.sizes.length for contestant in CASES["linear"].contestants} == {4096, 16384}
+
+
+def test_our_layers_on_processors_run_in_bfloat16_too():
+    for case in CASES.values():
+        if case.name == "gpu":
+            continue
+        targets = {target.ours: target for target in case.targets if target.ours.endswith(", bfloat16")}
+        ours = [each for each in case.contestants if each.name.startswith("zoo.")]
+        full = {each.name: each.sizes for each in ours if not each.sizes.half}
+        assert {each.name: each.sizes for each in ours if each.sizes.half} == {
+            f"{name}, bfloat16": dataclasses.replace(sizes, half=True) for name, sizes in full.items()
+        }
+        assert {name: (each.kind, each.peer, each.bound) for name, each in targets.items()} == {
+            f"{name}, bfloat16": ("speed", name, 2) for name in full
+        }
 
 
 def test_tiny_sizes_are_tiny():
