@@ -39,9 +39,10 @@ class BaseAttention(keras.layers.Layer):
         seed: Seed of the dropout, an integer or `None`.
         implementation: How the weights are worked out; the results agree. `"dense"`: all at once. `"blockwise"`: a
             chunk of queries at a time, and once more in the backward pass, so that memory grows with S and not with
-            T · S. `"fused"`: by the backend's own kernel (`keras.ops.dot_product_attention`), for scaled dot products
-            without active dropout and without mask and bias at once; where it cannot, as with `"auto"`. `"auto"`:
-            fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and large, else dense.
+            T · S; all at once where a user's score draws random numbers. `"fused"`: by the backend's own kernel
+            (`keras.ops.dot_product_attention`), for scaled dot products without active dropout and without mask and
+            bias at once; where it cannot, as with `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else
+            blockwise for sizes that are known and large, else dense.
 
     Call arguments:
         query: [B, T, Dq].
@@ -54,7 +55,8 @@ class BaseAttention(keras.layers.Layer):
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether query t sees only the keys up to S − T + t (with a cache: up to its own position).
-        attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
+        attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
+            heads [N, T, S] or [B, N, T, S]; any axis may be 1.
         start_index: Place of the first query among the keys. Default: the queries stand at the end of the keys, or
             behind what the cache holds.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
@@ -72,7 +74,7 @@ class BaseAttention(keras.layers.Layer):
         in output and weights. The output carries the query's mask.
 
     Raises:
-        ValueError: For a floating point mask, or a mask of the wrong rank.
+        ValueError: For a floating point mask, a mask or bias of the wrong rank or size, or a query without value.
 
     Example:
         >>> import numpy as np
@@ -164,6 +166,14 @@ class BaseAttention(keras.layers.Layer):
         """Returns the sublayers whose weights `compare`, `normalize` or `weighted_sum` read."""
         return []
 
+    def compare_weights(self):
+        """Returns the weights of `compare_layers`; those that are not trained, too, as TensorFlow asks for them."""
+        return [weight for layer in self.compare_layers() for weight in layer.weights]
+
+    def is_repeatable(self):
+        """Returns whether a second pass gives the same: a user's score may draw random numbers, or count its calls."""
+        return all(len(layer.variables) == len(layer.weights) for layer in self.compare_layers())
+
     def pair_size(self):
         """Returns how many numbers a query and a key cost together while they are compared, in all heads."""
         return 1
@@ -176,6 +186,20 @@ class BaseAttention(keras.layers.Layer):
             causal: Whether a query sees only the keys up to its own place.
         """
         return lengths[1] - lengths[0]
+
+    def __call__(self, query, *args, **kwargs):
+        # Before Keras builds the layer, for which it would need shapes.
+        value, memory = args[0] if args else kwargs.get("value"), kwargs.get("memory")
+        if isinstance(query, (list, tuple)):
+            raise ValueError("query and value are arguments of their own: `layer(query, value)`. Received: a list.")
+        if value is None and memory is None:
+            raise ValueError("`value` is missing; self-attention is `layer(x, x)`.")
+        if memory is not None and not isinstance(memory, dict):
+            raise ValueError(f"`memory` must be what `project_memory` returned. Received: {type(memory).__name__}.")
+        for name, tensor in (("query", query), ("value", value), ("key", kwargs.get("key"))):
+            if len(getattr(tensor, "shape", (0, 0, 0))) != 3:
+                raise ValueError(f"`{name}` must be [B, length, size]. Received: shape={tuple(tensor.shape)}.")
+        return super().__call__(query, *args, **kwargs)
 
     def call(
         self,
@@ -236,7 +260,11 @@ class BaseAttention(keras.layers.Layer):
             **given: The masks.
         """
         place = caches.position(cache)
-        memory = self.project_memory(value, key, place) if memory is None else memory
+        if memory is None:
+            length = ops.shape(value)[1]
+            seen = masks.visible_values(given["value_mask"], given["key_mask"], caches.room_for(cache, length))
+            seen = masks.columns(seen, place, length)
+            memory = self.project_memory(masks.blank(value, seen), masks.blank(key, seen), place)
         cache = caches.extend(cache, memory)
         lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
         # A single query at the end of the keys sees all of them; where it may not, there is a mask to be worked out.
@@ -248,6 +276,8 @@ class BaseAttention(keras.layers.Layer):
 
     def _results(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
         query = self.project_query(masks.blank(query, visible.query_mask), start_index)
+        if attention_bias is not None:
+            attention_bias = _checked_bias(attention_bias, (*query.shape[:-1], visible.key_positions.shape[0]))
         found = self.attend(query, memory, visible, attention_bias, return_attention_scores, drop)
         output = self._zero_empty_rows(self.project_output(found["output"]), found.get("seen"))
         return (output, found["weights"]) if return_attention_scores else (output,)
@@ -308,9 +338,8 @@ class BaseAttention(keras.layers.Layer):
         if size is None:
             results = attend_rows(rows, memory, 0)
         else:
-            variables = [variable for layer in self.compare_layers() for variable in layer.trainable_variables]
-            fuse = self.pair_size() > 1
-            results = map_rows(attend_rows, rows, memory, variables, len(names), self.compute_dtype, size, fuse)
+            weights, fuse = self.compare_weights(), self.pair_size() > 1
+            results = map_rows(attend_rows, rows, memory, weights, len(names), self.compute_dtype, size, fuse)
         return dict(zip(names, results, strict=True))
 
     def _chunk_size(self, query, memory):
@@ -318,6 +347,8 @@ class BaseAttention(keras.layers.Layer):
         length, keys = query.shape[-2], memory["value"].shape[-2]
         forced = self.implementation == "blockwise"
         if self.implementation == "dense" or not (forced or (isinstance(length, int) and isinstance(keys, int))):
+            return None
+        if not self.is_repeatable():
             return None
         sizes = (*ops.shape(query)[:-1], ops.shape(memory["value"])[-2], self.pair_size())
         known = [size if isinstance(size, int) else 1 for size in sizes]  # a batch of unknown size is at least one row
@@ -343,8 +374,9 @@ class BaseAttention(keras.layers.Layer):
         """
         scores = self.compare(query, memory["key"], visible)
         if bias is not None:
-            scores = scores + ops.cast(bias, scores.dtype)
-        weights = self.normalize(scores, query, visible)
+            wide = backend.result_type(scores.dtype, "float32")  # float16 holds no score beside its lowest number
+            scores = ops.cast(scores, wide) + ops.cast(bias, wide)
+        weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
         kept = weights
         if seed is not None:
             seed = seed + ops.cast(ops.stack([chunk * 40503, 0]), seed.dtype)
@@ -368,8 +400,10 @@ class BaseAttention(keras.layers.Layer):
 
         Args:
             batch_size: B.
-            length: Room for positions, L; `None` for a cache that grows.
+            length: Room for positions, L; `None` for a cache that grows. What comes behind the room is lost.
         """
+        if not self.built:
+            raise ValueError(f"Build {type(self).__name__}, or call it, first: a cache has the sizes of its keys.")
         value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
         one = self.project_memory(value, key)
         rows = 0 if length is None else length
@@ -392,14 +426,32 @@ class BaseAttention(keras.layers.Layer):
         }
 
 
+def _checked_bias(bias, shape):
+    """Returns a bias as a tensor of finite numbers: a row of −∞ alone, which −1e9 is in float16, has no softmax.
+
+    Args:
+        bias: Float tensor.
+        shape: Of the scores, `None` for sizes that are not known.
+
+    Raises:
+        ValueError: If it is no float tensor, or does not broadcast to that shape.
+    """
+    bias = ops.convert_to_tensor(bias)
+    dtype = backend.standardize_dtype(bias.dtype)
+    if not backend.is_float_dtype(dtype):
+        raise ValueError(
+            f"`attention_bias` must be floating point; boolean masks go to `attention_mask`. Received: dtype={dtype}."
+        )
+    pairs = zip(reversed(bias.shape), reversed(shape), strict=False)
+    if len(bias.shape) > len(shape) or any(masks.differ(size, wanted) and size != 1 for size, wanted in pairs):
+        raise ValueError(
+            f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
+        )
+    return ops.maximum(bias, ops.cast(-65504.0 if dtype == "float16" else -3e38, dtype))
+
+
 def _with_rows(bias, length):
     """Returns a bias that broadcasts to the scores with a row for each of `length` queries."""
-    bias = ops.convert_to_tensor(bias)
-    if not backend.is_float_dtype(backend.standardize_dtype(bias.dtype)):
-        raise ValueError(
-            "`attention_bias` must be floating point; boolean masks go to `attention_mask`. "
-            f"Received: dtype={backend.standardize_dtype(bias.dtype)}."
-        )
     bias = bias[None] if len(bias.shape) == 1 else bias
     if bias.shape[-2] != 1:
         return bias

@@ -124,6 +124,8 @@ class BlockedAttention(MultiHeadAttention):
     def _fits(self, cost, query, count):
         """Returns whether all blocks are worked out at once, each of which costs that many numbers."""
         many, _, rows, _ = query.shape
+        if not self.is_repeatable():
+            return True
         if self.implementation in ("dense", "blockwise") and rows > 1:
             return self.implementation == "dense"
         many = many if isinstance(many, int) else count  # a batch of unknown size counts as one
@@ -147,8 +149,7 @@ class BlockedAttention(MultiHeadAttention):
         many = ops.shape(query)[0]
         size = min(many, size) if isinstance(many, int) else ops.minimum(many, size)
         rows = {name: _flat(part) for name, part in parts.items()}
-        variables = [variable for layer in self.compare_layers() for variable in layer.trainable_variables]
-        results = map_rows(attend_blocks, rows, {}, variables, len(names), self.compute_dtype, size)
+        results = map_rows(attend_blocks, rows, {}, self.compare_weights(), len(names), self.compute_dtype, size)
         _, heads, length, _ = ops.shape(query)
         heads = {"output": heads, "weights": heads, "seen": ops.shape(visible.pair_mask)[1]}
         return {

@@ -18,6 +18,12 @@ def grows(cache):
     return "index" not in cache
 
 
+def room_for(cache, length):
+    """Returns L of a cache once `length` more positions are in it."""
+    room = ops.shape(cache["key"])[-2]
+    return room + length if grows(cache) else room
+
+
 def write(buffer, update, index):
     """Returns `buffer` [..., L, D] with `update` [..., T, D] written at the positions `index` … `index + T − 1`.
 

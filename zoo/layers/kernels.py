@@ -93,7 +93,7 @@ def map_rows(function, rows, shared, variables, outputs, dtype, size, fuse=False
             tensors [..., size, D].
         rows: Dict of tensors [..., T, D].
         shared: Dict of tensors that every chunk needs.
-        variables: The trainable variables that `function` reads.
+        variables: The weights that `function` reads.
         outputs: Number of tensors that `function` returns.
         dtype: Their dtype.
         size: Rows in a chunk, an integer or a scalar tensor.
@@ -101,12 +101,25 @@ def map_rows(function, rows, shared, variables, outputs, dtype, size, fuse=False
             it pays where `function` makes large tensors element by element. The forward pass stays as it is, since
             what is exported must not need XLA.
     """
+    inside = function
+    precision = _Precision(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
+
+    def function(*inputs):
+        return precision(function=functools.partial(inside, *inputs))
+
     length = ops.shape(next(iter(rows.values())))[-2]
     count = (length + size - 1) // size
     chunks = {name: _split(tensor, count, size) for name, tensor in rows.items()}
     run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
     results = run(function, chunks, shared, variables, outputs, dtype, count, fuse)
     return tuple(_join(result, length) for result in results)
+
+
+class _Precision(keras.layers.Layer):
+    """Has Keras cast weights that a function reads to a dtype, in the second pass as the layer's call in the first."""
+
+    def call(self, function):
+        return function()
 
 
 def _widened(function, shared):

@@ -112,7 +112,7 @@ class LinearAttention(MultiHeadAttention):
         query, key = self._features(query, memory["key"])
         pairs = {"key": key, "value": memory["value"]}
         explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
-        if explicit or attention_bias is not None:
+        if explicit or attention_bias is not None or memory["value"].shape[-2] == 0:
             return super().attend(query, pairs, visible, attention_bias, return_attention_scores, drop)
         found, _ = self._attend_by_sums(query, key, memory["value"], visible)
         if return_attention_scores:
@@ -184,7 +184,7 @@ class LinearAttention(MultiHeadAttention):
         # The masks of values cover the room of the cache, but only new positions are looked at.
         index, length = cache["index"], ops.shape(query)[1]
         value_mask, key_mask = (
-            _of_positions(masks.check_mask(mask, name, (2,)), index, length)
+            masks.columns(masks.check_mask(mask, name, (2,)), index, length)
             for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
         )
         visible = masks.visibility((length, length), 0, query_mask, value_mask, key_mask, causal=True, heads=True)
@@ -267,10 +267,3 @@ def _seen(visible, before):
     if visible.query_mask is not None:
         seen = ops.logical_and(seen, visible.query_mask)
     return seen[:, None, :, None], first < _NEVER
-
-
-def _of_positions(mask, index, length):
-    """Returns the columns of `mask` [B, L] for the positions that begin at `index`, [B, length], or `None`."""
-    if mask is None:
-        return None
-    return ops.take(mask, ops.arange(length, dtype="int32") + index, axis=1)

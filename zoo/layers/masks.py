@@ -121,25 +121,71 @@ def visibility(
         heads: Whether the scores have a head axis.
 
     Raises:
-        ValueError: For a floating point mask, or a mask of the wrong rank.
+        ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
-    masks = [check_mask(value_mask, "value_mask", (2,)), check_mask(key_mask, "key_mask", (2,))]
-    masks = [mask for mask in masks if mask is not None]
+    queries, keys = lengths
+    query_mask = _check_length(check_mask(query_mask, "query_mask", (2,)), "query_mask", "[B, T]", queries)
+    visible = visible_values(value_mask, key_mask, keys)
     attention_mask = check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))
     if heads and attention_mask is not None and len(attention_mask.shape) == 3:
         attention_mask = attention_mask[:, None]
     if attention_mask is not None and attention_mask.shape[-2] == 1:
         shape = ops.shape(attention_mask)
-        attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], lengths[0], shape[-1]))
+        attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], queries, shape[-1]))
+    if attention_mask is not None:
+        *_, rows, columns = attention_mask.shape
+        if differ(rows, queries) or (differ(columns, keys) and columns != 1):
+            raise ValueError(
+                f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. "
+                f"Received: shape={tuple(attention_mask.shape)}."
+            )
     return Visibility(
-        query_positions=ops.arange(lengths[0], dtype="int32") + ops.cast(first_position, "int32"),
-        key_positions=ops.arange(lengths[1], dtype="int32"),
-        query_mask=check_mask(query_mask, "query_mask", (2,)),
-        key_mask=functools.reduce(ops.logical_and, masks) if masks else None,
+        query_positions=ops.arange(queries, dtype="int32") + ops.cast(first_position, "int32"),
+        key_positions=ops.arange(keys, dtype="int32"),
+        query_mask=query_mask,
+        key_mask=visible,
         pair_mask=attention_mask,
-        causal=causal,
+        causal=causal or (isinstance(keys, int) and keys == 0),  # of no keys, none is seen
         heads=heads,
     )
+
+
+def differ(size, wanted):
+    """Returns whether two sizes are known, and not the same."""
+    return isinstance(size, int) and isinstance(wanted, int) and size != wanted
+
+
+def _check_length(mask, name, shape, length):
+    if mask is not None and differ(mask.shape[1], length):
+        axis = shape[-2]
+        raise ValueError(f"`{name}` must be {shape}, {axis} = {length}. Received: shape={tuple(mask.shape)}.")
+    return mask
+
+
+def visible_values(value_mask, key_mask, length):
+    """Returns which values the masks of values and of keys both allow, boolean [B, S], or `None` for all.
+
+    Args:
+        value_mask: [B, S], or `None`.
+        key_mask: Likewise.
+        length: S, with a cache of all that is in it.
+
+    Raises:
+        ValueError: For a floating point mask, or a mask of the wrong rank or length.
+    """
+    masks = [
+        _check_length(check_mask(mask, name, (2,)), name, "[B, S]", length)
+        for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
+        if mask is not None
+    ]
+    return functools.reduce(ops.logical_and, masks) if masks else None
+
+
+def columns(mask, start, length):
+    """Returns the columns of `mask` [B, S] for the positions that begin at `start`, [B, length], or `None`."""
+    if mask is None:
+        return None
+    return ops.take(mask, ops.arange(length, dtype="int32") + start, axis=1)
 
 
 def blank(inputs, mask):

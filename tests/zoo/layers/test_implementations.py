@@ -169,6 +169,73 @@ def test_rows_to_spare_have_finite_gradients(monkeypatch):
     np.testing.assert_allclose(found["blockwise"], found["dense"], atol=1e-6)
 
 
+def _input_gradients(make, policy="float32", adapt=lambda layer: None):
+    """Returns the gradients of the query for a layer that works densely, and in chunks of one query."""
+    query, value, found = keras.Variable(random_array((2, T, 8), 1)), random_array((2, S, 8), 2), []
+    for implementation in ("dense", "blockwise"):
+        keras.utils.set_random_seed(3)
+        layer = make(dtype=policy, implementation=implementation)
+        layer.build(query.shape, value.shape)
+        adapt(layer)
+
+        def loss(layer=layer):
+            return ops.sum(ops.cast(ops.square(layer(ops.convert_to_tensor(query), value, training=True)), "float32"))
+
+        found.append(gradients(loss, [query, *layer.trainable_variables]))
+    return found
+
+
+def _freeze(layer):
+    layer.trainable = False
+
+
+def _with_lora(layer):
+    layer.score.query_dense.enable_lora(2)
+    layer.score.query_dense.lora_kernel_b.assign(random_array(layer.score.query_dense.lora_kernel_b.shape, 5))
+
+
+@pytest.mark.parametrize("adapt", [_freeze, _with_lora])
+def test_weights_that_are_not_trained(monkeypatch, adapt):
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    dense, blockwise = _input_gradients(lambda **options: layers.AdditiveAttention(4, **options), adapt=adapt)
+    for result, reference in zip(blockwise, dense, strict=True):
+        np.testing.assert_allclose(result, reference, atol=1e-5)
+
+
+class _OwnScore(layers.Score):
+    def build(self, query_shape, key_shape):
+        self.scale = self.add_weight(shape=(query_shape[-1],), name="scale")
+
+    def compare(self, query, key):
+        return ops.matmul(query * self.scale, ops.swapaxes(key, -1, -2))
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_weights_of_ones_own(monkeypatch, policy):
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    dense, blockwise = _input_gradients(
+        lambda dtype, **options: layers.Attention(_OwnScore(dtype=dtype), dtype=dtype, **options), policy
+    )
+    for result, reference in zip(blockwise, dense, strict=True):
+        tolerance = (1e-5 if policy == "float32" else 0.03) * np.abs(reference).max()
+        np.testing.assert_allclose(result, reference, atol=tolerance)
+
+
+class _DroppingScore(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.dropout = keras.layers.Dropout(0.5, seed=1)
+
+    def call(self, query, key, training=None):
+        return ops.matmul(self.dropout(query, training=training), ops.swapaxes(key, -1, -2))
+
+
+def test_scores_that_draw_random_numbers(monkeypatch):
+    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    dense, blockwise = _input_gradients(lambda dtype, **options: layers.Attention(_DroppingScore(), **options))
+    np.testing.assert_allclose(blockwise[0], dense[0], atol=1e-6)
+
+
 @one_of_each
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_low_precision(case, policy):
