@@ -64,9 +64,10 @@ for name, task, model, inputs in models():
     model(inputs)
     lower(jax.grad(loss, has_aux=True), *values(model))
     if task != "classifier":
-        answering, asked = Generator(model, max_length=5), {"prompt": target[:, :1]}
         if task == "seq2seq":
             answering, asked = Translator(model, beam_size=3, max_length=5), {"source": source}
+        else:
+            answering, asked = Generator(model, max_length=5), {"prompt": target[:, :1]}
         lower(lambda *weights: answering.stateless_call(*weights, asked)[0], *values(answering))
     print(name, flush=True)
 """

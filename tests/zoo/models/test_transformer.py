@@ -51,7 +51,8 @@ def test_sizes_are_those_of_the_paper(name, weights, millions, difference):
 @pytest.mark.slow
 def test_the_base_model_can_be_made():
     model = zoo.create_model("transformer_base", source_vocab_size=37_000, target_vocab_size=37_000)
-    assert model.count_params() == 63_082_496 and model({"source": [[5, 2]], "target": [[1]]}).shape == (1, 1, 37_000)
+    inputs = {"source": np.array([[5, 2]]), "target": np.array([[1]])}
+    assert model.count_params() == 63_082_496 and model(inputs).shape == (1, 1, 37_000)
 
 
 def test_variants_change_one_option():
