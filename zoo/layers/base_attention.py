@@ -261,10 +261,12 @@ class BaseAttention(keras.layers.Layer):
         """
         place = caches.position(cache)
         if memory is None:
-            length = ops.shape(value)[1]
-            seen = masks.visible_values(given["value_mask"], given["key_mask"], caches.room_for(cache, length))
-            seen = masks.columns(seen, place, length)
-            memory = self.project_memory(masks.blank(value, seen), masks.blank(key, seen), place)
+            if given["value_mask"] is not None or given["key_mask"] is not None:
+                length = ops.shape(value)[1]
+                seen = masks.visible_values(given["value_mask"], given["key_mask"], caches.room_for(cache, length))
+                seen = masks.columns(seen, place, length)
+                value, key = masks.blank(value, seen), masks.blank(key, seen)
+            memory = self.project_memory(value, key, place)
         cache = caches.extend(cache, memory)
         lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
         # A single query at the end of the keys sees all of them; where it may not, there is a mask to be worked out.
