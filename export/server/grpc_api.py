@@ -131,7 +131,9 @@ class GrpcServer:
             return self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             path = settings.ssl_config_file
-            raise InputError(f"--ssl_config_file {path}: server_key and server_cert are no PEM pair.") from error
+            raise InputError(
+                f"--ssl_config_file {path}: server_key and server_cert are no PEM pair, or custom_ca is no PEM text."
+            ) from error
 
     def _listen_on_socket(self, path: Path) -> None:
         try:

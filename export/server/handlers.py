@@ -186,8 +186,7 @@ class Handlers:
         contents = {}
         if self._log_contents and status is not StatusCode.OK:
             contents = {"error": message, "request": str(request)[:_LONGEST_LOGGED]}
-        logs.info(
-            "request",
+        logs.request(
             model=name,
             api=api,
             entrypoint=call.entrypoint,

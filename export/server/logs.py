@@ -5,12 +5,13 @@ What users wrote is never in them unless `--log_contents` asks for it.
 
 import json
 import logging
-import os
 import sys
 import time
 from typing import Any
 
 _LOGGER = logging.getLogger("export.server")
+_REQUESTS = _LOGGER.getChild("requests")
+_REQUESTS.setLevel(logging.INFO)  # flags of their own ask for them, whatever the level of all else
 
 
 class _AsJson(logging.Formatter):
@@ -32,12 +33,16 @@ def write_to_stderr(level: str) -> None:
     _LOGGER.propagate = False
     _LOGGER.setLevel(level.upper())
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every request that waits for a thread
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its C++ side writes for itself, for each client that misbehaves
 
 
 def info(event: str, **fields: Any) -> None:
     """Logs what is in order."""
     _LOGGER.info(event, extra={"fields": fields})
+
+
+def request(**fields: Any) -> None:
+    """Logs one request, whatever the level."""
+    _REQUESTS.info("request", extra={"fields": fields})
 
 
 def error(event: str, exception: BaseException | None = None, **fields: Any) -> None:

@@ -3,8 +3,11 @@
 import http.client
 import json
 import logging
+import os
 import socket
 import struct
+import subprocess
+import sys
 from concurrent import futures
 
 import grpc
@@ -28,9 +31,9 @@ from server_models import (
     until,
 )
 
-from export.server import config_files
+from export.server import config_files, logs
 from export.server.embedded import EmbeddedServer
-from export.server.settings import Settings
+from export.server.settings import Settings, read_command
 from zoo.errors import InputError
 
 DROPPED = 500  # connections; benchmarks/serving opens ten thousand
@@ -164,6 +167,15 @@ def test_tls_and_mutual_tls(base, tmp_path):
         ({"server_key": "k"}, "server_key and server_cert are needed"),
         ({"server_key": "k", "server_cert": "c"}, "are no PEM pair"),
         ({"server_key": "k", "server_cert": "c", "client_verify": True}, "client_verify needs a custom_ca"),
+        (
+            {
+                "server_key": tls.SERVER_KEY,
+                "server_cert": tls.SERVER_CERTIFICATE,
+                "custom_ca": "a",
+                "client_verify": True,
+            },
+            "or custom_ca is no PEM text",
+        ),
     ],
 )
 def test_bad_tls(base, tmp_path, fields, message):
@@ -285,16 +297,63 @@ def test_slow_readers_and_writers_hold_up_nobody(base):
 # Logs
 
 
-def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, caplog):
-    caplog.set_level(logging.INFO, "export.server")
+@pytest.fixture
+def logged(capsys):
+    """Has logs written as the command has them at a level; gives a function that returns what they say of requests."""
+    loggers = [logging.getLogger(name) for name in ("", "export.server", "waitress.queue")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+
+    def requests():
+        return [event for event in map(json.loads, capsys.readouterr().err.splitlines()) if event["event"] == "request"]
+
+    yield requests
+    for logger, (logger.handlers, logger.propagate, level) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.parametrize("level", ["warning", "error", "info"])
+def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, logged, level):
     secret = question([0.0], signature="inverse", more="my secret")
-    for settings, shown in (({"log_requests": True}, False), ({"log_contents": True}, True)):
-        caplog.clear()
-        with serving(base, **settings) as (_, ask):
+    logs.write_to_stderr(level)
+    for flags, count, shown in (
+        ([], 0, False),
+        (["--log_requests"], 2, False),
+        (["--log_contents"], 1, True),
+        (["--log_requests", "--log_contents"], 2, True),
+    ):
+        settings = read_command(["--model_base_path=x", *flags], "serve", "").settings
+        with serving(base, log_requests=settings.log_requests, log_contents=settings.log_contents) as (_, ask):
+            ask.predict([1.0])
             refusal(ask.prediction.Predict, secret)
-        (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request"]
-        assert entry.fields["status"] == "INVALID_ARGUMENT"
-        assert ("my secret" in str(entry.fields)) is shown
+        entries = logged()
+        assert [entry["status"] for entry in entries] == ["OK", "INVALID_ARGUMENT"][2 - count :]
+        assert ("my secret" in str(entries)) is shown
+
+
+HANDSHAKE = """
+import socket, sys
+from export import serve
+from export.server.grpc_api import GrpcServer
+from export.server.settings import Settings
+server = GrpcServer(None, Settings(port=0, host="localhost", ssl_config_file=sys.argv[1]))
+server.start()
+with socket.create_connection(("localhost", server.port), 20) as connection:
+    connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+    while connection.recv(1000):
+        pass
+server.stop(0)
+"""
+
+
+@pytest.mark.parametrize(("verbosity", "wordy"), [({}, False), ({"GRPC_VERBOSITY": "INFO"}, True)])
+def test_a_handshake_that_fails_does_not_break_the_log(tmp_path, verbosity, wordy):
+    """What gRPC's C++ side writes is no JSON, and comes only if the environment asks for it."""
+    file = ssl_config(tmp_path / "ssl", server_key=tls.SERVER_KEY, server_cert=tls.SERVER_CERTIFICATE)
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"} | verbosity
+    command = [sys.executable, "-c", HANDSHAKE, file]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert ("Handshake failed" in result.stderr) is wordy
+    assert (result.stderr == "") is not wordy
 
 
 def test_an_internal_failure_is_answered_and_logged_without_the_request(served, ask, caplog, capfd, monkeypatch):
