@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import ssl
 from pathlib import Path
 
 import grpc
@@ -50,7 +51,7 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
         retries: How often a request that found no server is sent again, 0 to 4.
 
     Raises:
-        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read.
+        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read or is none.
     """
     match = _ADDRESS.fullmatch(server)
     if match is None:
@@ -68,7 +69,9 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
         return grpc.insecure_channel(server, options=options)
     if tls.server_name is not None:
         options.append(("grpc.ssl_target_name_override", tls.server_name))
-    credentials = grpc.ssl_channel_credentials(_read(tls.ca), _read(tls.key), _read(tls.certificate))
+    credentials = grpc.ssl_channel_credentials(
+        _read_certificates(tls.ca), _read_key(tls.key), _read_certificates(tls.certificate)
+    )
     return grpc.secure_channel(server, credentials, options=options)
 
 
@@ -99,9 +102,27 @@ def _service_options(retries: int) -> list[tuple[str, int | str]]:
     return [*options, ("grpc.service_config", json.dumps(config))]
 
 
-def _read(path: str | Path | None) -> bytes | None:
+def _read_certificates(path: str | Path | None) -> bytes | None:
     if path is None:
         return None
+    data = _read(path)
+    try:  # gRPC itself would only say, with the first request, that no server answers
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:
+        raise InputError(f"{path} holds no certificate in PEM form.") from error
+    return data
+
+
+def _read_key(path: str | Path | None) -> bytes | None:
+    if path is None:
+        return None
+    data = _read(path)
+    if b" PRIVATE KEY-----" not in data:
+        raise InputError(f"{path} holds no private key in PEM form.")
+    return data
+
+
+def _read(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -149,6 +150,16 @@ def test_unreachable_server(command):
         status, output, errors = command("a", server=server)
     assert (status, output, errors.count("\n")) == (2, "", 1)
     assert errors.startswith(f"error: No server answers at {server} (")
+
+
+def test_a_server_without_tls(address):
+    """What gRPC itself writes of the handshake would stand around the one line."""
+    command = [sys.executable, "-m", "export.client", f"--server={address}", "--model=toy", "--retries=0", "--tls", "a"]
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith(f"error: No server answers at {address} (")
+    assert "WRONG_VERSION_NUMBER" in result.stderr
 
 
 def test_unknown_model(command):

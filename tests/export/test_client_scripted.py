@@ -306,6 +306,17 @@ def test_who_cannot_prove_who_they_are_is_refused(secure, pems):
         assert caught.value.code == grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.parametrize("content", ["", "junk", server_tls.AUTHORITY[:200], "-----BEGIN CERTIFICATE-----\n"])
+def test_pem_files_that_are_none(pems, tmp_path, content):
+    junk = tmp_path / "junk.pem"
+    junk.write_text(content)
+    for tls in (Tls(junk), Tls(certificate=junk, key=pems / "client.key")):
+        with pytest.raises(InputError, match=r"junk\.pem holds no certificate in PEM form"):
+            Client("localhost:1", tls=tls)
+    with pytest.raises(InputError, match=r"junk\.pem holds no private key in PEM form"):
+        Client("localhost:1", tls=Tls(certificate=pems / "client.pem", key=junk))
+
+
 def test_pem_files_that_are_missing(pems):
     with pytest.raises(InputError, match=r"nope\.pem cannot be read \(No such file or directory\)"):
         Client("localhost:1", tls=Tls(pems / "nope.pem"))
