@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,8 +16,11 @@ WITHOUT_EFFECT = frozenset(
     """enable_profiler experimental_cc_shared_lib flush_filesystem_caches mixed_precision num_load_threads
     num_tflite_interpreters_per_pool num_tflite_pools num_unload_threads platform_config_file prefer_tflite_model
     remove_unused_fields_from_bundle_metagraph server_shutdown_timeout_in_ms skip_initialize_tpu
-    thread_pool_factory_config_file total_model_memory_limit_bytes""".split()
+    thread_pool_factory_config_file total_model_memory_limit_bytes use_alts_credentials""".split()
 )
+
+_LARGEST = 2**31 - 1  # of an int32, as which the stock server reads most numbers
+_THREADS = 10_000
 
 
 def _bool(text: str) -> bool:
@@ -32,12 +36,20 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _setting(default: Any, text: str, parse: Callable[[str], Any] = str, stock: bool = True) -> Any:
-    return field(default=default, metadata={"help": text, "parse": parse, "stock": stock})
+def _setting(
+    default: Any,
+    text: str,
+    parse: Callable[[str], Any] = str,
+    within: tuple[float, float] = (0, _LARGEST),
+    stock: bool = True,
+) -> Any:
+    return field(default=default, metadata={"help": text, "parse": parse, "within": within, "stock": stock})
 
 
-def _own(default: Any, text: str, parse: Callable[[str], Any] = str) -> Any:
-    return _setting(default, f"{text} (not a flag of the stock server)", parse, stock=False)
+def _own(
+    default: Any, text: str, parse: Callable[[str], Any] = str, within: tuple[float, float] = (0, _LARGEST)
+) -> Any:
+    return _setting(default, f"{text} (not a flag of the stock server)", parse, within, stock=False)
 
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -59,20 +71,26 @@ class Settings:
     saved_model_tags: str = _setting("serve", "tags of the graph to load, with commas between them")
     # A version that could not be loaded is tried again as soon as its files change, so waiting is left to who asks.
     max_num_load_retries: int = _setting(0, "how often a load that failed is tried again at once", int)
-    load_retry_interval_micros: int = _setting(60_000_000, "how long to wait before each of these", int)
+    load_retry_interval_micros: int = _setting(
+        60_000_000, "how long to wait before each of these; below 0 means not at all", int, within=(-_LARGEST, 10**15)
+    )
     enable_model_warmup: bool = _setting(True, "replay the model's recorded requests before it answers", _bool)
-    num_request_iterations_for_warmup: int = _setting(0, "how often each of them is replayed, if above 0", int)
+    num_request_iterations_for_warmup: int = _setting(
+        0, "how often each of them is replayed, if above 0", int, within=(-_LARGEST, _LARGEST)
+    )
     enable_signature_method_name_check: bool = _setting(False, "refuse signatures made for another method", _bool)
 
     # Where to listen. With the stock server 0 means none; here 0 picks a free port, so that tests and demos can run.
     port: int = _setting(8500, "gRPC port; 0 picks a free one, or none beside --grpc_socket_path", _port)
     grpc_socket_path: str = _setting("", "a UNIX socket to answer gRPC on as well")
     rest_api_port: int | None = _setting(None, "REST port; 0 picks a free one", _port)
-    rest_api_num_threads: int = _setting(max(16, 4 * _CORES), "threads that answer REST", int)
-    rest_api_timeout_in_ms: int = _setting(30_000, "how long a REST call may take", int)
+    rest_api_num_threads: int = _setting(max(16, 4 * _CORES), "threads that answer REST", int, within=(1, _THREADS))
+    rest_api_timeout_in_ms: int = _setting(
+        30_000, "how long a REST call may take; 0 or less means any time", int, within=(-_LARGEST, _LARGEST)
+    )
     rest_api_enable_cors_support: bool = _setting(False, "send CORS headers", _bool)
     # Threads wait while TensorFlow computes, so more of them than cores keep batching supplied.
-    grpc_max_threads: int = _setting(max(32, 4 * _CORES), "threads that answer gRPC", int)
+    grpc_max_threads: int = _setting(max(32, 4 * _CORES), "threads that answer gRPC", int, within=(1, _THREADS))
     grpc_channel_arguments: str = _setting("", "options of the gRPC server, as in grpc.max_connection_age_ms=2000,…")
     ssl_config_file: str = _setting("", "an SSLConfig in text form: gRPC over TLS")
     enable_grpc_healthcheck_service: bool = _setting(False, "answer grpc.health.v1", _bool)
@@ -85,16 +103,24 @@ class Settings:
         False, "read them from batching_params.pbtxt beside saved_model.pb instead", _bool
     )
     enable_serialization_as_tensor_content: bool = _setting(False, "answer Predict with tensor_content", _bool)
-    tensorflow_session_parallelism: int = _setting(0, "threads inside and between ops; 0 means as many as cores", int)
-    tensorflow_intra_op_parallelism: int = _setting(0, "threads inside an op", int)
-    tensorflow_inter_op_parallelism: int = _setting(0, "threads between ops", int)
-    per_process_gpu_memory_fraction: float = _setting(0.0, "the part of a GPU's memory to take; 0 grows", float)
+    tensorflow_session_parallelism: int = _setting(
+        0, "threads inside and between ops; 0 means as many as cores", int, within=(0, _THREADS)
+    )
+    tensorflow_intra_op_parallelism: int = _setting(0, "threads inside an op", int, within=(0, _THREADS))
+    tensorflow_inter_op_parallelism: int = _setting(
+        0, "threads between ops; -1 means that of the request", int, within=(-1, _THREADS)
+    )
+    per_process_gpu_memory_fraction: float = _setting(
+        0.0, "the part of a GPU's memory to take; 0 grows", float, within=(0, 1)
+    )
     xla_cpu_compilation_enabled: bool = _setting(False, "let models use XLA; without it they get an error", _bool)
     xla_gpu_compilation_enabled: bool = _setting(False, "the same", _bool)
     tensorflow_session_config_file: str = _setting("", "a ConfigProto in text form to start from")
 
     host: str = _own("0.0.0.0", "the address to listen on")
-    max_queued_requests: int = _own(1000, "gRPC calls beyond these are refused with RESOURCE_EXHAUSTED", int)
+    max_queued_requests: int = _own(
+        1000, "gRPC calls beyond these are refused with RESOURCE_EXHAUSTED", int, within=(1, _LARGEST)
+    )
     drain_seconds: float = _own(20.0, "how long calls in progress may take after SIGTERM", float)
     log_level: str = _own("warning", "least severe events to log: debug, info, warning, error")
     log_requests: bool = _own(False, "log one line for each request, without what it says", _bool)
@@ -153,14 +179,16 @@ def channel_arguments(text: str) -> dict[str, int | str]:
     """Returns `--grpc_channel_arguments` as gRPC takes them; whole numbers become numbers.
 
     Raises:
-        InputError: One of them is not `name=value`.
+        InputError: One of them is not `name=value`, or a number is too large.
     """
     options: dict[str, int | str] = {}
     for argument in filter(None, text.split(",")):
         name, equals, value = argument.partition("=")
         if not equals:
             raise InputError(f"--grpc_channel_arguments takes name=value, with commas between. Received: {argument!r}")
-        options[name] = int(value) if value.lstrip("-").isdecimal() else value
+        options[name] = int(value) if re.fullmatch(r"-?\d+", value) else value
+        if isinstance(options[name], int) and abs(int(value)) > _LARGEST:
+            raise InputError(f"--grpc_channel_arguments takes numbers up to {_LARGEST}. Received: {argument!r}")
     return options
 
 
@@ -190,6 +218,10 @@ def _check(parser: ArgumentParser, settings: Settings) -> None:
         parser.error("--batching_parameters_file is of no use without --enable_batching")
     if settings.log_level not in ("debug", "info", "warning", "error"):
         parser.error(f"--log_level is debug, info, warning or error. Received: {settings.log_level!r}")
+    for item in fields(settings):
+        value, (least, most) = getattr(settings, item.name), item.metadata["within"]
+        if item.metadata["parse"] in (int, float) and not least <= value <= most:
+            parser.error(f"--{item.name} must be {least} to {most}. Received: {value}")
 
 
 def _spell(name: str, value: Any) -> str:
@@ -197,4 +229,6 @@ def _spell(name: str, value: Any) -> str:
         return f"--{name}={str(value).lower()}"
     if name == "model_base_path" and "://" not in value:
         value = os.path.abspath(value)
+    if isinstance(value, float) and value.is_integer():  # most of what is a float here is a whole number there
+        value = int(value)
     return f"--{name}={value}"

@@ -9,11 +9,13 @@ import sys
 import time
 import urllib.request
 from concurrent import futures
+from dataclasses import fields
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
+from deploy_files import STOCK_FLAGS
 from server_models import publish, question, refusal, scale_models  # noqa: F401  (the last is a fixture)
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -143,6 +145,15 @@ def test_command_with_a_broken_model(tmp_path):
         (["--model_base_path=x", "--log_level=loud"], "--log_level is debug, info, warning or error"),
         (["--model_base_path=x", "--port=http"], "a port is a number from 0 to 65535. Received: 'http'"),
         (["--model_base_path=x", "--enable_everything"], "unrecognized arguments: --enable_everything"),
+        # TensorFlow aborts, gRPC raises, REST never answers, every call is refused.
+        (
+            ["--model_base_path=x", "--tensorflow_session_parallelism=-1"],
+            "--tensorflow_session_parallelism must be 0 to 10000. Received: -1",
+        ),
+        (["--model_base_path=x", "--grpc_max_threads=0"], "--grpc_max_threads must be 1 to 10000. Received: 0"),
+        (["--model_base_path=x", "--rest_api_num_threads=0"], "--rest_api_num_threads must be 1 to 10000. Received: 0"),
+        (["--model_base_path=x", "--max_queued_requests=0"], "--max_queued_requests must be 1 to 2147483647"),
+        (["--model_base_path=x", "--drain_seconds=nan"], "--drain_seconds must be 0 to 2147483647. Received: nan"),
     ],
 )
 def test_command_usage(flags, message, capsys):
@@ -153,17 +164,42 @@ def test_command_usage(flags, message, capsys):
     assert message in line
 
 
+NUMBERS = [item for item in fields(Settings) if item.metadata["parse"] in (int, float)]
+
+
+@pytest.mark.parametrize("item", NUMBERS, ids=lambda item: item.name)
+def test_every_number_has_a_range(item, capsys):
+    least, most = item.metadata["within"]
+    assert least <= item.default <= most
+    for value in (least, most):
+        assert getattr(settings_of(f"--{item.name}={value}"), item.name) == value
+    for value in (least - 1, most + 1, *(["nan", "inf"] if item.metadata["parse"] is float else [])):
+        with pytest.raises(SystemExit) as caught:
+            settings_of(f"--{item.name}={value}")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert (caught.value.code, f"--{item.name} must be" in line) == (2, True)
+
+
+def test_every_flag_of_the_stock_server_is_known():
+    own = {item.name for item in fields(Settings) if not item.metadata["stock"]}
+    meant = {item.name for item in fields(Settings)} - own
+    assert set(STOCK_FLAGS) - {"version"} <= meant | WITHOUT_EFFECT
+    assert meant <= set(STOCK_FLAGS)
+    assert not own & set(STOCK_FLAGS)
+
+
 def test_command_becomes_the_stock_server_where_there_is_one(tmp_path):
     stock = tmp_path / "tensorflow_model_server"
     stock.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
     stock.chmod(0o755)
     flags = ["--port", "8500", "--model_base_path", "models/m", "--enable_batching", "--brand_new=1", "--log_requests"]
-    process = start(*flags, path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    numbers = ["--file_system_poll_wait_seconds=5", "--per_process_gpu_memory_fraction=0.5"]
+    process = start(*flags, *numbers, path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     output, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 7
     assert errors == "left out, as tensorflow_model_server has no such flag: --log_requests\n"
     path = f"--model_base_path={Path('models/m').absolute()}"
-    assert sorted(output.split()) == sorted(["--port=8500", path, "--enable_batching=true", "--brand_new=1"])
+    assert sorted(output.split()) == sorted(["--port=8500", path, "--enable_batching=true", "--brand_new=1", *numbers])
 
 
 def settings_of(*flags):
@@ -188,6 +224,8 @@ def test_flags_are_spelled_as_the_stock_server_takes_them():
     assert channel_arguments("grpc.a=5,grpc.b=c=d") == {"grpc.a": 5, "grpc.b": "c=d"}
     with pytest.raises(InputError, match="takes name=value, with commas between. Received: 'grpc.a'"):
         channel_arguments("grpc.a")
+    with pytest.raises(InputError, match="takes numbers up to 2147483647. Received: 'grpc.a=3000000000'"):
+        channel_arguments("grpc.a=3000000000")
 
 
 def test_command_shows_its_version(capsys):
