@@ -38,6 +38,7 @@ class EmbeddedServer:
     def __init__(self, settings: Settings):
         self._settings = settings
         self._config = _configuration(settings)
+        self._refusal = ""  # why the file was last refused
         for model in self._config.model_config_list.config:
             some_versions(Path(model.base_path))  # reported before the seconds that TensorFlow takes to start
         self._metrics = Metrics()
@@ -126,11 +127,15 @@ class EmbeddedServer:
     def _poll_config(self) -> None:
         try:
             config = _configuration(self._settings)
-            if config != self._config:
+            # What is refused now may do later: a label waits for its version.
+            if config != self._config or self._refusal:
                 self._config = config
                 self.catalogue.reload(config)
+            self._refusal = ""
         except (InputError, RequestError) as error:
-            logs.error("config_refused", error=str(error))
+            if str(error) != self._refusal:
+                logs.error("config_refused", error=str(error))
+            self._refusal = str(error)
 
     def _models(self) -> str:
         names = self.catalogue.names()

@@ -153,6 +153,29 @@ def test_the_configuration_file_is_followed(base, tmp_path):
         assert ask.predict([1.0], name="two") == [2.0]
 
 
+def test_a_configuration_that_is_refused_is_tried_until_it_is_accepted(base, scale_models, tmp_path, caplog):  # noqa: F811
+    """A label is added together with its version, which takes a while to load."""
+    file = tmp_path / "models.config"
+    before, after = (
+        text_format.MessageToString(models(entry("scale", base, "all {}", labels))) for labels in ([], [("new", 2)])
+    )
+
+    def events():
+        return [record.getMessage() for record in caplog.records if record.getMessage().startswith("config_")]
+
+    caplog.set_level("INFO", "export.server")
+    file.write_text(before)
+    with serving(model_config_file=str(file), model_config_file_poll_wait_seconds=0.05) as (_, ask):
+        file.write_text(after)
+        until(lambda: events() == ["config_refused"])
+        publish(scale_models[3], base / "2")
+        until(lambda: "config_reloaded" in events())
+        assert ask.predict([1.0], label="new") == [3.0]
+        file.write_text(before)
+        until(lambda: len(events()) == 3)
+        assert events() == ["config_refused", "config_reloaded", "config_reloaded"], "each said once"
+
+
 def test_warm_up_comes_before_the_first_answer(base, monkeypatch):
     from export.server.models import LoadedModel
 
