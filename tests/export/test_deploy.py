@@ -163,6 +163,14 @@ def test_files_that_flags_name_are_mounted(name):
     assert set(named.values()) <= set(there)
 
 
+def test_files_are_read_by_their_owner():
+    """Compose mounts files as they are, the secret with mode 0600, and takes from root what would let it read them."""
+    pod = deployment()["securityContext"]
+    for service in compose().values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["user"] == f"${{RUN_AS:-{pod['runAsUser']}:{pod['runAsGroup']}}}"
+
+
 def test_models_are_mounted():
     for service in compose().values():
         assert "${MODELS:-../../exported}:/models:ro" in service["volumes"]

@@ -73,6 +73,9 @@ def test_names_of_the_readme_are_those_of_the_files():
     ]
     for start in wanted:
         assert any(line.startswith(start) for line in lines), start
+    owner = "RUN_AS=$(id -u):$(id -g)"
+    assert f"export {owner}" in lines
+    assert any(line.startswith(f"{owner} SSL_CONFIG=") and line.endswith(" serving-tls") for line in lines)
     profiles = {line.split()[-1] for line in lines if "docker compose" in line}
     assert profiles == set(compose())
 
