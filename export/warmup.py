@@ -17,7 +17,12 @@ def write_warmup(
     classify: str,
     texts: Mapping[str, Iterable[Sequence[str]]],
 ) -> None:
-    """Writes requests for each signature.
+    """Writes requests for each signature: for all outputs, and for each output alone.
+
+    A set of outputs that was not asked for before costs about as much as the first request of all: the server has to
+    prepare the graph for it. These are the sets that `export.client` asks for, and what else is likely; a set for every
+    combination would make a version start later for answers that nobody wants. Code that XLA compiled for one set
+    serves the others, so that their size does not matter.
 
     Args:
         folder: Folder of the SavedModel.
@@ -30,12 +35,19 @@ def write_warmup(
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, function in functions.items():
-            log = _classification if signature == classify else _prediction
-            for batch in texts.get(signature, [[TEXT]]):
-                writer.write(log(model_name, signature, function, batch).SerializeToString())
+            batches = list(texts.get(signature, [[TEXT]]))
+            if signature == classify:
+                logs = [_classification(model_name, signature, batch) for batch in batches]
+            else:
+                logs = [_prediction(model_name, signature, function, batch) for batch in batches]
+                outputs = sorted(function.get_concrete_function().structured_outputs)
+                for output in outputs if len(outputs) > 1 else ():
+                    logs.append(_prediction(model_name, signature, function, batches[0], output))
+            for log in logs:
+                writer.write(log.SerializeToString())
 
 
-def _classification(model_name, signature, _, texts):
+def _classification(model_name, signature, texts):
     request = classification_pb2.ClassificationRequest()
     request.model_spec.name, request.model_spec.signature_name = model_name, signature
     for text in texts:
@@ -44,8 +56,8 @@ def _classification(model_name, signature, _, texts):
     return prediction_log_pb2.PredictionLog(classify_log=log)
 
 
-def _prediction(model_name, signature, function, texts):
-    request = predict_pb2.PredictRequest()
+def _prediction(model_name, signature, function, texts, *outputs):
+    request = predict_pb2.PredictRequest(output_filter=outputs)
     request.model_spec.name, request.model_spec.signature_name = model_name, signature
     for spec in function.input_signature:
         # All texts have a batch axis, all numbers are scalars.
