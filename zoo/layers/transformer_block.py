@@ -1,8 +1,12 @@
 """What Transformer encoder and decoder blocks share: residual connections around their parts."""
 
 import keras
+from keras import ops
 
+from zoo.layers import cache as caches
 from zoo.layers.dropout import Dropout
+from zoo.layers.masks import check_mask, columns, differ
+from zoo.layers.parts import check_layer
 
 NORMALIZATIONS = {"layer_norm": keras.layers.LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
 
@@ -47,7 +51,7 @@ class TransformerBlock(keras.layers.Layer):
             )
         self.supports_masking = True
         for name, part in parts.items():
-            setattr(self, name, part)
+            setattr(self, name, check_layer(name, part))
         self.normalize_first = normalize_first
         self.dropout = dropout
         self.epsilon = epsilon
@@ -87,7 +91,30 @@ class TransformerBlock(keras.layers.Layer):
         summed = inputs + self.dropout_layer(outputs, training=training)
         return summed if self.normalize_first else self.norms[part](summed)
 
-    def attend(self, attention, query, return_attention_scores=False, cache=None, **arguments):
+    def own_masks(self, mask, inputs, cache=None):
+        """Returns the masks of queries [B, T] and of values [B, L] for self-attention, or `None` twice.
+
+        Args:
+            mask: Boolean [B, T]; with a cache [B, L], over its room, or in one that grows over all that is in it with
+                the new positions; or `None`.
+            inputs: [B, T, D].
+            cache: The attention's cache, or `None`.
+
+        Raises:
+            ValueError: If there is a cache that `mask` does not cover.
+        """
+        if mask is None or cache is None:
+            return mask, mask
+        mask, length = check_mask(mask, "mask", (2,)), ops.shape(inputs)[1]
+        room = caches.room_for(cache, length) if "key" in cache else None  # sums have room for everything
+        if differ(mask.shape[1], room):
+            raise ValueError(
+                f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
+                f"ones alone. Received: shape={tuple(mask.shape)}."
+            )
+        return columns(mask, caches.position(cache), length), mask
+
+    def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
         """Returns what an attention layer found, its weights and its new cache, the last two `None` if not asked for.
 
         Args:
@@ -95,10 +122,12 @@ class TransformerBlock(keras.layers.Layer):
             query: [B, T, D].
             return_attention_scores: Whether the weights are wanted: without them, memory may stay small.
             cache: Its cache, or `None`.
+            attention_bias: Float tensor that is added to the scores, or `None`.
             **arguments: What else it is called with.
         """
-        # Not all attention layers have caches.
+        # Not all attention layers have caches, or take biases.
         arguments |= {} if cache is None else {"cache": cache}
+        arguments |= {} if attention_bias is None else {"attention_bias": attention_bias}
         results = attention(query, return_attention_scores=return_attention_scores, **arguments)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         cache = None if cache is None else results.pop()

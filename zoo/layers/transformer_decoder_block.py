@@ -25,16 +25,25 @@ class TransformerDecoderBlock(TransformerBlock):
     Call arguments:
         inputs: [B, T, D].
         memory: [B, S, M], the encoder's output; or what `project_memory` made of it.
-        mask: Boolean [B, T], True at real positions.
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in one that grows over all
+            that is in it with the new positions.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the weights of the cross-attention as well.
         training: Whether dropout is active.
         cache: Self-attention's cache, for decoding step by step.
-        sharing: How many adjacent rows of `inputs`, with one position each and no mask, share a row of the memory, as
-            the beams of a search do.
+        sharing: How many adjacent rows of `inputs`, with one position each, share a row of the memory, as the beams of
+            a search do.
+        attention_mask: Of self-attention, boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
+        attention_bias: Of self-attention, a float tensor that broadcasts to the scores, added before the softmax.
+        return_self_attention_scores: Whether to return the weights of self-attention as well.
 
     Returns:
-        [B, T, D], with `return_attention_scores` the cross-attention weights [B, N, T, S], and the new cache last.
+        [B, T, D], then what is asked for: the weights of the cross-attention [B, N, T, S], those of self-attention
+        [B, N, T, T] (with a cache [B, N, T, L]), and the new cache last.
+
+    Raises:
+        ValueError: If a part is no layer, `mask` does not cover the cache, or rows share a memory whose attention tells
+            the places of queries apart.
 
     Example:
         >>> import numpy as np
@@ -84,6 +93,10 @@ class TransformerDecoderBlock(TransformerBlock):
         training=None,
         cache=None,
         sharing=1,
+        *,
+        attention_mask=None,
+        attention_bias=None,
+        return_self_attention_scores=False,
     ):
         entered = self.enter(0, inputs)
         source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
@@ -94,13 +107,17 @@ class TransformerDecoderBlock(TransformerBlock):
                     f"Received: sharing={sharing}."
                 )
             source["start_index"] = 0 if cache is None else caches.position(cache)
-        attended, _, cache = self.attend(
+        query_mask, value_mask = self.own_masks(mask, inputs, cache)
+        attended, own_scores, cache = self.attend(
             self.self_attention,
             entered,
-            cache=cache,
+            return_self_attention_scores,
+            cache,
+            attention_bias,
             value=entered,
-            query_mask=mask,
-            value_mask=mask if cache is None else None,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            attention_mask=attention_mask,
             training=training,
             use_causal_mask=True,
         )
@@ -109,7 +126,7 @@ class TransformerDecoderBlock(TransformerBlock):
             self.cross_attention,
             _beside(self.enter(1, hidden), sharing),
             return_attention_scores,
-            query_mask=mask,
+            query_mask=_beside_masks(query_mask, sharing),
             value_mask=one_mask(memory_mask),
             training=training,
             **source,
@@ -117,12 +134,17 @@ class TransformerDecoderBlock(TransformerBlock):
         attended, scores = _below(attended, scores, sharing)
         hidden = self.leave(1, hidden, attended, training)
         output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
-        return given(output, scores, cache)
+        return given(output, scores, own_scores, cache)
 
 
 def _beside(rows, sharing):
     """Returns single positions of rows that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
     return rows if sharing == 1 else ops.reshape(rows, (-1, sharing, rows.shape[-1]))
+
+
+def _beside_masks(mask, sharing):
+    """Returns their mask, [B, K] from [B · K, 1], or `None`."""
+    return mask if mask is None or sharing == 1 else ops.reshape(mask, (-1, sharing))
 
 
 def _below(rows, weights, sharing):

@@ -23,16 +23,20 @@ class TransformerEncoderBlock(TransformerBlock):
 
     Call arguments:
         inputs: [B, T, D].
-        mask: Boolean [B, T], True at real positions. With a cache it hides the queries only: what is hidden among the
-            cached positions is for `attention_mask` to say.
-        attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is its room.
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in one that grows over all
+            that is in it with the new positions.
+        attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether a position sees only itself and those before it.
+        attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
         cache: The attention's cache, from its `create_cache`, for decoding step by step; causal by nature.
 
     Returns:
         [B, T, D], with `return_attention_scores` the weights, and the new cache last.
+
+    Raises:
+        ValueError: If a part is no layer, or `mask` does not cover the cache.
 
     Example:
         >>> import numpy as np
@@ -75,17 +79,20 @@ class TransformerEncoderBlock(TransformerBlock):
         training=None,
         use_causal_mask=False,
         *,
+        attention_bias=None,
         cache=None,
     ):
         entered = self.enter(0, inputs)
+        query_mask, value_mask = self.own_masks(mask, inputs, cache)
         attended, scores, cache = self.attend(
             self.attention,
             entered,
             return_attention_scores,
             cache,
+            attention_bias,
             value=entered,
-            query_mask=mask,
-            value_mask=mask if cache is None else None,
+            query_mask=query_mask,
+            value_mask=value_mask,
             attention_mask=attention_mask,
             training=training,
             use_causal_mask=use_causal_mask,

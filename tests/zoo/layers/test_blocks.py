@@ -209,18 +209,138 @@ def test_decoder_only_steps_equal_the_full_pass(case, chunks):
     _close(output, to_numpy(expected)[:, :2])
 
 
-@every_encoder
-def test_prompts_padded_at_the_front(case):
-    block, inputs = build(case), random_array((B, LENGTH, D), 2)
-    real = np.ones((B, ROOM), bool)
-    real[0, :2] = False
-    expected = to_numpy(block(inputs, mask=real[:, :LENGTH], use_causal_mask=True))
-    cache = block.attention.create_cache(B, ROOM)
-    for part in (slice(0, 4), slice(4, 5), slice(5, 7)):
-        length = part.stop - part.start
-        allowed = np.broadcast_to(real[:, None], (B, length, ROOM))
-        output, cache = block(inputs[:, part], mask=real[:, part], attention_mask=allowed, cache=cache)
-        _close(to_numpy(output)[real[:, part]], expected[:, part][real[:, part]])
+BLOCKS = [*ENCODERS, *(case for case in CASES if case.covers is layers.TransformerDecoderBlock)]
+every_block = pytest.mark.parametrize("case", BLOCKS, ids=lambda case: case.name)
+# Row 0 is padded at the front, row 1 has a gap.
+REAL = np.array([[False, False, True, True, True, True, True], [True, False, True, True, True, False, True]])
+PAIRS = np.random.default_rng(3).random((B, 7, LENGTH, LENGTH)) < 0.7
+
+
+def _in_block(case):
+    """Returns the block, its self-attention, and a function of its inputs that calls it with causal attention."""
+    block = build(case)
+    if isinstance(block, layers.TransformerEncoderBlock):
+        return block, block.attention, lambda x, **options: block(x, use_causal_mask=True, **options)
+    memory = random_array((B, 5, 13), 7)
+    return block, block.self_attention, lambda x, **options: block(x, memory, **options)
+
+
+def _in_chunks(attention, function, inputs, chunks, room, options):
+    """Returns the joined outputs of calls with a cache; `options` are functions of the first and the last place."""
+    cache, start, outputs = attention.create_cache(B, room), 0, []
+    for length in chunks:
+        stop = start + length
+        given = {name: option(start, stop) for name, option in options.items()}
+        output, cache = function(inputs[:, start:stop], cache=cache, **given)
+        outputs.append(to_numpy(output))
+        start = stop
+    return np.concatenate(outputs, axis=1)
+
+
+def _padded(array, length, value=True):
+    """Returns an array with its last axis filled up to `length`: what stands behind the last position matters not."""
+    widths = [(0, 0)] * (array.ndim - 1) + [(0, length - array.shape[-1])]
+    return np.pad(array, widths, constant_values=value)
+
+
+@every_block
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+@pytest.mark.parametrize("chunks", [(7,), (1,) * 7, (3, 1, 1, 2)], ids=str)
+def test_masks_with_a_cache(case, chunks, room):
+    _, attention, function = _in_block(case)
+    inputs = random_array((B, LENGTH, D), 2)
+    found = _in_chunks(
+        attention, function, inputs, chunks, room, {"mask": lambda start, stop: _padded(REAL, ROOM)[:, : room or stop]}
+    )
+    _close(found, to_numpy(function(inputs, mask=REAL)))
+
+
+@every_block
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+@pytest.mark.parametrize("heads", [False, True], ids=["shared", "heads"])
+def test_pair_masks_and_biases_with_a_cache(case, heads, room):
+    _, attention, function = _in_block(case)
+    inputs, bias = random_array((B, LENGTH, D), 2), random_array((B, 7, LENGTH, LENGTH), 5)
+    pairs = PAIRS if heads else PAIRS[:, 0]
+    expected = to_numpy(function(inputs, attention_mask=pairs, attention_bias=bias, mask=REAL))
+    options = {
+        "mask": lambda start, stop: _padded(REAL, ROOM)[:, : room or stop],
+        "attention_mask": lambda start, stop: _padded(pairs, ROOM)[..., start:stop, : room or stop],
+        "attention_bias": lambda start, stop: _padded(bias, ROOM, 0.0)[..., start:stop, : room or stop],
+    }
+    _close(_in_chunks(attention, function, inputs, (3, 1, 1, 2), room, options), expected)
+    for given in ({"attention_mask": pairs}, {"attention_bias": bias}):
+        assert np.abs(to_numpy(function(inputs, **given)) - to_numpy(function(inputs))).max() > 0.01
+
+
+@every_block
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+def test_a_mask_of_the_new_positions_alone_is_refused(case, room):
+    _, attention, function = _in_block(case)
+    inputs = random_array((B, LENGTH, D), 2)
+    _, cache = function(inputs[:, :3], cache=attention.create_cache(B, room))
+    message = rf"`mask` must be \[B, L\], L = {room or 5}: .* not the new ones alone. Received: shape=\(2, 2\)."
+    with pytest.raises(ValueError, match=message):
+        function(inputs[:, 3:5], mask=REAL[:, 3:5], cache=cache)
+
+
+def test_masks_of_embeddings_with_a_cache_are_refused():
+    block, attention, _ = _in_block(BY_NAME["pre_norm_encoder_block"])
+    embedded = keras.layers.Embedding(5, D, mask_zero=True)(np.array([[3], [0]]))
+    with pytest.raises(ValueError, match=rf"mask` must be .* = {ROOM}\. Received: shape=\(2, 1\)"):
+        block(embedded, cache=attention.create_cache(B, ROOM))
+
+
+def test_masks_and_a_cache_of_sums():
+    feed_forward = layers.FeedForward(5)
+    block = layers.TransformerEncoderBlock(layers.LinearAttention(7, 3), feed_forward)
+    inputs = random_array((B, LENGTH, D), 2)
+    expected = to_numpy(block(inputs, mask=REAL, use_causal_mask=True))
+    options = {"mask": lambda start, stop: _padded(REAL, ROOM)}
+    _close(_in_chunks(block.attention, block, inputs, (3, 1, 1, 2), None, options), expected)
+
+
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+def test_masks_in_one_compiled_step(xla):
+    _, attention, function = _in_block(BY_NAME["rms_norm_decoder_block"])
+    inputs = random_array((B, LENGTH, D), 3)
+    expected = to_numpy(function(inputs, mask=REAL))
+
+    def step(inputs, mask, key, value, index):
+        output, cache = function(inputs, mask=mask, cache={"key": key, "value": value, "index": index})
+        return output, cache["key"], cache["value"], cache["index"]
+
+    step, cache = compiled(step, xla), attention.create_cache(B, LENGTH)
+    mask, cache = ops.convert_to_tensor(REAL), (cache["key"], cache["value"], cache["index"])
+    for position in range(LENGTH):
+        output, *cache = step(ops.convert_to_tensor(inputs[:, position : position + 1]), mask, *cache)
+        _close(output[:, 0], expected[:, position])
+
+
+def test_the_decoder_returns_both_kinds_of_weights():
+    block, attention, function = _in_block(BY_NAME["rms_norm_decoder_block"])
+    inputs = random_array((B, LENGTH, D), 2)
+    output, cross, own = function(inputs, return_attention_scores=True, return_self_attention_scores=True)
+    only_own = function(inputs, return_self_attention_scores=True)
+    for result, expected in zip((output, own), only_own, strict=True):
+        np.testing.assert_array_equal(to_numpy(result), to_numpy(expected))
+    np.testing.assert_array_equal(to_numpy(output), to_numpy(function(inputs)))
+    _close(own, to_numpy(attention(inputs, inputs, use_causal_mask=True, return_attention_scores=True)[1]))
+    assert (tuple(cross.shape), tuple(own.shape)) == ((B, 7, LENGTH, 5), (B, 7, LENGTH, LENGTH))
+    options = {"return_attention_scores": True, "return_self_attention_scores": True}
+    *results, cache = function(inputs, cache=attention.create_cache(B, ROOM), **options)
+    assert int(cache["index"]) == LENGTH
+    for result, expected in zip(results, (output, cross, _padded(to_numpy(own), ROOM, 0.0)), strict=True):
+        _close(result, to_numpy(expected))
+    symbolic = block(keras.Input((None, D)), keras.Input((None, 13)), **options)
+    assert [len(each.shape) for each in symbolic] == [3, 4, 4]
+
+
+def test_masks_of_rows_that_share_a_memory():
+    block, attention, _ = _in_block(BY_NAME["rms_norm_decoder_block"])
+    inputs, memory, real = random_array((B, 1, D), 2), random_array((1, 5, 13), 7), np.array([[True], [False]])
+    expected = to_numpy(block(inputs, np.repeat(memory, B, axis=0), mask=real))
+    _close(block(inputs, memory, mask=real, sharing=B), expected)
 
 
 def test_one_compiled_step_serves_all_positions():
@@ -251,6 +371,18 @@ def test_a_projected_memory_needs_no_mask():
         (
             lambda: layers.TransformerEncoderBlock(Nothing([]), layers.FeedForward(1), normalization="batch_norm"),
             "`normalization` must be one of layer_norm, rms_norm. Received: normalization='batch_norm'.",
+        ),
+        (
+            lambda: layers.TransformerEncoderBlock("mha", layers.FeedForward(1)),
+            "`attention` must be a layer, not the name or the class of one. Received: attention='mha'.",
+        ),
+        (
+            lambda: layers.TransformerDecoderBlock(Nothing([]), layers.MultiHeadAttention, layers.FeedForward(1)),
+            "`cross_attention` must be a layer, not the name or the class of one. Received: cross_attention=<class",
+        ),
+        (
+            lambda: layers.TransformerEncoderBlock(Nothing([]), 2048),
+            "`feed_forward` must be a layer, not the name or the class of one. Received: feed_forward=2048.",
         ),
         (
             lambda: layers.GatedFeedForward(0),
