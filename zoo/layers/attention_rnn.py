@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.base_attention_cell import join_output
+from zoo.layers.base_attention_cell import BaseAttentionCell, join_output
 from zoo.layers.conventions import given, one_mask
 from zoo.layers.masks import check_mask
 
@@ -49,7 +49,7 @@ class AttentionRNN(keras.layers.Layer):
         attention with heads); with `return_state` the states last.
 
     Raises:
-        ValueError: If a mask is floating point, or there are too few or too many states.
+        ValueError: If `cell` is another one, a mask is floating point, or there are too few or too many states.
 
     Example:
         >>> import keras, numpy as np
@@ -67,6 +67,10 @@ class AttentionRNN(keras.layers.Layer):
 
     def __init__(self, cell, **kwargs):
         super().__init__(**kwargs)
+        if not isinstance(cell, BaseAttentionCell):
+            raise ValueError(
+                f"`cell` must be a RecurrentAttentionCell or a LuongAttentionCell. Received: cell={cell!r}."
+            )
         self.supports_masking = True
         self.cell = cell
 

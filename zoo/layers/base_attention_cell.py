@@ -4,6 +4,8 @@ import keras
 from keras import ops
 
 from zoo.layers.masks import blank, check_mask
+from zoo.layers.parts import check_cell, check_layer
+from zoo.layers.sharing import serialize_shared
 from zoo.layers.sizes import check_size
 
 # Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly to 256 and no further: hence a counter
@@ -15,8 +17,8 @@ class BaseAttentionCell(keras.layers.Layer):
     """Base of the recurrent attention cells: a cell, or a stack of them, and an attention layer between its steps.
 
     The cell works alone, one step a call, in `AttentionRNN`, or in `keras.layers.RNN`. There the memory travels among
-    the states, so that no call writes to the layer: `states = cell.initial_states(memory, mask, inner_states)`.
-    A subclass says in its `step` when it attends.
+    the states, so that no call writes to the layer: `states = cell.initial_states(memory, mask, inner_states)`, of a
+    cell that is built. A subclass says in its `step` when it attends.
 
     Args:
         cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top. The first
@@ -37,17 +39,17 @@ class BaseAttentionCell(keras.layers.Layer):
         with heads.
 
     Raises:
-        ValueError: If an inner cell has dropout, or `RNN` is called without `initial_state`.
+        ValueError: If `cell` or `attention` is something else, an inner cell has dropout, or `RNN` is called without
+            `initial_state`.
     """
 
     def __init__(self, cell, attention, memory_dim, return_attention_scores=False, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(cell, (list, tuple)):
+        if isinstance(check_cell(cell), (list, tuple)):
             cell = keras.layers.StackedRNNCells(list(cell), dtype=self.dtype_policy, name="cells")
-        check_size("memory_dim", memory_dim)
         self.cell = cell
-        self.attention = attention
-        self.memory_dim = memory_dim
+        self.attention = check_layer("attention", attention)
+        self.memory_dim = check_size("memory_dim", memory_dim)
         self.return_attention_scores = return_attention_scores
         for inner in self._inner_cells():
             if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
@@ -175,6 +177,9 @@ class BaseAttentionCell(keras.layers.Layer):
             memory_mask: Boolean [B, S], or `None`.
             inner_states: See `own_states`.
         """
+        given = {"memory": memory, "memory_mask": memory_mask, "inner_states": inner_states}
+        if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(given)):
+            return _InitialStates(self)({name: each for name, each in given.items() if each is not None})
         memory_mask = check_mask(memory_mask, "memory_mask", (2,))
         memory = self.project_memory(memory, memory_mask)
         if memory_mask is None:
@@ -290,6 +295,34 @@ class BaseAttentionCell(keras.layers.Layer):
     def from_config(cls, config):
         parts = {key: keras.saving.deserialize_keras_object(config[key]) for key in ("cell", "attention")}
         return cls(**{**config, **parts})
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class _InitialStates(keras.layers.Layer):
+    """A cell's `initial_states` in a functional model, whose file must know that they have the weights of that cell.
+
+    Args:
+        cell: The cell.
+    """
+
+    def __init__(self, cell, **kwargs):
+        super().__init__(**{"dtype": cell.dtype_policy, **kwargs})
+        self.supports_masking = True
+        self.cell = cell
+
+    def call(self, inputs):
+        return self.cell.initial_states(**inputs)
+
+    def compute_mask(self, inputs, mask=None):
+        """Returns no mask: states have no padding."""
+        return None
+
+    def get_config(self):
+        return {**super().get_config(), "cell": serialize_shared(self.cell)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})
 
 
 def join_output(output, weights=None):

@@ -55,9 +55,7 @@ class LuongAttentionCell(BaseAttentionCell):
         **kwargs,
     ):
         super().__init__(cell, attention, memory_dim, return_attention_scores, **kwargs)
-        if attentional_dim is not None:
-            check_size("attentional_dim", attentional_dim)
-        self.attentional_dim = attentional_dim
+        self.attentional_dim = check_size("attentional_dim", attentional_dim, optional=True)
         self.input_feeding = input_feeding
         self.attentional_dense = keras.layers.Dense(
             self.step_size, activation="tanh", use_bias=False, dtype=self.dtype_policy, name="attentional"

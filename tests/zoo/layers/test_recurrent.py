@@ -247,6 +247,33 @@ def test_cells_in_functional_models():
     _close(model(list(inputs.values())), expected, atol=1e-7)
 
 
+def _attention(name):
+    return layers.AdditiveAttention(5) if name == "additive" else layers.MultiHeadAttention(3, 5)
+
+
+@pytest.mark.parametrize("attention", ["additive", "multi_head"])
+@pytest.mark.parametrize("cell_class", [layers.RecurrentAttentionCell, layers.LuongAttentionCell])
+@pytest.mark.parametrize("with_state", [True, False])
+def test_cells_in_functional_models_reload(cell_class, attention, with_state, tmp_path):
+    cell = cell_class(keras.layers.GRUCell(7), _attention(attention), memory_dim=13)
+    cell.build((None, 11))
+    randomize(cell)
+    sequence, memory, state = keras.Input((None, 11)), keras.Input((None, 13)), keras.Input((7,))
+    mask = keras.Input((None,), dtype="bool")
+    states = cell.initial_states(memory, mask, [state] if with_state else None)
+    outputs = keras.layers.RNN(cell, return_sequences=True)(sequence, initial_state=states)
+    model = keras.Model([sequence, memory, mask] + [state] * with_state, outputs)
+    inputs = [random_array((2, 3, 11), 1), random_array((2, 5, 13), 2), random_mask((2, 5))]
+    inputs += [random_array((2, 7), 3)] * with_state
+    own = cell.initial_states(inputs[1], inputs[2], inputs[3:] or [np.zeros((2, 7), "float32")])
+    expected = to_numpy(keras.layers.RNN(cell, return_sequences=True)(inputs[0], initial_state=own))
+    _close(model(inputs), expected, atol=1e-7)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert [weight.shape for weight in loaded.weights] == [weight.shape for weight in cell.weights]
+    np.testing.assert_array_equal(to_numpy(loaded(inputs)), to_numpy(model(inputs)))
+
+
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other backends have no unknown sizes")
 @pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
 def test_memories_of_unknown_length_in_graphs(name):
@@ -475,6 +502,21 @@ def test_cells_with_dropout_are_refused(cell_class, options):
     ("make", "message"),
     [
         (lambda: _cell(memory_dim=0), "`memory_dim` must be a positive integer. Received: memory_dim=0."),
+        (
+            lambda: layers.LuongAttentionCell(keras.layers.GRUCell(7), "dot", 8),
+            "`attention` must be a layer, not the name or the class of one. Received: attention='dot'.",
+        ),
+        (lambda: _cell("gru"), "`cell` must be a recurrent cell, such as .* Received: cell='gru'."),
+        (lambda: _cell(keras.layers.GRUCell), "`cell` must be a recurrent cell, such as .* Received: cell=<class"),
+        (lambda: _cell(keras.layers.GRU(7)), "`cell` must be a recurrent cell, such as .* Received: cell=<GRU"),
+        (
+            lambda: _cell([keras.layers.GRUCell(7), keras.layers.Dense(7)]),
+            r"`cell` must be a recurrent cell, .* Received: cell=\[<GRUCell.*<Dense",
+        ),
+        (
+            lambda: layers.AttentionRNN(keras.layers.GRUCell(7)),
+            "`cell` must be a RecurrentAttentionCell or a LuongAttentionCell. Received: cell=<GRUCell",
+        ),
         (
             lambda: layers.LuongAttentionCell(keras.layers.GRUCell(7), layers.DotAttention(), 7, attentional_dim=-1),
             "`attentional_dim` must be a positive integer. Received: attentional_dim=-1.",
