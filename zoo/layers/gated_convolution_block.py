@@ -8,6 +8,7 @@ from keras import ops
 from zoo.layers.conventions import given, one_mask
 from zoo.layers.dropout import Dropout
 from zoo.layers.masks import blank, check_mask
+from zoo.layers.parts import check_layer
 from zoo.layers.sizes import check_size
 
 PADDINGS = ("same", "causal")
@@ -48,8 +49,8 @@ class GatedConvolutionBlock(keras.layers.Layer):
         [B, T, D]; with `return_attention_scores` the weights [B, T, S]; the new cache, if any, comes last.
 
     Raises:
-        ValueError: If attention or what it needs is missing, a cache is given to a block that is not causal, or a mask
-            is floating point.
+        ValueError: If attention is no layer, it or what it needs is missing, a cache is given to a block that is not
+            causal, or a mask is floating point.
 
     Example:
         >>> import numpy as np
@@ -75,7 +76,7 @@ class GatedConvolutionBlock(keras.layers.Layer):
         self.supports_masking = True
         self.width = check_size("width", width)
         self.padding = padding
-        self.attention = attention
+        self.attention = None if attention is None else check_layer("attention", attention)
         self.dropout = dropout
         self.seed = seed
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -162,7 +163,8 @@ class GatedConvolutionBlock(keras.layers.Layer):
         else:
             results = self.attention(query, _values(memory, memory_embedding), memory, **options)
         context, weights = results if return_attention_scores else (results, None)
-        context = context * self._scale(memory, memory_mask)
+        # Attention that was made elsewhere may have another policy.
+        context = ops.cast(context, self.compute_dtype) * self._scale(memory, memory_mask)
         if self.context_dense is not None:
             context = self.context_dense(context)
         return given((hidden + context) * HALF, weights, cache)

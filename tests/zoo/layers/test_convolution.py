@@ -2,10 +2,11 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 from cases_blocks import CASES
-from contract import arrays, build, call, case_masks, compiled, random_array, to_numpy
+from contract import arrays, build, call, case_masks, compiled, random_array, randomize, to_numpy
 from keras import ops
 
 from zoo import layers
@@ -150,6 +151,26 @@ def test_padding_changes_nothing(name):
     assert np.all(np.isfinite(output))
 
 
+@pytest.mark.parametrize("policies", [("mixed_bfloat16", "float32"), ("float32", "mixed_bfloat16")])
+@pytest.mark.parametrize("size", [5, 7])
+@pytest.mark.parametrize("projected", [False, True])
+def test_attention_may_have_another_policy(policies, size, projected):
+    memory, embedding = random_array((2, 3, size), 1), random_array((2, 3, size), 2)
+    inputs, target = random_array((2, 4, 5), 3), random_array((2, 4, size), 4)
+    results = []
+    for policy, own in (policies, ("float32", "float32")):
+        block = layers.GatedConvolutionBlock(3, attention=layers.DotAttention(dtype=own), dtype=policy)
+        block.build(inputs.shape, target.shape, memory.shape, memory.shape)
+        randomize(block)
+        given = [memory, embedding]
+        if projected:
+            given = [block.project_memory(*map(ops.convert_to_tensor, given))]
+        results.append(block(inputs, target, *given, return_attention_scores=True))
+        assert keras.backend.standardize_dtype(results[-1][0].dtype) == block.compute_dtype
+    for result, expected in zip(*results, strict=True):
+        _close(result, to_numpy(expected), atol=0.06)
+
+
 def test_default_kernel_keeps_the_variance():
     block = layers.GatedConvolutionBlock(5, dropout=0.2)
     block.build((None, None, 64))
@@ -168,6 +189,10 @@ _X = np.ones((2, 3, 5), "float32")
     [
         (lambda: layers.GatedConvolutionBlock(0), "`width` must be a positive integer. Received: width=0."),
         (lambda: _block(padding="valid"), "`padding` must be one of same, causal. Received: padding='valid'."),
+        (
+            lambda: _block(attention="dot"),
+            "`attention` must be a layer, not the name or the class of one. Received: attention='dot'.",
+        ),
         (lambda: _block()(_X, _X, _X), "give it an `attention`. Received: attention=None."),
         (lambda: _block(attention=layers.DotAttention())(_X, _X), "needs `target_embedding` and `memory`. .*: memory="),
         (
