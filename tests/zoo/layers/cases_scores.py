@@ -180,7 +180,7 @@ _MULTI_HEAD = [
             37 * 31,
             ("key", "key/kernel", "key/bias"),
         ),
-        ("layer_as_score", lambda policy: Distance(31, dtype=policy), 37, 31 * (37 + 1 + 19 + 1), ()),
+        ("layer_as_score", lambda policy: Distance(31, dtype=policy), 19, 31 * (19 + 1 + 19 + 1), ()),
         ("function_as_score", lambda policy: first_feature, 37, 0, ()),
     )
 ]

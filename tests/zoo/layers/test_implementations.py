@@ -46,7 +46,7 @@ def _masks(case, kind):
 
 
 def _results(case, layer, bias=None, **options):
-    """Returns output, weights, and the gradients of both for all inputs and weights."""
+    """Returns output, weights, and the gradients of both for inputs and weights; without those that are always zero."""
     inputs = {name: keras.Variable(value) for name, value in arrays(case).items()}
     bias = None if bias is None else keras.Variable(bias)
     directions = [ops.convert_to_tensor(random_array(shape, 97)) for shape in (case.output, case.weights)]
@@ -59,7 +59,8 @@ def _results(case, layer, bias=None, **options):
     def loss():
         return sum(ops.sum(result * direction) for result, direction in zip(run(), directions, strict=True))
 
-    variables = [*inputs.values(), *([] if bias is None else [bias]), *layer.trainable_variables]
+    trained = [weight for weight in layer.trainable_variables if not weight.path.endswith(case.flat)]
+    variables = [*inputs.values(), *([] if bias is None else [bias]), *trained]
     return [to_numpy(result) for result in run()] + gradients(loss, variables)
 
 
