@@ -1,6 +1,7 @@
 """The one error that means: the input is wrong and the user can mend it."""
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -9,6 +10,20 @@ class InputError(ValueError):
 
     Commands print it as one line and exit with status 2.
     """
+
+
+def check_finite(**numbers: float) -> None:
+    """Checks that numbers are finite: comparisons let NaN pass.
+
+    Args:
+        **numbers: The numbers by the name of the option.
+
+    Raises:
+        InputError: If one is not.
+    """
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise InputError(f"`{name}` must be a finite number. Received: {name}={number}.")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

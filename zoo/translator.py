@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.errors import InputError
+from zoo.errors import InputError, check_finite
 from zoo.text import END, PAD, START
 
 SYMBOLS = decoding.Symbols(start=START, end=END, pad=PAD)
@@ -86,6 +86,7 @@ class Translator(keras.Model):
                 f"`beam_size` must be at least 1 and at most half the vocabulary of {model.target_vocab_size}. "
                 f"Received: beam_size={beam_size}."
             )
+        check_finite(length_penalty=length_penalty, coverage_penalty=coverage_penalty)
         least = {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
         least |= {"no_repeat_ngram": no_repeat_ngram, "max_length": max_length}
         for name, value in least.items():

@@ -358,6 +358,16 @@ def test_no_symbols_come_twice(size, resizes):
         assert ids[row].tolist() == padded((*[3] * count, END), 7)
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_no_symbols_can_come_twice_where_there_is_no_room_for_them(limit, resizes):
+    table = np.zeros((2, 2 * 4**2, 4), "float32")
+    table[:, :, 3] = 5.0
+    ids, _ = run_greedy(table, [limit, limit], None, resizes, no_repeat_ngram=4)
+    assert ids.tolist() == [[3] * limit] * 2
+    beams, _ = run_beam(table, [limit, limit], 2, 0.0, resizes, no_repeat_ngram=4)
+    assert beams[:, 0].tolist() == ids.tolist()
+
+
 def test_rules_against_repetition_find_what_trying_everything_finds(resizes):
     limits, beam_size, size = [4, 3], 8, 2
     table = scripts(5, 2, 5, 4)

@@ -1,6 +1,7 @@
 """Models together with decoding: source ids in, target ids out."""
 
 import functools
+import math
 
 import keras
 import numpy as np
@@ -101,14 +102,17 @@ def test_a_batch_is_its_rows_one_by_one(model, options):
         np.testing.assert_allclose(together["log_prob"][row], alone["log_prob"][0], rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"max_length": 11}, {"beam_size": 3}], ids=str)
+OPTIONS = [{"max_length": 11}, {"beam_size": 3}, {"max_length": 2, "no_repeat_ngram": 4}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_graph_agrees_with_eager(model, options):
     source = SOURCE[1:, :2]
     assert_alike(graph(model, **options)(source), numpy(Translator(model, **options)({"source": source})))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"max_length": 11}, {"beam_size": 3}], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_xla_agrees_with_graph(model, options):
     source = SOURCE[1:, :2]
     compiled = tf.function(Translator(model, resizes=False, **options), jit_compile=True)
@@ -155,6 +159,8 @@ def test_mixed_precision_scores_are_float32():
         ({"beam_size": 7}, "at most half the vocabulary of 13. Received: beam_size=7."),
         ({"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0."),
         ({"length_penalty": -0.1}, "`length_penalty` must be at least 0. Received: length_penalty=-0.1."),
+        ({"length_penalty": math.nan}, "`length_penalty` must be a finite number. Received: length_penalty=nan."),
+        ({"coverage_penalty": math.inf}, "`coverage_penalty` must be a finite number. Received: coverage_penalty=inf."),
     ],
 )
 def test_errors(model, options, message):

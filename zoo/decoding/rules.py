@@ -76,7 +76,8 @@ class Rules:
         if not size:
             return logits
         shape = ops.shape(ids)
-        places = shape[1] - size + 1  # where n symbols may stand
+        places = shape[1] - size + 1  # where n symbols may stand; nowhere, where there is no room for them
+        places = max(places, 0) if isinstance(places, int) else ops.maximum(places, 0)
         same = ops.broadcast_to((ops.arange(places) + size - 1 < index)[None], (shape[0], places))
         for offset in range(size - 1):
             last = ops.take(ids, ops.maximum(index - size + 1 + offset, 0), axis=1)
