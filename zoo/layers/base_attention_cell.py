@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.masks import blank, check_mask
 from zoo.layers.parts import check_cell, check_layer
+from zoo.layers.quantized import KeepsQuantization
 from zoo.layers.sharing import serialize_shared
 from zoo.layers.sizes import check_size
 
@@ -13,7 +14,7 @@ from zoo.layers.sizes import check_size
 DIGIT = 256
 
 
-class BaseAttentionCell(keras.layers.Layer):
+class BaseAttentionCell(KeepsQuantization):
     """Base of the recurrent attention cells: a cell, or a stack of them, and an attention layer between its steps.
 
     The cell works alone, one step a call, in `AttentionRNN`, or in `keras.layers.RNN`. There the memory travels among

@@ -4,11 +4,12 @@ import keras
 
 from zoo.layers.dropout import Dropout
 from zoo.layers.flat import at_positions
+from zoo.layers.quantized import KeepsQuantization
 from zoo.layers.sizes import check_size
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class FeedForward(keras.layers.Layer):
+class FeedForward(KeepsQuantization):
     """Two linear maps with a nonlinearity between them: `activation(x W₁ + b₁) W₂ + b₂`, each position by itself.
 
     Args:

@@ -9,6 +9,7 @@ from zoo.layers.conventions import given, one_mask
 from zoo.layers.dropout import Dropout
 from zoo.layers.masks import blank, check_mask
 from zoo.layers.parts import check_layer
+from zoo.layers.quantized import KeepsQuantization
 from zoo.layers.sizes import check_size
 
 PADDINGS = ("same", "causal")
@@ -17,7 +18,7 @@ HALF = math.sqrt(0.5)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class GatedConvolutionBlock(keras.layers.Layer):
+class GatedConvolutionBlock(KeepsQuantization):
     """Convolution with a gated linear unit in a residual connection: `h = (x + a ⊙ σ(b)) √½`, `[a; b] = W * x + w`.
 
     In a decoder, with attention to a memory z whose symbols have the embeddings e, and with the embedding g of the

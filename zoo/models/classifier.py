@@ -4,13 +4,14 @@ import keras
 from keras import ops
 
 from zoo.layers.dropout import Dropout
+from zoo.layers.quantized import KeepsQuantization
 from zoo.models.checks import check_dropout, check_sizes
 from zoo.models.ids import real
 from zoo.models.pooling import make_pooling
 from zoo.models.word_dropout import WordDropout
 
 
-class ClassifierModel(keras.Model):
+class ClassifierModel(KeepsQuantization, keras.Model):
     """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`.
 
     A model reads ids, makes one vector of each, contextual unless the architecture has none, and from those the scores

@@ -3,10 +3,11 @@
 import keras
 from keras import ops
 
+from zoo.layers.quantized import KeepsQuantization
 from zoo.models.checks import check_sizes
 
 
-class LanguageModel(keras.Model):
+class LanguageModel(KeepsQuantization, keras.Model):
     """Base of the causal language models.
 
     A model predicts each symbol from those before it, either all at once or one step after another. Ids are int32,

@@ -3,10 +3,11 @@
 import keras
 
 from zoo.errors import InputError
+from zoo.layers.quantized import KeepsQuantization
 from zoo.models.checks import check_sizes
 
 
-class Seq2SeqModel(keras.Model):
+class Seq2SeqModel(KeepsQuantization, keras.Model):
     """Base of the sequence-to-sequence models.
 
     A model reads source ids, makes a memory of them once, and from there predicts target ids, either all at once

@@ -1,0 +1,52 @@
+"""Quantised layers and models, saved and reloaded."""
+
+import keras
+import numpy as np
+import pytest
+from cases_blocks import CASES
+from contract import arrays, build, to_numpy
+
+import zoo
+
+BY_NAME = {case.name: case for case in CASES}
+IDS = np.array([[3, 5, 2, 0]], "int32")
+MODELS = {
+    "transformer_tiny": ({"source_vocab_size": 11, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),
+    "causal_lm_tiny": ({"vocab_size": 11}, {"tokens": IDS}),
+    "transformer_classifier": ({"vocab_size": 11, "num_classes": 3}, {"tokens": IDS}),
+}
+
+
+def _modes(layer):
+    return [part.quantization_mode for part in layer._flatten_layers()]
+
+
+def _check_reload(model, inputs, mode, path):
+    """Quantises a model and checks that it is the same when it is reloaded."""
+    with pytest.warns(UserWarning, match="does not have a `quantize` method"):  # such as dropout
+        model.quantize(mode)
+    assert mode in _modes(model)
+    model.save(path)
+    loaded = keras.saving.load_model(path)
+    assert _modes(loaded) == _modes(model)
+    results = zip(*(keras.tree.flatten(each(inputs)) for each in (loaded, model)), strict=True)
+    for result, expected in results:
+        np.testing.assert_array_equal(to_numpy(result), to_numpy(expected))
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+@pytest.mark.parametrize("name", ["feed_forward", "gated_feed_forward", "gated_convolution_block"])
+def test_layers(name, mode, tmp_path):
+    case = BY_NAME[name]
+    symbolic = [keras.Input((None, shape[-1])) for shape in case.inputs.values()]
+    model = keras.Model(symbolic, build(case)(*symbolic))
+    _check_reload(model, list(arrays(case).values()), mode, tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "transformer_tiny" else pytest.mark.slow) for name in MODELS]
+)
+def test_models(name, tmp_path):
+    sizes, inputs = MODELS[name]
+    model = zoo.create_model(name, **sizes)
+    _check_reload(model, inputs, "int8", tmp_path / "model.keras")
