@@ -133,7 +133,7 @@ class Subject:
             return "mask"
         names = {"scores": "return_attention_scores", "causal": "use_causal_mask"}
         name = self.arguments.get(role, names.get(role, role))
-        if role == "bias":
+        if role == "bias" and role not in self.arguments:
             name = next((name for name in self.parameters if "bias" in name), None)
         if name not in self.parameters:
             raise NotApplicable(f"`call` takes no {f'`{name}`' if name else role}")
@@ -199,7 +199,7 @@ def to_numpy(tensor):
 def _zoo_steps(subject, layer, inputs, first):
     """Decodes with this project's caches: `first` positions, then one at a time."""
     sequence = inputs["query"]
-    maker = getattr(layer, "self_attention", layer)
+    maker = next((getattr(layer, name) for name in ("self_attention", "attention") if hasattr(layer, name)), layer)
     outputs, cache = [], maker.create_cache(BATCH, sequence.shape[1])
     for start, end in _cuts(sequence.shape[1], first):
         part = sequence[:, start:end]
@@ -291,12 +291,21 @@ _HUB_DECODER = {
     "attention_mask": "encoder_attention_mask",
 }
 
+# Masks of pairs and biases are of its self-attention; the checks are about the attention to the memory.
+_ZOO_DECODER = {
+    "query_mask": "mask",
+    "value_mask": "memory_mask",
+    "attention_mask": "memory_attention_mask",
+    "bias": "memory_attention_bias",
+}
+
 _HUB_BLOCK = _with(intermediate_dim=37, num_heads=2)
 _MANY = {"num_heads": 7, "key_dim": HEAD}
 
 SUBJECTS = (
     # Without a division by √d the products themselves have to stay in float16's range.
     Subject("keras.layers.Attention", SINGLE, _with(), _DOT, packed=True, large=100.0),
+    Subject("keras.layers.Attention", SINGLE, _with(score_mode="concat"), _DOT, note="concat", packed=True),
     Subject("keras.layers.AdditiveAttention", SINGLE, _with(), _DOT, packed=True),
     Subject("zoo.layers.DotAttention", SINGLE, _with(), _DOT, large=100.0, steps=_zoo_steps),
     Subject("zoo.layers.ScaledDotProductAttention", SINGLE, _with(), _DOT, steps=_zoo_steps),
@@ -335,6 +344,7 @@ SUBJECTS = (
         BLOCKS,
         _zoo_parts("attention"),
         arguments={"value_mask": "mask"},
+        steps=_zoo_steps,
         **_ENCODER,
     ),
     Subject(
@@ -349,7 +359,7 @@ SUBJECTS = (
         "zoo.layers.TransformerDecoderBlock",
         BLOCKS,
         _zoo_parts("self_attention", "cross_attention"),
-        arguments={"query_mask": "mask", "value_mask": "memory_mask"},
+        arguments=_ZOO_DECODER,
         steps=_zoo_steps,
         **_DECODER,
     ),
