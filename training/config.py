@@ -72,8 +72,10 @@ class TrainingConfig:
         devices: Local devices that each batch is spread over; 0 for all GPUs there are, or the processor.
         init_from: Work directory, or `preset:NAME`, to begin from, with its tokenizers, the options of its model and
             its weights; a classifier of other classes gets a new last layer. None if empty.
-        lora_rank: Train a correction of this rank to each matrix of `init_from` and nothing else but the last layer of
-            a classifier; the model that is kept is an ordinary one. 0 trains all weights.
+        lora_rank: Train corrections of this rank to the matrices of `init_from`, those of dense layers, convolutions and
+            embeddings, and nothing else but the last layer of a classifier; biases, normalisations and tables of
+            positions stay as they are, and recurrent models are refused. It is below the sides of each matrix. The
+            model that is kept is an ordinary one. 0 trains all weights.
         seed: Seed of initial weights, dropout and the order of the data.
     """
 

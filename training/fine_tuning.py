@@ -1,5 +1,8 @@
 """Beginning from the weights of another run, and training small corrections to them (LoRA)."""
 
+import math
+import sys
+
 import keras
 
 import zoo
@@ -30,26 +33,62 @@ def start_from(origin: str, model: keras.Model, config: Config) -> None:
         new.assign(old)
 
 
-def add_lora(model: keras.Model, rank: int) -> None:
-    """Adds a correction to each matrix of a model, and leaves nothing else to train but the last layer of a classifier.
+def _matrix(layer: keras.layers.Layer) -> keras.Variable:
+    return layer.embeddings if hasattr(layer, "embeddings") else layer.kernel
 
-    A matrix W becomes `W + A B`, where A has `rank` columns and B begins at zero.
+
+def _smaller_side(layer: keras.layers.Layer) -> int:
+    """Returns the smaller side of a layer's matrix; Keras corrects one of more axes along the last."""
+    *rows, columns = _matrix(layer).shape
+    return min(math.prod(rows), columns)
+
+
+def add_lora(model: keras.Model, rank: int) -> None:
+    """Adds corrections to the matrices of a model, and leaves nothing else to train but the last layer of a classifier.
+
+    A matrix W becomes `W + A B`, where A has `rank` columns and B begins at zero. Those of dense layers, convolutions
+    and embeddings are corrected. Position tables, pooling queries and vectors stay as they are; standard error tells
+    how many weights those are.
 
     Args:
         model: The built model, not yet compiled.
         rank: Rank of the corrections.
 
+    Raises:
+        InputError: If the model is recurrent, for Keras has no corrections for the matrices of cells; or if the rank is
+            not below the sides of each matrix.
+
     Reference:
         Hu et al. 2022, "LoRA", section 4.1, https://arxiv.org/abs/2106.09685
     """
+    layers = list(model._flatten_layers(include_self=False))
+    if any(isinstance(layer, keras.layers.RNN) for layer in layers):
+        raise InputError(
+            f"{model.name} is recurrent, and the matrices of recurrent cells take no corrections. "
+            f"Leave out training.lora_rank={rank} to train all weights."
+        )
     head = model.output_dense if isinstance(model, ClassifierModel) else None
+    chosen = [layer for layer in layers if hasattr(layer, "enable_lora") and layer is not head]
+    chosen = [layer for layer in chosen if _smaller_side(layer) > 1]
+    narrowest = min(chosen, key=_smaller_side)
+    if rank >= _smaller_side(narrowest):
+        raise InputError(
+            f"training.lora_rank must be below the smaller side of each matrix, which is {_smaller_side(narrowest)} for "
+            f"{_matrix(narrowest).path}. Received: training.lora_rank={rank}."
+        )
     kept = {id(variable) for variable in head.weights} if head is not None else set()
     frozen = [variable for variable in model.trainable_variables if id(variable) not in kept]
-    for layer in model._flatten_layers(include_self=False):
-        if hasattr(layer, "enable_lora") and layer is not head:
-            layer.enable_lora(rank)
+    corrected = sum(math.prod(_matrix(layer).shape) for layer in chosen)
+    others = sum(math.prod(variable.shape) for variable in frozen) - corrected
+    for layer in chosen:
+        layer.enable_lora(rank)
     for variable in frozen:
         variable.trainable = False
+    print(
+        f"corrections of rank {rank} to {len(chosen)} matrices of {corrected:,} weights; {others:,} weights beside them "
+        "stay as they are",
+        file=sys.stderr,
+    )
 
 
 def copy_weights(model: keras.Model, plain: keras.Model) -> None:

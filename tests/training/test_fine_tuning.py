@@ -1,6 +1,7 @@
 """Beginning from another run: its tokenizers, options and weights, and small corrections to them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ import zoo
 from training.config import Config, resolve
 from training.fine_tuning import add_lora, copy_weights
 from training.train import main
+from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 SHORT = "training.max_steps=2 training.eval_every=2 training.batch_tokens=512 training.precision=float32".split()
 MODELS = {
     "self_attention_classifier": {"vocab_size": 11, "num_classes": 3, "model_dim": 6},
-    "cnn_classifier": {"vocab_size": 11, "num_classes": 3, "embedding_dim": 5, "num_filters": 2},
+    "cnn_classifier": {"vocab_size": 11, "num_classes": 3, "embedding_dim": 5, "num_filters": 3},
     "transformer_tiny": {
         "source_vocab_size": 11,
         "target_vocab_size": 11,
@@ -24,6 +26,9 @@ MODELS = {
         "intermediate_dim": 5,
         "num_heads": 2,
     },
+    "causal_lm_tiny": {"vocab_size": 11, "num_layers": 1, "model_dim": 6, "intermediate_dim": 5, "num_heads": 2},
+}
+RECURRENT = {
     "rnnsearch": {
         "source_vocab_size": 11,
         "target_vocab_size": 13,
@@ -32,7 +37,6 @@ MODELS = {
         "attention_units": 7,
         "readout_units": 2,
     },
-    "causal_lm_tiny": {"vocab_size": 11, "num_layers": 1, "model_dim": 6, "intermediate_dim": 5, "num_heads": 2},
     "lstm_lm": {"vocab_size": 11, "embedding_dim": 3, "units": 3, "num_layers": 1},
 }
 HEAD = "self_attention_classifier/output/"
@@ -142,6 +146,33 @@ def test_merged_corrections_answer_alike(name):
     np.testing.assert_allclose(np.array(plain(inputs)), expected, rtol=1e-4, atol=1e-4)
     plain.set_weights(before)
     assert not np.allclose(np.array(plain(inputs)), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_models_take_no_corrections(name):
+    model = zoo.create_model(name, **RECURRENT[name])
+    with pytest.raises(InputError, match=rf"{name} is recurrent, .* Leave out training.lora_rank=2 to train all"):
+        add_lora(model, 2)
+
+
+@pytest.mark.parametrize(("rank", "fits"), [(2, True), (3, False), (200, False)])
+def test_the_rank_is_below_the_sides_of_matrices(rank, fits, capsys):
+    """The additive score of this model ends in a vector, which takes no correction of any rank."""
+    model = zoo.create_model("transformer_tiny_additive", **MODELS["transformer_tiny"])
+    if not fits:
+        message = f"which is 3 for {model.name}/.*. Received: training.lora_rank={rank}"
+        with pytest.raises(InputError, match=message):
+            add_lora(model, rank)
+        return
+    total = model.count_params()
+    vectors = {variable.path for variable in model.trainable_variables if variable.shape[-1] == 1}
+    add_lora(model, rank)
+    assert not vectors & {variable.path for variable in model.trainable_variables}
+    matrices, corrected, others = re.search(
+        r"to (\d+) matrices of (\S+) weights; (\S+) weights", capsys.readouterr().err
+    ).groups()
+    assert int(matrices) * 2 == len(model.trainable_variables)
+    assert int(corrected.replace(",", "")) + int(others.replace(",", "")) == total
 
 
 def test_lora_run(labelled_workdir, labelled_spec, tmp_path, capsys):
