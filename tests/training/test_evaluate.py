@@ -6,12 +6,14 @@ import re
 import shutil
 
 import pytest
-from tiny import run_quietly
+from tiny import run_quietly, write_labelled
 
+from training.config import resolve
 from training.data import load_data
 from training.evaluate import main
 from training.evaluation import evaluate
 from training.metrics import translation_metrics
+from training.tasks import get_task
 from zoo.errors import InputError
 
 
@@ -83,3 +85,22 @@ def test_unknown_kind_of_weights(workdir, capsys):
 def test_unknown_split(workdir):
     with pytest.raises(InputError, match="Unknown split 'dev'"):
         evaluate(workdir, split="dev")
+
+
+def test_labels_that_the_model_lacks(labelled_workdir, tmp_path, capsys):
+    spec = write_labelled(tmp_path / "data")
+    for split in ("train", "test"):
+        path = tmp_path / "data" / f"{split}.tsv"
+        path.write_text(path.read_text().replace("\tanimal\n", "\tanimals\n", 2))
+    assert run_quietly(main, labelled_workdir, "--data", spec) == 2
+    message = f"error: {spec}, test: Unknown label 'animals'. Did you mean animal? The model lacks it.\n"
+    assert capsys.readouterr().err == message
+
+
+def test_labels_that_a_resumed_run_lacks(tmp_path):
+    """A run ends in one line where its data have gained a label."""
+    data = load_data(write_labelled(tmp_path / "data"))
+    config = resolve("cnn_classifier", data.spec)
+    config.data.classes = ["human", "thing"]
+    with pytest.raises(InputError, match="train: Unknown label 'animal'."):
+        get_task("classifier").batches(config, data, "train", {}, batch_tokens=9)

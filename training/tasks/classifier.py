@@ -5,7 +5,18 @@ import keras
 from training.batching import LabelledBatches
 from training.metrics import classification_metrics
 from training.tasks.task import Task, cut, learner
+from zoo.errors import InputError, unknown_name
 from zoo.text import END
+
+
+def _numbers(classes, data, split):
+    """Returns the class of each example of a split as a number."""
+    number = {name: index for index, name in enumerate(classes)}
+    labels = data.split(split).labels
+    for label in labels:
+        if label not in number:
+            raise InputError(f"{data.spec}, {split}: {unknown_name('label', label, number)} The model lacks it.")
+    return [number[label] for label in labels]
 
 
 class ClassifierTask(Task):
@@ -22,18 +33,18 @@ class ClassifierTask(Task):
         config.model |= {"vocab_size": tokenizers["text"].vocab_size, "num_classes": len(data.classes)}
 
     def batches(self, config, data, split, tokenizers, **options):
-        labelled = data.split(split)
-        rows = tokenizers["text"].encode(labelled.texts)
+        numbers = _numbers(config.data.classes, data, split)
+        rows = tokenizers["text"].encode(data.split(split).texts)
         if split == "train":
             (rows,) = cut([rows], config.data.max_length - 1, "texts of the train split")
-        number = {name: index for index, name in enumerate(config.data.classes)}
-        return LabelledBatches([[*row, END] for row in rows], [number[label] for label in labelled.labels], **options)
+        return LabelledBatches([[*row, END] for row in rows], numbers, **options)
 
     def metrics(self):
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
     def evaluate(self, run, data, split, **options):
         labelled = data.split(split)
+        _numbers(run.classes, data, split)  # Before the texts are classified.
         labels = [answer.label for answer in run.classify(labelled.texts, **options)]
         return classification_metrics(labels, labelled.labels), labels
 
