@@ -51,6 +51,11 @@ def _out_of_memory(error: BaseException) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
+def _not_compiled(error: BaseException) -> bool:
+    """Returns whether XLA cannot compile a step, as TensorFlow says it."""
+    return type(error).__name__ in ("InvalidArgumentError", "UnimplementedError") and "XLA" in str(error)
+
+
 def _disk_full(error: BaseException) -> bool:
     # h5py says it in words.
     return isinstance(error, OSError) and (error.errno in _FULL or "No space left on device" in str(error))
@@ -69,6 +74,12 @@ def _explanation(error: BaseException) -> tuple[str, str, int] | None:
     if _disk_full(error):
         return "no space left on the disk", "", 1
     return None
+
+
+def _without_xla(workdir: WorkDir) -> str:
+    name = workdir.read_config()["model"]["name"]
+    command = f"python -m training.train --workdir {workdir.path} --resume --set training.jit=off"
+    return f"XLA cannot compile {name} with these options for batches of any length. Go on without: {command}"
 
 
 def _message(workdir: WorkDir, what: str, lower: str) -> str:
@@ -94,6 +105,7 @@ def explained(workdir: WorkDir) -> Iterator[None]:
         workdir: The work directory.
 
     Raises:
+        InputError: If XLA cannot compile the model.
         RunStopped: If the run was interrupted or terminated, its loss was lost, or memory or disk are full.
     """
     with _terminable():
@@ -102,6 +114,8 @@ def explained(workdir: WorkDir) -> Iterator[None]:
         except InputError:
             raise
         except (Exception, KeyboardInterrupt, Terminated) as error:
+            if _not_compiled(error):
+                raise InputError(_without_xla(workdir)) from error
             explanation = _explanation(error)
             if explanation is None:
                 raise

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from training.config import Config, TrainingConfig
+from training.precision import dtype_policy
 from zoo.errors import InputError
 
 # What the variables in a checkpoint and the count of its rounds hang on.
@@ -34,8 +35,11 @@ def take_over(kept: Config, asked: Config, step: int, path: str) -> dict[str, An
     for section, given in asked.given.items():
         for key, value in given.items():
             before = values[section].get(key)
-            # What was automatic has been decided.
-            if value == before or value in ("auto", None):
+            if (section, key) == ("training", "precision"):
+                # Kept is what it stands for, but for a run that ended before its first step.
+                before, value = dtype_policy(before), dtype_policy(value)
+            # Of model and data, what was automatic has been decided.
+            if value == before or section != "training" and value in ("auto", None):
                 continue
             if section != "training" or (step and not _may_change(key, before, value)):
                 raise InputError(

@@ -14,6 +14,7 @@ import training.checkpoints
 from training.callbacks import Progress
 from training.failures import RunStopped, explained
 from training.train import main
+from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 SMALL = (
@@ -148,6 +149,29 @@ def test_a_lost_loss(labelled_spec, tmp_path, capsys):
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.learning_rate=0.01") == 0
     assert json.loads((workdir / "config.json").read_text())["training"]["learning_rate"] == 0.01
     assert [step for step, *_ in losses_of(workdir)] == [3, 6, 6]
+
+
+COMPILING = "XLA compilation requires that operator arguments that represent shapes or dimensions be evaluated"
+
+
+def test_what_xla_cannot_compile(whole):
+    command = f"python -m training.train --workdir {whole} --resume --set training.jit=off"
+    with pytest.raises(InputError) as caught, explained(WorkDir(whole)):
+        raise tf.errors.InvalidArgumentError(None, None, f"Graph execution error:\n\n{COMPILING}")
+    message = "XLA cannot compile cnn_classifier with these options for batches of any length. Go on without: "
+    assert str(caught.value) == message + command
+    with pytest.raises(tf.errors.InvalidArgumentError), explained(WorkDir(whole)):
+        raise tf.errors.InvalidArgumentError(None, None, "indices[0] = 9 is not in [0, 9)")
+
+
+@pytest.mark.slow
+def test_a_model_that_xla_cannot_compile(text_spec, tmp_path, capsys):
+    sizes = "model.embedding_dim=3 model.units=4 model.attention_units=3 model.readout_units=2 training.max_steps=1"
+    settings = [*sizes.split(), "training.eval_every=1", "training.precision=float32"]
+    assert train("rnnsearch", text_spec, tmp_path / "run", "--set", *settings, "training.jit=on") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: XLA cannot compile rnnsearch") and error.endswith("--resume --set training.jit=off")
+    assert run_quietly(main, "--workdir", tmp_path / "run", "--resume", "--set", "training.jit=off") == 0
 
 
 def test_before_anything_was_trained(tmp_path):

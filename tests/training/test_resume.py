@@ -47,7 +47,7 @@ def test_what_may_change(setting, value):
         ("training.accumulate_steps=2", "1"),
         ("training.ema=0.5", "0.9"),
         ("training.seed=5", "1"),
-        ("training.precision=mixed_float16", "auto"),
+        ("training.precision=mixed_float16", "float32"),
         ("model.dropout=0.5", "0.2"),
         ("model.num_layers=3", "4"),
         ("data.vocab_size=77", "99"),
@@ -69,12 +69,25 @@ def test_before_the_first_checkpoint_all_of_training_may_change():
         resumed("model.num_layers=3", step=0)
 
 
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    monkeypatch.setattr("training.precision._cpu_flags", lambda: "")
+    monkeypatch.setattr("training.precision._has_accelerator", lambda: False)
+
+
 def test_what_is_as_it_was_is_no_change():
     kept = ("training.max_steps=7", "training.precision=float32", "data.tokenizer=chars")
     asked = ("training.max_steps=7", "training.precision=auto", "data.tokenizer=auto", "model.tied_embeddings=auto")
     config, changes = resumed(*asked, kept=kept)
     assert changes == {} and config.changes == []
     assert (config.training.precision, config.data.tokenizer) == ("float32", "chars")
+
+
+def test_auto_takes_effect_in_training():
+    kept = ("training.jit=on", "training.precision=mixed_bfloat16")
+    config, changes = resumed("training.jit=auto", "training.precision=auto", kept=kept)
+    assert (config.training.jit, config.training.precision) == ("auto", "float32")
+    assert changes == {"training.jit": "auto", "training.precision": "float32"}
 
 
 def test_another_run():
