@@ -1,5 +1,6 @@
 """What happens beside the optimizer's steps: checkpoints, early stop, logs, progress."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -48,6 +49,19 @@ def stopped_early(state: RunState, patience: int) -> bool:
         patience: Rounds without improvement before training stops; 0 for never.
     """
     return bool(patience) and state.rounds - state.best_round >= patience
+
+
+def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
+    """Returns the lines of `metrics.jsonl`, without those that were not written to their end.
+
+    Args:
+        workdir: The work directory.
+    """
+    records = []
+    for line in workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ():
+        with contextlib.suppress(ValueError):
+            records.append(json.loads(line))
+    return records
 
 
 class Checkpoints(keras.callbacks.Callback):

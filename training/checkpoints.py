@@ -1,8 +1,11 @@
 """Checkpoints: all that is needed to go on with a run as if it had not stopped. One `.npz` each, never pickled."""
 
+import contextlib
 import json
 import re
+import sys
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import keras
@@ -83,7 +86,8 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict:
         InputError: If it is no checkpoint, or that of another model.
     """
     _build_optimizer(model)
-    variables, arrays = _variables(model), _read(path)
+    with _opened(path) as kept:
+        variables, arrays = _variables(model), {"state": kept["state"], **kept}
     state = json.loads(str(arrays.pop("state")))
     if {name: array.shape for name, array in arrays.items()} != {name: v.shape for name, v in variables.items()}:
         raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
@@ -92,12 +96,35 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict:
     return state
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yields the arrays of a checkpoint, read when they are asked for."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {"state": arrays["state"], **arrays}
+            yield arrays
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a checkpoint ({error}).") from error
+        advice = "Without this file, --resume goes on from the checkpoint before it"
+        raise InputError(f"{path} is not a checkpoint ({error}). {advice}.") from error
+
+
+def set_damaged_aside(folder: Path) -> None:
+    """Renames checkpoints that have no end, such as after a crash of the machine, and says so on standard error.
+
+    So a run goes on from the last one that is whole.
+
+    Args:
+        folder: Where the checkpoints are.
+
+    Raises:
+        InputError: If all of them are damaged.
+    """
+    found = list_checkpoints(folder)
+    damaged = [path for path in found if not zipfile.is_zipfile(path)]
+    if found and damaged == found:
+        raise InputError(f"All checkpoints in {folder} are damaged. Without these files, --resume begins the run anew.")
+    for path in damaged:
+        aside = path.rename(path.with_name(f"{path.name}.damaged"))
+        print(f"{path.name} is damaged, and kept as {aside.name}", file=sys.stderr)
 
 
 def load_average(paths: list[Path], model: keras.Model) -> None:
@@ -108,13 +135,16 @@ def load_average(paths: list[Path], model: keras.Model) -> None:
     Args:
         paths: The checkpoints.
         model: The compiled model that wrote them.
+
+    Raises:
+        InputError: If one is no checkpoint.
     """
     _build_optimizer(model)
     names = {id(variable): name for name, variable in _variables(model).items()}
     kept = averages_of(model) or model.trainable_variables
     totals = [np.zeros(variable.shape) for variable in kept]
     for path in paths:
-        with np.load(path, allow_pickle=False) as arrays:
+        with _opened(path) as arrays:
             for variable, total in zip(kept, totals, strict=True):
                 total += arrays[names[id(variable)]] / len(paths)
     for variable, total in zip(model.trainable_variables, totals, strict=True):

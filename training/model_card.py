@@ -11,8 +11,9 @@ import keras
 from training.callbacks import RunState
 from training.config import Config, resolve
 from training.data import Dataset
-from training.settings import SECTIONS
+from training.origin import is_free
 from training.tasks import Task
+from training.tasks.task import Tokenizers
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 
@@ -22,11 +23,20 @@ _USES = {
     "language_model": "going on with text like that of the data, and telling how probable such text is",
 }
 
+# What the data decide, or the machine.
+_AUTOMATIC = ("auto", None)
+
 _SMALLER = "\n\n## With smaller weights\n\n"
 
 
 def model_card(
-    config: Config, data: Dataset, task: Task, model: keras.Model, state: RunState, metrics: dict[str, float]
+    config: Config,
+    data: Dataset,
+    task: Task,
+    tokenizers: Tokenizers,
+    model: keras.Model,
+    state: RunState,
+    metrics: dict[str, float],
 ) -> str:
     """Returns the model card of a finished run as Markdown.
 
@@ -34,6 +44,7 @@ def model_card(
         config: The complete configuration.
         data: The data.
         task: The task.
+        tokenizers: The tokenizers.
         model: The trained model.
         state: The run's state.
         metrics: Validation metrics of the final weights.
@@ -64,7 +75,7 @@ def model_card(
 {_training(config, model, state)}
 
 ```
-{command(config)}
+{command(config, data, task, tokenizers)}
 ```
 
 {_changes(config)}Made with {_environment()}.
@@ -121,30 +132,71 @@ def _changes(config):
     return "".join(lines)
 
 
-def command(config: Config) -> str:
-    """Returns the command that trains with a configuration.
+def command(config: Config, data: Dataset, task: Task, tokenizers: Tokenizers) -> str:
+    """Returns the command that trains with a configuration. It reads nothing of a run that this one began from.
 
     Args:
         config: The configuration of a run, completed from its data.
+        data: The data.
+        task: The task.
+        tokenizers: The tokenizers.
     """
     name, spec = config.model["name"], config.data.spec
-    init_from = [f"training.init_from={config.training.init_from}"] if config.training.init_from else []
-    usual, found = resolve(name, spec, init_from).to_dict(), config.to_dict()
+    settings = _behind_origin(config) if config.training.init_from else _asked_for(config, data, task, tokenizers)
+    words = ["python", "-m", "training.train", "--model", name, "--data", spec, "--workdir", "DIR"]
+    return shlex.join([*words, *(["--set", *settings] if settings else [])])
+
+
+def _asked_for(config, data, task, tokenizers):
+    """Returns the settings without which a run would not have this configuration."""
+    name, spec = config.model["name"], config.data.spec
+    usual = resolve(name, spec).to_dict()
     settings = [
         f"{section}.{key}={value}"
-        for section in SECTIONS
-        for key, value in found[section].items()
-        if value != usual[section][key] and _is_asked_for(config, section, key, usual[section][key])
+        for section, key, value in _differences(config, usual)
+        if section == "training" or usual[section][key] not in _AUTOMATIC
     ]
-    words = ["python", "-m", "training.train", "--model", name, "--data", spec, "--workdir", "DIR"]
-    return shlex.join([*words, *(["--set", *init_from, *settings] if init_from or settings else [])])
+    # What data decide hangs on the settings so far, and is a setting where they decide otherwise.
+    while True:
+        again = resolve(name, spec, settings)
+        if again.data.tokenizer == "auto":
+            again.data.tokenizer = data.tokenizer
+        if again.data.shared_vocabulary is None:
+            again.data.shared_vocabulary = getattr(data, "shared_vocabulary", None)
+        task.complete(again, data, tokenizers)
+        missing = [f"{section}.{key}={value}" for section, key, value in _differences(config, again.to_dict())]
+        missing = [setting for setting in missing if setting not in settings]
+        if not missing:
+            return settings
+        settings.append(missing[0])
 
 
-def _is_asked_for(config, section, key, usual):
-    """Returns whether a setting that differs from the usual one has to be given, and does not follow from the data."""
-    if section == "model":
-        return key not in get_spec(config.model["name"]).required and usual not in ("auto", None)
-    return (section, key) != ("data", "classes") and (usual not in ("auto", None) or key == "precision")
+def _behind_origin(config):
+    """Returns the settings of a run that began from another one, which may be gone: what it did not have to keep."""
+    usual = resolve(config.model["name"], config.data.spec).to_dict()
+    return [
+        f"{section}.{key}={value}"
+        for section, key, value in _options(config)
+        # What the other one would pass on is told in any case.
+        if is_free(section, key) and (section == "model" or key == "max_length" or value != usual[section][key])
+    ]
+
+
+def _options(config):
+    """Yields section, key and value of all that can be asked for: the rest follows from the data."""
+    found, required = config.to_dict(), get_spec(config.model["name"]).required
+    for section in ("data", "model", "training"):
+        for key, value in found[section].items():
+            told = (
+                key in ("spec", "classes") if section == "data" else section == "model" and key in ("name", *required)
+            )
+            if not told and value is not None:
+                yield section, key, value
+
+
+def _differences(config, usual):
+    """Returns the settings that are not the usual ones."""
+    return [option for option in _options(config) if option[2] != usual[option[0]][option[1]]]
 
 
 def _environment():

@@ -33,7 +33,7 @@ def base_of(origin: str, model: str, suggested: Mapping[str, Mapping[str, Any]])
         suggested: The recipe, of which the part on training stays.
 
     Raises:
-        InputError: If it is no work directory, its training has not finished, or its model is another.
+        InputError: If it is no work directory or a damaged one, its training has not finished, or its model is another.
     """
     workdir = origin_of(origin)
     kept = workdir.read_config()
@@ -41,9 +41,26 @@ def base_of(origin: str, model: str, suggested: Mapping[str, Mapping[str, Any]])
         raise InputError(f"{origin} has no {workdir.model.name}: its training has not finished (see --resume).")
     if kept["model"]["name"] != model:
         raise InputError(f"{origin} holds a {kept['model']['name']} to begin from. Received: {model}.")
+    if not isinstance(kept.get("data"), dict):
+        raise InputError(f"{workdir.config} is not the configuration of a trained model: it has no section data.")
     options = {key: kept["model"][key] for key in get_spec(model).config if key in kept["model"]}
     data = {key: kept["data"][key] for key in (*_OF_TOKENIZERS, "max_length") if key in kept["data"]}
     return {"model": options, "data": data, "training": dict(suggested["training"])}
+
+
+def is_free(section: str, key: str) -> bool:
+    """Returns whether a run that begins from another one may have a setting of its own.
+
+    Args:
+        section: The section.
+        key: The setting.
+    """
+    # Dropout has no weights, and examples may be others or cut elsewhere.
+    return (
+        section == "training"
+        or (section == "model" and key.endswith("dropout"))
+        or (section == "data" and key in ("max_length", "max_examples"))
+    )
 
 
 def check_origin(origin: str, base: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]]) -> None:
@@ -59,9 +76,8 @@ def check_origin(origin: str, base: Mapping[str, Mapping[str, Any]], given: Mapp
     """
     for section in ("model", "data"):
         for key, value in given[section].items():
-            # Dropout has no weights, examples may be cut elsewhere, and what is automatic follows.
-            free = key.endswith("dropout") or (section, key) == ("data", "max_length") or value in ("auto", None)
-            if free or key not in base[section]:
+            # What is automatic follows.
+            if is_free(section, key) or value in ("auto", None) or key not in base[section]:
                 continue
             if value != base[section][key]:
                 raise InputError(

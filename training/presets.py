@@ -62,8 +62,8 @@ def make(name: str, folder: Path) -> None:
         print(json.dumps({"preset": name, **metrics}, ensure_ascii=False), file=sys.stderr)
         for path in (workdir.checkpoints, workdir.tensorboard):
             shutil.rmtree(path)
-        for path in (workdir.path / "evaluation").glob("*.txt"):
-            path.unlink()  # the answers; the metrics stay
+        for path in (workdir.lock, *(workdir.path / "evaluation").glob("*.txt")):
+            path.unlink(missing_ok=True)  # the answers go; the metrics stay
         size = sum(path.stat().st_size for path in workdir.path.rglob("*") if path.is_file())
         if size > LARGEST:
             raise InputError(f"The preset {name!r} takes {size:,} bytes; at most {LARGEST:,} are allowed.")

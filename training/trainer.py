@@ -9,14 +9,22 @@ from typing import Any
 import keras
 
 from training.batching import Batches, for_fit
-from training.callbacks import Averages, Checkpoints, Progress, Rounds, RunState, stopped_early
-from training.checkpoints import checkpoint_path, list_checkpoints, load_average, restore_checkpoint, step_of
+from training.callbacks import Averages, Checkpoints, Progress, Rounds, RunState, read_log, stopped_early
+from training.checkpoints import (
+    checkpoint_path,
+    list_checkpoints,
+    load_average,
+    restore_checkpoint,
+    set_damaged_aside,
+    step_of,
+)
 from training.config import Config, TrainingConfig
 from training.data import Dataset, load_data
 from training.devices import EvenBatches, choose_devices, spread_over
 from training.failures import explained
 from training.fine_tuning import add_lora, copy_weights, start_from
-from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
+from training.lock import locked
+from training.losses import SmoothedCrossEntropy, TokenCrossEntropy, average_over_steps
 from training.model_card import model_card
 from training.optimizer import exclude_from_decay, make_optimizer, make_schedule
 from training.origin import origin_of
@@ -41,14 +49,10 @@ def prepare(workdir: WorkDir, config: Config, data: Dataset, task: Task) -> Toke
         task: The task.
 
     Raises:
-        InputError: If the directory cannot be made, or the data do not suffice for a vocabulary.
+        InputError: If the data do not suffice for a vocabulary.
     """
-    try:
-        workdir.path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
     if config.training.init_from:
-        tokenizers = _load_tokenizers(origin_of(config.training.init_from))
+        tokenizers = _load_tokenizers(origin_of(config.training.init_from), task)
     else:
         tokenizers = task.make_tokenizers(config.data, data)
     task.complete(config, data, tokenizers)
@@ -58,8 +62,8 @@ def prepare(workdir: WorkDir, config: Config, data: Dataset, task: Task) -> Toke
     return tokenizers
 
 
-def _load_tokenizers(workdir: WorkDir) -> Tokenizers:
-    names = sorted(path.stem for path in workdir.tokenizer("").glob("*.json"))
+def _load_tokenizers(workdir: WorkDir, task: Task) -> Tokenizers:
+    names = ("source", "target") if task.name == "seq2seq" else ("text",)
     return {name: load_tokenizer(workdir.tokenizer(name)) for name in names}
 
 
@@ -93,6 +97,7 @@ def compile_model(config: Config, num_devices: int = 1, begun: bool = False) -> 
         weighted_metrics=[TokenCrossEntropy(), *get_task(get_spec(config.model["name"]).task).metrics()],
         jit_compile=use_xla(settings.jit),
     )
+    average_over_steps(model)
     if settings.weight_decay:
         exclude_from_decay(model)
     # Else Keras makes its variables while it traces the first step, and then traces that step again.
@@ -167,8 +172,9 @@ def finish(
         return model.evaluate(for_fit(validation), verbose=0, return_dict=True)
 
     metrics = validated(list_checkpoints(workdir.checkpoints)[-config.training.average_checkpoints :])
-    if metrics["cross_entropy"] > state.best:
-        metrics = validated([checkpoint_path(workdir.checkpoints, state.best_round * config.training.eval_every)])
+    best = checkpoint_path(workdir.checkpoints, state.best_round * config.training.eval_every)
+    if metrics["cross_entropy"] > state.best and best.exists():  # It may have been damaged.
+        metrics = validated([best])
     return {name: float(value) for name, value in metrics.items()}
 
 
@@ -197,6 +203,7 @@ def _open(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, dict[
             f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."
         )
     kept = Config.from_dict(workdir.read_config())
+    set_damaged_aside(workdir.checkpoints)
     checkpoints = list_checkpoints(workdir.checkpoints)
     changes = take_over(kept, config, step_of(checkpoints[-1]) if checkpoints else 0, str(workdir.path))
     changed = "".join(f", but {key}={value}" for key, value in changes.items())
@@ -209,7 +216,9 @@ def _load(workdir: WorkDir, config: Config, task: Task) -> tuple[Dataset, Tokeni
     data = load_data(config.data.spec, max_examples=config.data.max_examples)
     config.check_data(data.task)
     if workdir.config.exists():
-        return data, _load_tokenizers(workdir)
+        if task.name == "classifier" and not config.data.classes:
+            raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
+        return data, _load_tokenizers(workdir, task)
     data.check()
     return data, prepare(workdir, config, data, task)
 
@@ -220,8 +229,9 @@ def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
     state = RunState(**restore_checkpoint(found[-1], model)) if found else RunState()
     if workdir.metrics.exists():
         # A run that was killed may have logged a round whose checkpoint it did not write.
-        lines = workdir.metrics.read_text(encoding="utf-8").splitlines()[: state.rounds]
-        workdir.write_text(workdir.metrics, "".join(f"{line}\n" for line in lines))
+        last = step_of(found[-1]) if found else 0
+        records = [record for record in read_log(workdir) if record["step"] <= last and not record.get("final")]
+        workdir.write_text(workdir.metrics, "".join(f"{json.dumps(record)}\n" for record in records))
     if found:
         print(f"resuming from {found[-1].name}", file=sys.stderr)
     return state
@@ -229,11 +239,8 @@ def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
 
 def _final_metrics(workdir: WorkDir) -> dict[str, Any] | None:
     """Returns the metrics of a finished run, the last line of its log; `None` for another run."""
-    if not (workdir.model.exists() and workdir.metrics.exists()):
-        return None
-    *_, last = workdir.metrics.read_text(encoding="utf-8").splitlines() or ["{}"]
-    record = json.loads(last)
-    return record if record.get("final") else None
+    records = read_log(workdir)
+    return records[-1] if workdir.model.exists() and records and records[-1].get("final") else None
 
 
 def train(workdir: WorkDir, config: Config, resume: bool = False, profile: bool = False) -> dict[str, Any]:
@@ -247,9 +254,15 @@ def train(workdir: WorkDir, config: Config, resume: bool = False, profile: bool 
         profile: Whether to trace some batches for TensorBoard's profiler.
 
     Raises:
-        InputError: For bad data, or a directory that holds a run and `resume` is not set.
+        InputError: For bad data, a directory that holds a run and `resume` is not set, or one that another process is
+            training into.
         RunStopped: If the run was interrupted, its loss was lost, or memory or disk are full.
     """
+    with locked(workdir):
+        return _train_alone(workdir, config, resume, profile)
+
+
+def _train_alone(workdir, config, resume, profile):
     config, changes = _open(workdir, config, resume)
     if not changes and (metrics := _final_metrics(workdir)):
         print(f"{workdir.path} is trained already", file=sys.stderr)
@@ -275,7 +288,8 @@ def _train(workdir, config, task, data, tokenizers, num_devices, profile):
     found = finish(workdir, config, model, validation, state)
     found |= task.derived(found["cross_entropy"], sum(validation.symbols.values()), data.split("val"))
     save_model(workdir, config, model)
-    workdir.write_text(workdir.model_card, model_card(config, data, task, model, state, found))
+    card = model_card(config, data, task, tokenizers, model, state, found)
+    workdir.write_text(workdir.model_card, card)
     metrics = {"final": True, "step": state.rounds * config.training.eval_every, **found}
     # Last, because with this line the run counts as finished.
     with workdir.metrics.open("a", encoding="utf-8") as file:

@@ -39,6 +39,7 @@ class WorkDir:
         self.model = self.path / "model.keras"
         self.model_card = self.path / "MODEL_CARD.md"
         self.metrics = self.path / "metrics.jsonl"
+        self.lock = self.path / ".lock"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tb"
 

@@ -8,7 +8,11 @@ import pytest
 
 import zoo
 from training.config import Config, resolve
+from training.data import load_data
 from training.model_card import command
+from training.tasks import get_task
+from training.trainer import prepare
+from zoo.workdir import WorkDir
 
 RUNS = ("text", "dates", "labelled", "lines")
 
@@ -51,15 +55,55 @@ def test_metrics_of_the_task(labelled_workdir, lines_workdir, text_workdir):
     assert "- Classes: animal, human, thing\n" in card and config.data.classes == ["animal", "human", "thing"]
 
 
-def test_its_command_has_all_that_was_asked_for(workdir):
-    """The rest follows from the data, as it did."""
+def prepared(words, path):
+    """Returns what a run of a command begins with: configuration, data, task and tokenizers."""
+    words = shlex.split(words) if isinstance(words, str) else words
+    settings = words[words.index("--set") + 1 :] if "--set" in words else []
+    config = resolve(words[words.index("--model") + 1], words[words.index("--data") + 1], settings)
+    data = load_data(config.data.spec)
+    task = get_task(data.task)
+    return config, data, task, prepare(WorkDir(path), config, data, task)
+
+
+def test_its_command_trains_the_same(workdir, tmp_path, monkeypatch):
+    monkeypatch.setattr("training.data.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
     card, config = read(workdir)
     line = re.search(r"^python -m training\.train .*$", card, flags=re.MULTILINE)[0]
-    assert line == command(config)
-    words = shlex.split(line)
-    settings = words[words.index("--set") + 1 :]
-    again = resolve(words[words.index("--model") + 1], words[words.index("--data") + 1], settings)
-    found, asked = config.to_dict(), again.to_dict()
-    open_ = {f"{s}.{k}" for s in ("model", "data", "training") for k in asked[s] if asked[s][k] != found[s][k]}
-    required = {f"model.{key}" for key in (*zoo.get_spec(config.model["name"]).required, "max_length")}
-    assert open_ <= required | {"data.tokenizer", "data.shared_vocabulary", "data.classes", "model.tied_embeddings"}
+    assert prepared(line, tmp_path)[0].to_dict() == config.to_dict()
+    # It has nothing that the data decide anyway.
+    assert "tied_embeddings" not in line and "shared_vocabulary" not in line and "max_length=13" not in line
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "settings"),
+    [
+        ("transformer_tiny", "text", ""),
+        ("transformer_tiny", "text", "data.tokenizer=chars training.jit=off"),
+        ("transformer_tiny", "text", "data.shared_vocabulary=false data.vocab_size=120"),
+        ("transformer_tiny", "text", "model.tied_embeddings=none training.precision=float32"),
+        ("transformer_tiny", "text", "data.shared_vocabulary=false model.tied_embeddings=none data.vocab_size=120"),
+        ("rnnsearch", "text", "data.tokenizer=words data.lowercase=true"),
+        ("self_attention_classifier", "labelled", "data.tokenizer=chars training.seed=7"),
+        ("causal_lm_tiny", "lines", "data.tokenizer=chars data.max_length=12"),
+        ("causal_lm_tiny", "lines", "data.tokenizer=chars data.max_length=300 model.max_length=350"),
+    ],
+)
+def test_a_command_has_what_was_asked_for(model, data, settings, request, tmp_path):
+    spec = request.getfixturevalue(f"{data}_spec")
+    asked = ["--model", model, "--data", spec, *(["--set", *settings.split()] if settings else [])]
+    config, *rest = prepared(asked, tmp_path / "first")
+    again = prepared(command(config, *rest), tmp_path / "again")[0]
+    assert again.to_dict() == config.to_dict()
+
+
+def test_the_command_of_a_run_that_began_from_another(labelled_workdir, labelled_spec, tmp_path, monkeypatch):
+    """It has what that one does not pass on, and is told without it."""
+    settings = "training.seed=3 training.lora_rank=2 model.dropout=0.0 data.max_length=7".split()
+    for given in (settings, settings[:1]):
+        given = ["--set", f"training.init_from={labelled_workdir}", *given]
+        asked = ["--model", "self_attention_classifier", "--data", labelled_spec, *given]
+        config, *rest = prepared(asked, tmp_path / "first")
+        with monkeypatch.context() as patch:
+            patch.setattr("training.config.base_of", None)
+            line = command(config, *rest)
+        assert prepared(line, tmp_path / "again")[0].to_dict() == config.to_dict()

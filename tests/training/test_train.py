@@ -57,6 +57,7 @@ def test_files_of_a_work_directory(name, request):
         *(f"checkpoints/step_{step:08d}.npz" for step in steps),
         "metrics.jsonl",
         "MODEL_CARD.md",
+        ".lock",
         *subwords,
     }
     mask = os.umask(0)

@@ -10,6 +10,7 @@ import numpy as np
 from zoo.errors import InputError
 from zoo.run.run import Run, check_texts, read_texts
 from zoo.text import Tokenizer
+from zoo.workdir import WorkDir
 
 MAX_TEXT_LENGTH = 512
 """Symbols of a text that are read, the end included; the rest is cut off."""
@@ -42,12 +43,21 @@ class ClassifierRun(Run):
 
     Args:
         path: See `Run`.
+
+    Raises:
+        InputError: See `Run`; or if the configuration names no classes.
     """
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
         self.tokenizers = Tokenizers(self._load_tokenizer("text"))
-        self.classes: list[str] = self.config["data"]["classes"]
+        data = self.config.get("data")
+        classes = data.get("classes") if isinstance(data, dict) else None
+        if not isinstance(classes, list):
+            raise InputError(
+                f"{WorkDir(path).config} is not the configuration of a trained classifier: it has no data.classes."
+            )
+        self.classes: list[str] = classes
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """See `Run`."""

@@ -1,0 +1,62 @@
+"""The lock of a work directory: one process trains into it, and lets go of it however it ends."""
+
+import errno
+import signal
+import subprocess
+import sys
+
+import pytest
+from tiny import CLASSIFIER, train
+
+from training import lock
+from training.lock import locked
+from zoo.errors import InputError
+from zoo.workdir import WorkDir
+
+HOLD = """
+import sys, time
+from training.lock import locked
+from zoo.workdir import WorkDir
+
+with locked(WorkDir(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_a_directory_in_use_is_refused_until_the_process_is_killed(resume, labelled_spec, tmp_path, capsys):
+    workdir = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(workdir)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        assert train("cnn_classifier", labelled_spec, workdir, *resume, "--set", *CLASSIFIER[1:]) == 2
+        error = f"error: Another process is training into {workdir}. Wait until it ends, or end it.\n"
+        assert capsys.readouterr().err == error
+        assert [path.name for path in workdir.iterdir()] == [".lock"]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with locked(WorkDir(workdir)):
+        pass
+
+
+def test_it_ends_with_the_block(tmp_path):
+    workdir = WorkDir(tmp_path / "run")
+    with pytest.raises(KeyError), locked(workdir):
+        with pytest.raises(InputError, match="Another process is training into"):
+            locked(workdir).__enter__()
+        raise KeyError
+    with locked(workdir):
+        pass
+
+
+def test_without_locks_there_is_no_protection(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lock.fcntl, "flock", refuse)
+        with locked(WorkDir(tmp_path)):
+            pass
+    monkeypatch.setattr(lock, "fcntl", None)
+    with locked(WorkDir(tmp_path)), locked(WorkDir(tmp_path)):
+        pass

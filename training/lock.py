@@ -1,0 +1,41 @@
+"""One writer at a time: the lock of a work directory."""
+
+import contextlib
+from collections.abc import Iterator
+
+from zoo.errors import InputError
+from zoo.workdir import WorkDir
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def locked(workdir: WorkDir) -> Iterator[None]:
+    """Makes a work directory and keeps other processes from training into it during the block.
+
+    The lock ends with the process, however that ends. Where there are no locks, there is no protection.
+
+    Args:
+        workdir: The work directory.
+
+    Raises:
+        InputError: If the directory cannot be made, or another process trains into it.
+    """
+    try:
+        workdir.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            # A finished run may lie where nothing can be written, and some file systems have no locks.
+            with contextlib.suppress(OSError):
+                file = stack.enter_context(workdir.lock.open("ab"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    message = f"Another process is training into {workdir.path}. Wait until it ends, or end it."
+                    raise InputError(message) from None
+        yield
