@@ -1,6 +1,5 @@
 """Exports a work directory: `python -m export.saved_model DIR --output BASE [--version N]`."""
 
-import json
 import os
 import shutil
 import sys
@@ -72,6 +71,7 @@ def export_saved_model(
 
         import zoo
         from export.check import check_export
+        from export.facts import write_facts
         from export.signatures import CLASSIFY, served_model
         from export.warmup import write_warmup
 
@@ -96,9 +96,9 @@ def export_saved_model(
         if CLASSIFY in served.functions:
             _declare_classification(temporary, CLASSIFY)
         write_warmup(temporary, base.name, served.functions, CLASSIFY, served.warm_up)
-        _write_facts(temporary, run, options)
+        write_facts(temporary, run, served.options)
         if check:
-            check_export(run, temporary, **options)
+            check_export(run, temporary)
         temporary.chmod(0o755)
         os.rename(temporary, target)
     finally:
@@ -116,15 +116,6 @@ def _declare_classification(folder: Path, signature: str) -> None:
         graph.signature_def[signature].method_name = CLASSIFY_METHOD
     path.write_bytes(model.SerializeToString(deterministic=True))
     (folder / "fingerprint.pb").unlink(missing_ok=True)  # it is that of the file before
-
-
-def _write_facts(folder: Path, run, options: dict[str, Any]) -> None:
-    """Writes what the version is of: the model's settings, the options of the export and the model card."""
-    facts = {"model": run.config["model"], "data": run.config["data"]["spec"], "options": options}
-    path = folder / "assets.extra" / "attention_zoo.json"
-    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    if (card := WorkDir(run.path).model_card).is_file():
-        shutil.copyfile(card, path.with_name(card.name))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,7 +1,9 @@
 """The signatures of an exported model: raw strings in, strings out, tokenizer and decoding in the graph."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,7 +12,7 @@ from export.compiled import Buckets
 from export.weights import store_weights
 from zoo import decoding
 from zoo.errors import InputError
-from zoo.generator import Generator
+from zoo.generator import Generator, TextScorer
 from zoo.run import (
     MAX_SOURCE_LENGTH,
     MAX_TARGET_LENGTH,
@@ -57,6 +59,7 @@ class ServedModel(tf.Module):
     Attributes:
         functions: The signatures by name.
         warm_up: Batches of texts by signature that are worth asking before anyone does.
+        options: What the model was exported with, what was left to its default included.
 
     Args:
         run: The loaded work directory.
@@ -65,12 +68,18 @@ class ServedModel(tf.Module):
 
     functions: dict[str, tf.types.experimental.PolymorphicFunction]
     warm_up: dict[str, Iterable[list[str]]]
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, run: Run, form: Form):
         super().__init__()
         self.weights, self._reading = store_weights(run.model, form.weights)
         self.form, self.functions, self.warm_up = form, {}, {}
+        self._note(**asdict(form))
         self.tokenizers = {name: tokenizer.graph() for name, tokenizer in run.tokenizer_files().items()}
+
+    def _note(self, **options):
+        # Not a dict: TensorFlow would save it as a part of the model.
+        self.options = MappingProxyType({**self.options, **options})
 
     def _function(self, function, *specs, together=False):
         """Returns a signature.
@@ -194,6 +203,9 @@ class ServedSeq2Seq(ServedModel):
             raise InputError(f"`nbest` must be at least 1. Received: nbest={count}.")
         wide = Translator(run.model, **{**options, "beam_size": max(count, translator.beam_size)})
         fixed = Translator(run.model, **options, resizes=False)
+        # The penalties have no effect on greedy search, but on the signature `nbest`.
+        shared = ("length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram")
+        self._note(beam_size=translator.beam_size, nbest=count, **{name: getattr(wide, name) for name in shared})
         self._add_default(self._sources, _best(translator), self._translations, _best(fixed), MAX_SOURCE_LENGTH)
         self._add_others(run.model, _best(translator), wide, count)
 
@@ -328,11 +340,12 @@ class ServedLanguageModel(ServedModel):
             return {"text": answers(prompt, found["ids"]), "log_prob": found["log_prob"]}
 
         fixed = Generator(run.model, **options, resizes=False)
+        self._note(max_length=room, no_repeat_ngram=generator.no_repeat_ngram)
         self._add_default(prompts, _going_on(generator), texts, _going_on(fixed), max(1, room - 1))
         self._add_others(run.model, generator, prompts, answers)
 
     def _add_others(self, model, generator, prompts, answers):
-        tokenizer, room = self.tokenizers["text"], generator.max_length
+        tokenizer, room, scorer = self.tokenizers["text"], generator.max_length, TextScorer(model)
 
         def sample(text, seed, temperature, top_p):
             prompt = prompts(text)
@@ -352,9 +365,8 @@ class ServedLanguageModel(ServedModel):
         def score(text):
             rows = tokenizer.encode(_first_part(text))[:, : model.max_length]
             outputs = _dense(rows)
-            logits = model({"tokens": shifted(outputs)}, training=False)
             return {
-                "log_prob": decoding.score(logits, outputs, SYMBOLS),
+                "log_prob": scorer({"tokens": outputs}),
                 "num_tokens": tf.reduce_sum(tf.cast(outputs != PAD, tf.int32), axis=1),
             }
 

@@ -4,8 +4,31 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.errors import InputError
-from zoo.translator import SYMBOLS
+from zoo.errors import InputError, check_finite
+from zoo.translator import SYMBOLS, shifted
+
+
+class TextScorer(keras.Model):
+    """How probable texts are to a language model.
+
+    Args:
+        model: A `LanguageModel`.
+
+    Call arguments:
+        inputs: Dict with `tokens` [B, T], int32, padded with 0 behind, T from 1 to the model's `max_length`.
+
+    Returns:
+        The log probability of each text, float32 [B].
+    """
+
+    def __init__(self, model, **kwargs):
+        super().__init__(dtype=model.dtype_policy, **kwargs)
+        self.model = model
+        self.built = True
+
+    def call(self, inputs):
+        tokens = inputs["tokens"]
+        return decoding.score(self.model({"tokens": shifted(tokens)}, training=False), tokens, SYMBOLS)
 
 
 class Generator(keras.Model):
@@ -40,6 +63,7 @@ class Generator(keras.Model):
         **kwargs,
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
+        check_finite(temperature=temperature, top_p=top_p)
         if temperature < 0:
             raise InputError(f"`temperature` must be 0 or more. Received: temperature={temperature}.")
         if top_k < 0:

@@ -1,7 +1,6 @@
 """Exported models, loaded the way the stock server loads them: what they answer, and what they consist of."""
 
 import json
-import shutil
 import stat
 
 import numpy as np
@@ -12,11 +11,11 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tiny import run_quietly
 
 from export import saved_model, warmup
-from export.check import check_export
+from export.facts import read_options
 from export.saved_model import export_saved_model, next_version
 from export.server.models import LoadedModel
 from zoo.errors import InputError
-from zoo.run import MAX_SOURCE_LENGTH, Seq2SeqRun
+from zoo.run import MAX_SOURCE_LENGTH
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
 
@@ -31,7 +30,9 @@ OUTPUTS = {
 }
 ANSWERING = ["serving_default", "attention"]
 OUTPUTS |= {"nbest": {"texts": ("string", 2), "log_probs": ("float32", 2)}, "score": {"log_prob": ("float32", 1)}}
-TF_TEXT_OPS = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
+FORM = {"weights": "float32", "dynamic_batching": False, "xla": False}
+DEFAULTS = {**FORM, "beam_size": 1, "nbest": 5, "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256}
+DEFAULTS["no_repeat_ngram"] = 0
 
 
 class Case:
@@ -51,12 +52,6 @@ class Case:
 
     def translate(self, texts):
         return [text.decode() for text in self.ask(texts)["text"]]
-
-    def nodes(self):
-        graph = self.meta_graph.graph_def
-        yield from graph.node
-        for function in graph.library.function:
-            yield from function.node_def
 
 
 @pytest.fixture(scope="module")
@@ -128,26 +123,6 @@ def test_nbest_and_score_are_those_of_python(fast_case):
     np.testing.assert_allclose(scores, fast_case.run.score(TEXTS, targets), rtol=1e-4)
 
 
-@pytest.mark.slow
-def test_a_checked_export_is_compared_in_a_process_of_its_own(text_workdir, tmp_path):
-    assert export_saved_model(text_workdir, tmp_path, check=True, beam_size=2).is_dir()
-
-
-@pytest.mark.slow
-def test_an_export_that_answers_otherwise(text_run, text_export, monkeypatch):
-    monkeypatch.setattr(Seq2SeqRun, "score", lambda run, sources, targets: [-1.0] * len(sources))
-    with pytest.raises(InputError, match="answers otherwise than its work directory: signature 'score'"):
-        check_export(text_run, text_export / "1")
-
-
-@pytest.mark.slow
-def test_an_export_that_does_not_load(text_run, text_export, tmp_path):
-    shutil.copytree(text_export / "1", tmp_path / "1")
-    (tmp_path / "1" / "saved_model.pb").write_bytes(b"")
-    with pytest.raises(InputError, match="does not load the way a server loads it"):
-        check_export(text_run, tmp_path / "1")
-
-
 def test_signatures(case):
     signatures = {name: item for name, item in case.meta_graph.signature_def.items() if not name.startswith("__")}
     assert signatures.keys() == OUTPUTS.keys()
@@ -168,20 +143,6 @@ def test_answers_have_the_rank_that_the_signature_says(fast_case):
     for name, outputs in OUTPUTS.items():
         for key, array in fast_case.ask(TEXTS[:2], name).items():
             assert array.ndim == outputs[key][1]
-
-
-def test_ops_are_what_the_stock_server_links(case):
-    ops = {node.op for node in case.nodes()}
-    functions = {function.signature.name for function in case.meta_graph.graph_def.library.function}
-    foreign = {op for op in ops - functions if not hasattr(tf.raw_ops, op)}
-    uses_subwords = case.run.tokenizers.source.kind == "subword"
-    assert foreign == (TF_TEXT_OPS if uses_subwords else set())
-    refused = ("Xla", "PyFunc", "Cudnn", "NcclAll", "Collective", "_Mkl")
-    assert not [op for op in ops if any(word in op for word in refused)]
-    for node in case.nodes():
-        assert not node.attr["_XlaMustCompile"].b, node.name
-    for function in case.meta_graph.graph_def.library.function:
-        assert not function.attr["_XlaMustCompile"].b, function.signature.name
 
 
 def test_weights_are_float32_and_there_once(case):
@@ -262,8 +223,15 @@ def test_versions_and_beam_search(text_case, text_workdir, tmp_path, capsys):
     best = model.predict("nbest", {"text": np.array(TEXTS, object)})
     assert [[text.decode() for text in row] for row in best["texts"]] == [[b.text for b in row[:2]] for row in expected]
     np.testing.assert_allclose(best["log_probs"], [[b.log_prob for b in row[:2]] for row in expected], rtol=1e-4)
-    facts = json.loads((base / "8" / "assets.extra" / "attention_zoo.json").read_text())
-    assert facts["options"] == {**decoding, "nbest": 2} and facts["model"]["name"] == "transformer_tiny"
+    assert read_options(base / "8") == {**DEFAULTS, **decoding, "nbest": 2}
+
+
+def test_what_was_left_to_its_default_is_recorded_too(text_export, labelled_export, lines_export, lines_run):
+    assert read_options(text_export / "1") == DEFAULTS
+    assert read_options(labelled_export / "1") == FORM
+    assert read_options(lines_export / "1") == {**FORM, "max_length": lines_run.model.max_length, "no_repeat_ngram": 0}
+    facts = json.loads((text_export / "1" / "assets.extra" / "attention_zoo.json").read_text())
+    assert facts["model"]["name"] == "transformer_tiny"
 
 
 def test_next_version(tmp_path):

@@ -1,5 +1,6 @@
 """A loaded language model goes on with texts, whatever they are."""
 
+import math
 import re
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.run.language_model import cut_prompt
-from zoo.text import START
+from zoo.text import PAD, START
 
 PROMPTS = ["abc", "", "h", "bcdefgha", "z😀", "abcdefghabcdefgh"]
 
@@ -52,6 +53,9 @@ def test_a_prompt_without_room_is_cut_from_the_front(lines_run):
     ("options", "message"),
     [
         ({"temperature": -1.0}, "`temperature` must be 0 or more. Received: temperature=-1.0."),
+        ({"temperature": math.nan}, "`temperature` must be a finite number. Received: temperature=nan."),
+        ({"temperature": math.inf}, "Received: temperature=inf."),
+        ({"top_p": math.nan}, "`top_p` must be a finite number. Received: top_p=nan."),
         ({"top_k": -1}, "`top_k` must be 0 or more. Received: top_k=-1."),
         ({"top_p": 0.0}, "`top_p` must be in (0, 1]. Received: top_p=0.0."),
         ({"max_length": 0}, "`max_length` must be from 1 to 13. Received: max_length=0."),
@@ -66,3 +70,24 @@ def test_bad_options(lines_run, options, message):
 def test_one_string_is_no_list(lines_run):
     with pytest.raises(InputError, match="Received a single string: 'one text'"):
         lines_run.generate("one text")
+
+
+def test_scores_are_those_of_the_symbols_one_after_the_other(lines_run):
+    limit = lines_run.model.max_length
+    for text, (log_prob, count) in zip(PROMPTS, lines_run.score(PROMPTS), strict=True):
+        (ids,) = lines_run.tokenizers.text.encode([text])
+        ids = ids[:limit]
+        assert count == len(ids)
+        logits = np.array(lines_run.model({"tokens": np.array([[START, *ids]], "int32")[:, :limit]}))[0]
+        logits[:, [PAD, START]] = -np.inf
+        log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        np.testing.assert_allclose(log_prob, sum(log_probs[range(len(ids)), ids]), rtol=1e-4, atol=1e-6)
+
+
+def test_a_continuation_is_as_probable_as_the_longer_text(lines_run):
+    limit = lines_run.model.max_length
+    (found,) = lines_run.continuations(["abc"])
+    (before, _), (whole, count) = lines_run.score(["abc", f"abc{found.text}"])
+    assert count == limit, "it ends where there is no more room, and not with a symbol for the end"
+    np.testing.assert_allclose(found.log_prob, whole - before, rtol=1e-4)
+    assert [found.text] == lines_run.generate(["abc"])

@@ -1,7 +1,7 @@
 """Trained work directories, loaded for use: `load_run(path)`, one class for each task."""
 
 from zoo.run.classifier import MAX_TEXT_LENGTH, Answer, ClassifierRun
-from zoo.run.language_model import LanguageModelRun
+from zoo.run.language_model import Continuation, LanguageModelRun, Score
 from zoo.run.run import MAX_TEXT_BYTES, Run
 from zoo.run.seq2seq import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 
@@ -12,9 +12,11 @@ __all__ = [
     "MAX_TEXT_LENGTH",
     "Answer",
     "ClassifierRun",
+    "Continuation",
     "Hypothesis",
     "LanguageModelRun",
     "Run",
+    "Score",
     "Seq2SeqRun",
     "load_run",
 ]

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from zoo.generator import Generator
+from zoo.generator import Generator, TextScorer
 from zoo.run.classifier import Tokenizers
 from zoo.run.run import Run, check_texts, cut_texts
 from zoo.text import PAD, Tokenizer
@@ -19,6 +21,30 @@ def cut_prompt(ids: list[int], room: int) -> list[int]:
         room: Largest number of symbols, prompt and answer together.
     """
     return ids if len(ids) < room else ids[len(ids) - room // 2 :]
+
+
+class Continuation(NamedTuple):
+    """How a model goes on with a text.
+
+    Attributes:
+        text: What follows.
+        log_prob: Its log probability.
+    """
+
+    text: str
+    log_prob: float
+
+
+class Score(NamedTuple):
+    """How probable a text is.
+
+    Attributes:
+        log_prob: Its log probability.
+        num_tokens: Its number of symbols.
+    """
+
+    log_prob: float
+    num_tokens: int
 
 
 class LanguageModelRun(Run):
@@ -40,7 +66,19 @@ class LanguageModelRun(Run):
         """See `Run`."""
         return self.tokenizers._asdict()
 
-    def generate(
+    def generate(self, texts: Sequence[str], **options: Any) -> list[str]:
+        """Returns how the model goes on with each text.
+
+        Args:
+            texts: See `continuations`.
+            **options: See `continuations`.
+
+        Raises:
+            InputError: If `texts` is one string, or an option is out of range.
+        """
+        return [found.text for found in self.continuations(texts, **options)]
+
+    def continuations(
         self,
         texts: Sequence[str],
         temperature: float = 0.0,
@@ -50,8 +88,8 @@ class LanguageModelRun(Run):
         max_length: int | None = None,
         no_repeat_ngram: int = 0,
         batch_size: int = 64,
-    ) -> list[str]:
-        """Returns how the model goes on with each text.
+    ) -> list[Continuation]:
+        """Returns how the model goes on with each text, and how probable that is.
 
         Args:
             texts: What each text begins with; may be empty. Of one that leaves no room for an answer the end is read,
@@ -71,15 +109,40 @@ class LanguageModelRun(Run):
         generator = self._generator(temperature, top_k, top_p, max_length, no_repeat_ngram)
         ids = self.tokenizers.text.encode(cut_texts(texts, from_end=True))
         rows = [cut_prompt(row, generator.max_length) for row in ids]
-        answers = [""] * len(rows)
+        answers = [Continuation("", 0.0)] * len(rows)
         # Without a text the one column is padding.
         for chosen, batch in self._in_batches([row or [PAD] for row in rows], batch_size, generator.max_length):
             numbers = np.resize(chosen, len(batch)).astype("int32")
             inputs = {"prompt": batch, "seed": np.full_like(numbers, seed), "row": numbers}
-            ids = generator.predict_on_batch(inputs)["ids"]
-            for index, row in zip(chosen, ids, strict=False):
-                answers[index] = self._behind(len(rows[index]), row.tolist())
+            found = generator.predict_on_batch(inputs)
+            for index, row, log_prob in zip(chosen, found["ids"], found["log_prob"], strict=False):
+                answers[index] = Continuation(self._behind(len(rows[index]), row.tolist()), float(log_prob))
         return answers
+
+    def score(self, texts: Sequence[str], batch_size: int = 64) -> list[Score]:
+        """Returns the log probability of each text, of which as much is read as the model can hold.
+
+        Args:
+            texts: The texts.
+            batch_size: Texts looked at together.
+
+        Raises:
+            InputError: If `texts` is one string.
+        """
+        check_texts(texts)
+        limit = self.model.max_length
+        rows = [row[:limit] for row in self.tokenizers.text.encode(cut_texts(texts))]
+        scores = [Score(0.0, 0)] * len(rows)
+        for chosen, batch in self._in_batches([row or [PAD] for row in rows], batch_size, limit):
+            for index, log_prob in zip(chosen, self._scorer.predict_on_batch({"tokens": batch}), strict=False):
+                scores[index] = Score(float(log_prob), len(rows[index]))
+        return scores
+
+    @cached_property
+    def _scorer(self) -> TextScorer:
+        scorer = TextScorer(self.model)
+        scorer.compile(jit_compile=self._static_shapes)
+        return scorer
 
     def _behind(self, length: int, ids: list[int]) -> str:
         """Returns the text of ids without that of the first `length` of them; what joins the two belongs to it."""

@@ -1,0 +1,87 @@
+"""`export.saved_model … --check`: what it asks, and what it finds."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import export.compiled
+from export import check
+from export.check import _QUESTIONS, check_export
+from export.facts import read_options
+from export.saved_model import export_saved_model
+from export.server.models import LoadedModel
+from zoo.errors import InputError
+from zoo.run import ClassifierRun, LanguageModelRun, Seq2SeqRun
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", ["labelled", "lines", pytest.param("text", marks=slow)])
+def test_every_output_of_every_signature_is_compared(kind, request):
+    run = request.getfixturevalue(f"{kind}_run")
+    path = request.getfixturevalue(f"{kind}_export") / "1"
+    asked = list(_QUESTIONS[run.spec.task](run, read_options(path)))
+    signatures = LoadedModel(path, 1).signatures
+    assert [each.signature for each in asked] == sorted(signatures, key=[each.signature for each in asked].index)
+    for each in asked:
+        assert each.expected.keys() == signatures[each.signature].outputs.keys()
+
+
+@slow
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("text", {"beam_size": 2, "nbest": 3, "coverage_penalty": 0.1, "no_repeat_ngram": 2}),
+        ("dates", {"weights": "bfloat16"}),
+        ("labelled", {"weights": "int8", "dynamic_batching": True}),
+        ("lines", {"weights": "int8", "xla": True, "max_length": 9}),
+    ],
+)
+def test_a_checked_export(kind, options, request, tmp_path, monkeypatch):
+    monkeypatch.setattr(export.compiled, "BATCHES", (1, 2))
+    monkeypatch.setattr(export.compiled, "LENGTHS", (8,))
+    assert export_saved_model(request.getfixturevalue(f"{kind}_workdir"), tmp_path, check=True, **options).is_dir()
+
+
+@slow
+@pytest.mark.parametrize(
+    ("kind", "cls", "method", "signature"),
+    [
+        ("text", Seq2SeqRun, "score", "score"),
+        ("labelled", ClassifierRun, "embed", "embed"),
+        ("lines", LanguageModelRun, "score", "score"),
+    ],
+)
+def test_an_export_that_answers_otherwise(kind, cls, method, signature, request, monkeypatch):
+    honest = getattr(cls, method)
+    monkeypatch.setattr(cls, method, lambda run, *texts: honest(run, *(each[::-1] for each in texts)))
+    path = request.getfixturevalue(f"{kind}_export") / "1"
+    with pytest.raises(InputError, match=f"answers otherwise than its work directory: signature '{signature}'"):
+        check_export(request.getfixturevalue(f"{kind}_run"), path)
+
+
+@slow
+def test_an_export_that_does_not_load(labelled_run, labelled_export, tmp_path):
+    shutil.copytree(labelled_export / "1", tmp_path / "1")
+    (tmp_path / "1" / "saved_model.pb").write_bytes(b"")
+    with pytest.raises(InputError, match="does not load the way a server loads it"):
+        check_export(labelled_run, tmp_path / "1")
+
+
+@slow
+def test_what_needs_xla_is_refused_as_servers_do(tmp_path):
+    function = tf.function(lambda x: {"y": x + 1.0}, [tf.TensorSpec([None], tf.float32, name="x")], jit_compile=True)
+    tf.saved_model.save(tf.Module(), str(tmp_path / "1"), signatures={"serving_default": function})
+    requests = json.dumps([{"signature": "serving_default", "inputs": {"x": [1.0]}, "outputs": ["y"]}])
+
+    def answer(*flags):
+        command = [sys.executable, str(Path(check.__file__).with_name("reload.py")), str(tmp_path / "1"), *flags]
+        return subprocess.run(command, input=requests, capture_output=True, text=True)
+
+    assert json.loads(answer("xla").stdout)["answers"] == [{"y": [2.0]}]
+    assert answer().returncode == 1
