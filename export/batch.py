@@ -4,7 +4,9 @@ An Apache Beam pipeline: on this machine as it stands, on Flink, Spark or Datafl
 which this command hands on. Needs the extra `beam`.
 """
 
+import contextlib
 import difflib
+import io
 import json
 import logging
 import os
@@ -27,17 +29,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         InputError: Beam, the model or the input is not there, or the output is.
     """
     flags, beam_flags = _parse(argv)
-    beam = _import_beam()
-    from apache_beam.options.pipeline_options import PipelineOptions
-
+    _check_beam()
     from export.batch_pipeline import COUNTERS, FAILED, Settings, translate_files
 
     output_name = None if flags.json else flags.output_name
     _check_model(flags.model_path, flags.signature, output_name)
     files = _inputs(flags.input)
-    if _matches(f"{flags.output.rstrip('/')}/**"):
-        raise InputError(f"{flags.output} is not empty; nothing is overwritten. Give another --output.")
-    pipeline = beam.Pipeline(options=PipelineOptions(beam_flags))
+    pipeline = _pipeline(beam_flags)
+    _make_output(flags.output)
     settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size)
     translate_files(pipeline, files, flags.output, settings)
     result = pipeline.run()
@@ -76,16 +75,49 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     return flags, beam_flags
 
 
-def _import_beam():
+def _check_beam() -> None:
     logging.disable(logging.WARNING)  # it complains about parts of itself that are not installed
     try:
-        import apache_beam
-
-        return apache_beam
+        import apache_beam  # noqa: F401
     except ImportError as error:
         raise InputError("Apache Beam is not installed: pip install 'attention-zoo[beam]'.") from error
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _pipeline(beam_flags: Sequence[str]):
+    """Returns an empty pipeline that Beam's flags describe."""
+    import apache_beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    complaints = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaints):
+            options = PipelineOptions(list(beam_flags))
+            options.get_all_options()  # else its parser only reads them when the pipeline runs
+            return apache_beam.Pipeline(options=options)
+    except SystemExit as error:  # Beam's own parser, which writes how hundreds of its flags are used
+        reason = complaints.getvalue().strip().rpartition("error: ")[2]
+        raise InputError(f"Apache Beam refuses its flags: {reason}.") from error
+    except (ValueError, ImportError, AttributeError) as error:  # no such runner, or one that lacks options
+        raise InputError(f"Apache Beam refuses its flags: {error}") from error
+
+
+def _make_output(path: str) -> None:
+    """Makes the folder for the outputs, where folders have to be made."""
+    from apache_beam.io.filesystems import FileSystems
+
+    try:
+        files = _matches(f"{path.rstrip('/')}/**")
+        if not FileSystems.exists(path):
+            with contextlib.suppress(NotImplementedError):
+                FileSystems.mkdirs(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--output {path} cannot be made: {error}") from error
+    if files:
+        raise InputError(f"{path} is not empty; nothing is overwritten. Give another --output.")
+    if os.path.isfile(path):
+        raise InputError(f"--output {path} is a file; a folder is expected.")
 
 
 def _check_model(path: str, signature: str, output: str | None) -> None:

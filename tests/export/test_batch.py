@@ -164,6 +164,10 @@ def test_all_outputs_as_json(tmp_path, model):
         (["--output_name=txt"], "Unknown output 'txt'. Did you mean"),
         (["--output_name=texts"], "The output texts is not one string for each text; --json writes any output."),
         (["--output_name=score"], "The output score is not one string for each text"),
+        (["--runner=NoSuchRunner"], "Apache Beam refuses its flags: Unexpected pipeline runner: NoSuchRunner."),
+        (["--runner=no.such.Runner"], "Apache Beam refuses its flags: No module named 'no'"),
+        (["--direct_num_workers=x"], "Apache Beam refuses its flags: argument --direct_num_workers: invalid int value"),
+        (["--output=nosuch://x"], "--output nosuch://x cannot be made: Unable to get filesystem"),
     ],
 )
 def test_errors_are_one_line(tmp_path, model, capsys, arguments, message):
@@ -173,6 +177,15 @@ def test_errors_are_one_line(tmp_path, model, capsys, arguments, message):
     assert (status, output, errors.count("\n")) == (2, "", 1)
     assert errors.startswith(f"error: {message}")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "message"), [("in.txt", "is a file"), ("in.txt/below", "cannot be made")])
+def test_an_output_where_no_folder_can_be(tmp_path, model, capsys, name, message):
+    write(tmp_path, {"in.txt": b"a\n"})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / name}"]
+    status, output, errors = command(capsys, *arguments)
+    assert (status, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith(f"error: --output {tmp_path / name} {message}")
 
 
 @pytest.mark.slow
