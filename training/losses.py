@@ -100,6 +100,18 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         return cross_entropy(y_true, y_pred, self.label_smoothing)
 
 
+def average_over_steps(model: keras.Model) -> None:
+    """Has a model report the mean of its steps' losses, so that it is the same on any number of devices.
+
+    Keras weights each loss by the rows of its batch, and several devices are given rows that do not count.
+
+    Args:
+        model: The compiled model.
+    """
+    (tracker,) = [metric for metric in model.metrics if metric.name == "loss"]
+    tracker.update_state = lambda values, sample_weight=None: keras.metrics.Mean.update_state(tracker, values)
+
+
 class TokenCrossEntropy(keras.metrics.Metric):
     """Mean cross-entropy per real symbol, in nats, over all symbols seen (not a mean of means); no smoothing."""
 
