@@ -40,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
     task = get_spec(WorkDir(arguments.workdir).read_config()["model"]["name"]).task
-    decoding = {"beam_size": 1, "length_penalty": 0.6} if task == "seq2seq" else {}
+    decoding = {}
     for name in ("beam_size", "length_penalty"):
         if (value := getattr(arguments, name)) is not None:
-            if name not in decoding:
+            if task != "seq2seq":
                 raise InputError(f"--{name} is for seq2seq models; {arguments.workdir} holds a {task} model.")
             decoding[name] = value
     if arguments.data:

@@ -1,20 +1,26 @@
 """Metrics of a trained work directory on a split of its data."""
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import zoo
 from training.batching import for_fit
 from training.config import Config
 from training.data import Dataset, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
-from training.model_card import note_weights
+from training.model_card import note_evaluation, note_weights
 from training.precision import use_xla
 from training.tasks import Task, get_task
 from zoo.errors import InputError
 from zoo.rounding import check_kind, round_weights
 from zoo.run import Run
 from zoo.workdir import WorkDir
+
+# Options that the files say in any case.
+_DECODING: dict[str, dict[str, Any]] = {"seq2seq": {"beam_size": 1, "length_penalty": 0.6}}
 
 
 def cross_entropy(run: Run, config: Config, task: Task, data: Dataset, split: str) -> tuple[float, int]:
@@ -38,8 +44,11 @@ def cross_entropy(run: Run, config: Config, task: Task, data: Dataset, split: st
 
 def evaluate(
     path: str | Path, spec: str | None = None, split: str = "test", weights: str = "float32", **decoding
-) -> dict[str, float | str]:
+) -> dict[str, Any]:
     """Returns the metrics of a split, and writes them and the model's answers under the work directory.
+
+    The files in `evaluation/` are called after the split, the beam size and what else is not the usual; data that the
+    model was not trained on are told apart by a number. The model card gets a line of each.
 
     Args:
         path: The work directory.
@@ -62,21 +71,36 @@ def evaluate(
     if data.task != task.name:
         raise InputError(f"{run.spec.name} is a {task.name} model; {data.spec} is {data.task} data.")
     workdir = WorkDir(path)
-    name = f"{split}_beam_{decoding.get('beam_size', 1)}" if task.name == "seq2seq" else split
+    decoding = {**_DECODING.get(task.name, {}), **decoding}
 
-    def measure(name: str, **more) -> dict[str, float | str]:
-        metrics = {"split": split, "examples": len(data.split(split)), **decoding}
+    def measure(weights: str) -> dict[str, Any]:
+        name = _name(task, split, "" if own else data.spec, weights, decoding)
+        how = {"data": data.spec, "split": split, "weights": weights, **decoding}
+        metrics = {**how, "examples": len(data.split(split))}
         found, hypotheses = task.evaluate(run, data, split, **decoding)
         mean, symbols = cross_entropy(run, config, task, data, split)
-        metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split)), **more}
+        metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
         workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
         workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
         return metrics
 
-    whole = measure(name)
+    whole = measure("float32")
+    note_evaluation(workdir, whole)
     if weights == "float32":
         return whole
     round_weights(run.model, weights)
-    rounded = measure(f"{name}_{weights}", weights=weights)
+    rounded = measure(weights)
     note_weights(workdir, data.spec, rounded, whole)
     return rounded
+
+
+def _name(task: Task, split: str, other_spec: str, weights: str, decoding: Mapping[str, Any]) -> str:
+    """Returns what the files of an evaluation are called: each data and each options have files of their own."""
+    usual = _DECODING.get(task.name, {})
+    parts = [split, *([f"beam_{decoding['beam_size']}"] if "beam_size" in usual else [])]
+    parts += [
+        f"{key}_{value}" for key, value in sorted(decoding.items()) if key != "beam_size" and value != usual.get(key)
+    ]
+    if other_spec:  # which holds what no name of a file may
+        parts.append(hashlib.sha256(other_spec.encode()).hexdigest()[:8])
+    return "_".join([*parts, *([weights] if weights != "float32" else [])])

@@ -26,7 +26,19 @@ _USES = {
 # What the data decide, or the machine.
 _AUTOMATIC = ("auto", None)
 
+_EVALUATION = "\n\n## Evaluation\n\n"
 _SMALLER = "\n\n## With smaller weights\n\n"
+_OPTIONS = (
+    "beam_size",
+    "length_penalty",
+    "coverage_penalty",
+    "no_repeat_ngram",
+    "max_length",
+    "temperature",
+    "top_k",
+    "top_p",
+    "seed",
+)
 
 
 def model_card(
@@ -56,6 +68,7 @@ def model_card(
     vocabularies = " and ".join(f"{size:,}" for key, size in config.model.items() if key.endswith("vocab_size"))
     classes = f"- Classes: {', '.join(config.data.classes)}\n" if config.data.classes else ""
     others = ", ".join(f"{name} {metrics[name]:.4f}" for name in sorted(metrics.keys() - {"cross_entropy", "loss"}))
+    each = "text" if task.name == "classifier" else "symbol"
     return f"""# {spec.name} on {config.data.spec}
 
 {spec.summary}
@@ -63,10 +76,10 @@ def model_card(
 - Paper: [{spec.paper.title}]({spec.paper.url}) ({spec.paper.year})
 - Parameters: {kept:,}
 - Data: `{config.data.spec}`, {sizes} {task.unit}; tokenizer: {config.data.tokenizer}, {vocabularies} symbols
-{classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per symbol; {others}
+{classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per {each}; {others}
 - Intended use: {_USES[task.name]}; study and comparison of architectures
-- Limits: it knows what its training data show, along with what is wrong or one-sided in them; nothing but the above
-  was measured, on text of the same kind; longer texts than the {config.data.max_length} symbols that training
+- Limits: it knows what its training data show, along with what is wrong or one-sided in them; nothing but what
+  stands here was measured; longer texts than the {config.data.max_length} symbols that training
   shows are untried
 - Licence: Apache-2.0 for the code; for what was learned, as the data's
 
@@ -82,6 +95,17 @@ def model_card(
 """
 
 
+def note_evaluation(workdir: WorkDir, metrics: dict[str, Any]) -> None:
+    """Writes the metrics of a split to the model card, in place of what it said of the same measurement.
+
+    Args:
+        workdir: The work directory.
+        metrics: The metrics, and what they were measured with.
+    """
+    key = f"- {_measurement(metrics['data'], metrics)}: "
+    _note(workdir, _EVALUATION, key, [f"{name} {metrics[name]:.4f}" for name in _measured(metrics)])
+
+
 def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], whole: dict[str, Any]) -> None:
     """Writes to the model card what smaller weights change, in place of what it said of the same measurement.
 
@@ -91,19 +115,31 @@ def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], whole: di
         rounded: Metrics with smaller weights, and what they were measured with.
         whole: Metrics with the weights of training.
     """
-    how = [f"`{rounded['split']}` of `{spec}`"]
-    how += [f"{name} {rounded[name]}" for name in ("beam_size", "length_penalty") if name in rounded]
-    key = f"- {rounded['weights']}, {', '.join(how)}: "
     changes = [
         f"{name} {whole[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - whole[name]:+.4f})"
-        for name in rounded
-        if isinstance(rounded[name], float) and name not in ("length_penalty", "decoding_seconds")
+        for name in _measured(rounded)
     ]
+    _note(workdir, _SMALLER, f"- {rounded['weights']}, {_measurement(spec, rounded)}: ", changes)
+
+
+def _measurement(spec, metrics):
+    options = [f"{name} {metrics[name]}" for name in _OPTIONS if name in metrics]
+    return ", ".join([f"`{metrics['split']}` of `{spec}`", *options])
+
+
+def _measured(metrics):
+    """Returns the names of what was measured, but for the time it took."""
+    return [k for k, v in metrics.items() if isinstance(v, float) and k not in (*_OPTIONS, "decoding_seconds")]
+
+
+def _note(workdir, title, key, values):
+    """Writes a line into a section of the model card, in place of the one with the same key."""
     card = workdir.model_card.read_text(encoding="utf-8") if workdir.model_card.is_file() else ""
-    card, _, lines = card.partition(_SMALLER)
-    kept = [line for line in lines.splitlines() if line and not line.startswith(key)]
-    text = "\n".join([*kept, key + ", ".join(changes)])
-    workdir.write_text(workdir.model_card, f"{card.rstrip()}{_SMALLER}{text}\n")
+    before, _, rest = card.partition(title)
+    section, other, after = rest.partition("\n\n## ")
+    kept = [line for line in section.splitlines() if line and not line.startswith(key)]
+    text = "\n".join([*kept, key + ", ".join(values)])
+    workdir.write_text(workdir.model_card, f"{before.rstrip()}{title}{text}{other}{after.rstrip()}\n")
 
 
 def _training(config, model, state):

@@ -1,12 +1,13 @@
 """Evaluation: what is printed, what is written, and that they agree with the model."""
 
+import hashlib
 import json
 import math
 import re
 import shutil
 
 import pytest
-from tiny import run_quietly, write_labelled
+from tiny import run_quietly, write_labelled, write_text
 
 from training.config import resolve
 from training.data import load_data
@@ -37,7 +38,9 @@ def test_command_prints_one_object_and_writes_it_with_the_hypotheses(workdir, te
     assert {name: metrics[name] for name in computed} == computed
     rest = {name: value for name, value in metrics.items() if name not in computed}
     assert rest.keys() == {
+        "data",
         "split",
+        "weights",
         "examples",
         "beam_size",
         "length_penalty",
@@ -46,6 +49,25 @@ def test_command_prints_one_object_and_writes_it_with_the_hypotheses(workdir, te
         "decoding_seconds",
     }
     assert (rest["split"], rest["examples"], rest["beam_size"], rest["length_penalty"]) == ("test", 20, 2, 0.6)
+    assert (rest["data"], rest["weights"]) == (text_spec, "float32")
+
+
+def test_other_data_and_options_have_files_of_their_own(workdir, tmp_path):
+    """The card has a line of each, which another evaluation of the same replaces."""
+    spec = write_text(tmp_path / "others", seed=3, sizes=(5, 5, 5))
+    asked = [{}, {"beam_size": 2, "length_penalty": 1.0}, {"spec": spec}, {}]
+    found = [evaluate(workdir, **{"split": "test", **options}) for options in asked]
+    number = hashlib.sha256(spec.encode()).hexdigest()[:8]
+    for name, metrics in zip(("beam_1", "beam_2_length_penalty_1.0", f"beam_1_{number}"), found[:3], strict=True):
+        written = json.loads((workdir / "evaluation" / f"test_{name}.json").read_text())
+        for key in ("data", "split", "weights", "beam_size", "length_penalty", "bleu"):
+            assert written[key] == metrics[key]
+    assert found[2]["data"] == spec != found[0]["data"]
+    card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert card.count("## Evaluation\n") == 1 and card.startswith("# transformer_tiny")
+    for metrics in found:
+        key = "- `test` of `{data}`, beam_size {beam_size}, length_penalty {length_penalty}: ".format(**metrics)
+        assert card.count(key) == 1 and f"{key}bleu {metrics['bleu']:.4f}, " in card
 
 
 def test_perplexity_is_that_of_training(workdir):

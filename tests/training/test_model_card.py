@@ -36,7 +36,8 @@ def test_card(workdir):
         spec.paper.url,
         f"- Parameters: {zoo.load(workdir).model.count_params():,}\n",
         f"tokenizer: {config.data.tokenizer}, ",
-        f"- Validation cross-entropy: {metrics['cross_entropy']:.4f} nats per symbol; ",
+        f"- Validation cross-entropy: {metrics['cross_entropy']:.4f} nats per "
+        + ("text; " if spec.task == "classifier" else "symbol; "),
         f"\n{metrics['step']} steps of at most {config.training.batch_tokens:,} symbols",
         config.training.precision,
         "- Licence: Apache-2.0 for the code; for what was learned, as the data's\n",
@@ -50,7 +51,7 @@ def test_card(workdir):
 
 def test_metrics_of_the_task(labelled_workdir, lines_workdir, text_workdir):
     for workdir, name in ((labelled_workdir, "accuracy"), (lines_workdir, "bits_per_character"), (text_workdir, "pe")):
-        assert re.search(rf"nats per symbol; [^\n]*{name}", read(workdir)[0])
+        assert re.search(rf"nats per \w+; [^\n]*{name}", read(workdir)[0])
     card, config = read(labelled_workdir)
     assert "- Classes: animal, human, thing\n" in card and config.data.classes == ["animal", "human", "thing"]
 
