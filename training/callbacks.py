@@ -4,13 +4,16 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import keras
-from tensorboardX import SummaryWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import RecordWriter
+from tensorboardX.summary import scalar
 from tqdm import tqdm
 
 from training.batching import Batches
@@ -82,7 +85,13 @@ class Checkpoints(keras.callbacks.Callback):
         self.tensorboard = None
 
     def on_train_begin(self, logs=None):
-        self.tensorboard = SummaryWriter(str(self.workdir.tensorboard), purge_step=self.state.rounds * self.eval_every)
+        self.workdir.tensorboard.mkdir(parents=True, exist_ok=True)
+        # And no `SummaryWriter`, whose thread and exit hook trip over a full disk each on their own.
+        name = f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
+        self.tensorboard = RecordWriter(str(self.workdir.tensorboard / name))
+        self._event(0, file_version="brain.Event:2")
+        # What an earlier process wrote behind this step counts no more.
+        self._event(self.state.rounds * self.eval_every, session_log=SessionLog(status=SessionLog.START))
         self.begun = time.monotonic() - self.state.seconds
 
     def on_epoch_end(self, epoch, logs=None):
@@ -109,13 +118,18 @@ class Checkpoints(keras.callbacks.Callback):
         with self.workdir.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         for name, value in logs.items():
-            self.tensorboard.add_scalar(name, value, step)
+            self._event(step, summary=scalar(name, value))
         self.tensorboard.flush()
+
+    def _event(self, step, **what):
+        self.tensorboard.write(Event(wall_time=time.time(), step=step, **what).SerializeToString())
 
     def close(self) -> None:
         """Ends the log, also of a run that stopped early."""
         if self.tensorboard is not None:
-            self.tensorboard.close()
+            # Each round was flushed, or has ended the run.
+            with contextlib.suppress(OSError):
+                self.tensorboard.close()
 
 
 class Rounds(keras.callbacks.Callback):

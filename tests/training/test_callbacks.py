@@ -1,13 +1,17 @@
 """What happens at the end of a round, and what is left for a resumed run."""
 
+import contextlib
 import dataclasses
+import errno
 import json
 import math
 import re
+import threading
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from training.callbacks import Averages, Checkpoints, Progress, RunState, stopped_early
 from training.checkpoints import averages_of, list_checkpoints, restore_checkpoint
@@ -31,11 +35,11 @@ def rounds(workdir, model, losses, state=None, keep=2, patience=0):
     callback.set_model(model)
     model.stop_training = False
     callback.on_train_begin()
-    for epoch, loss in enumerate(losses, start=state.rounds):
-        callback.on_epoch_end(epoch, {"loss": loss, "val_cross_entropy": loss})
-        if model.stop_training:
-            break
-    callback.close()
+    with contextlib.closing(callback):
+        for epoch, loss in enumerate(losses, start=state.rounds):
+            callback.on_epoch_end(epoch, {"loss": loss, "val_cross_entropy": loss})
+            if model.stop_training:
+                break
     return state
 
 
@@ -52,6 +56,36 @@ def test_a_round_leaves_a_log_line_and_a_checkpoint(tmp_path, model):
     assert [record["val_cross_entropy"] for record in records] == [3.0, 2.0]
     assert restore_checkpoint(list_checkpoints(workdir.checkpoints)[-1], model) == dataclasses.asdict(state)
     assert list(workdir.tensorboard.glob("events*"))
+
+
+def test_events_are_those_of_tensorboard(tmp_path, model):
+    workdir = WorkDir(tmp_path)
+    rounds(workdir, model, [3.0, 2.0])
+    (path,) = workdir.tensorboard.iterdir()
+    version, start, *rest = tf.compat.v1.train.summary_iterator(str(path))
+    assert version.file_version == "brain.Event:2"
+    assert (start.step, start.session_log.status) == (0, start.session_log.START)
+    found = {(event.step, value.tag): value.simple_value for event in rest for value in event.summary.value}
+    assert found == {(s, n): v for s, v in ((10, 3.0), (20, 2.0)) for n in ("loss", "val_cross_entropy")}
+
+
+def test_a_full_disk_is_told_once(tmp_path, model, monkeypatch):
+    """Neither a thread nor an exit hook has a word of its own."""
+
+    def full(writer):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tensorboardX.record_writer.RecordWriter.flush", full)
+    hooks = []
+    monkeypatch.setattr("atexit.register", lambda *arguments: hooks.append(arguments))
+    threads = threading.active_count()
+    callback = Checkpoints(WorkDir(tmp_path), RunState(), eval_every=10, keep=1, patience=0)
+    callback.set_model(model)
+    callback.on_train_begin()
+    with pytest.raises(OSError, match="No space left"):
+        callback.on_epoch_end(0, {"loss": 1.0, "val_cross_entropy": 1.0})
+    callback.close()
+    assert threading.active_count() == threads and not hooks
 
 
 def test_the_last_checkpoints_are_kept_and_the_best(tmp_path, model):
