@@ -73,8 +73,8 @@ def add_lora(model: keras.Model, rank: int) -> None:
     narrowest = min(chosen, key=_smaller_side)
     if rank >= _smaller_side(narrowest):
         raise InputError(
-            f"training.lora_rank must be below the smaller side of each matrix, which is {_smaller_side(narrowest)} for "
-            f"{_matrix(narrowest).path}. Received: training.lora_rank={rank}."
+            "training.lora_rank must be below the smaller side of each matrix, which is "
+            f"{_smaller_side(narrowest)} for {_matrix(narrowest).path}. Received: training.lora_rank={rank}."
         )
     kept = {id(variable) for variable in head.weights} if head is not None else set()
     frozen = [variable for variable in model.trainable_variables if id(variable) not in kept]
@@ -85,8 +85,8 @@ def add_lora(model: keras.Model, rank: int) -> None:
     for variable in frozen:
         variable.trainable = False
     print(
-        f"corrections of rank {rank} to {len(chosen)} matrices of {corrected:,} weights; {others:,} weights beside them "
-        "stay as they are",
+        f"corrections of rank {rank} to {len(chosen)} matrices of {corrected:,} weights; {others:,} weights beside "
+        "them stay as they are",
         file=sys.stderr,
     )
 
