@@ -1,6 +1,7 @@
 """Settings as they are written: `--set section.key=value`, and files in TOML, YAML or JSON."""
 
 import json
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,6 @@ SECTIONS = ("model", "data", "training")
 
 Given = dict[str, dict[str, Any]]
 """Settings by section and key."""
-
-# What happened to a run is no setting.
-_NO_SETTINGS = ("changes",)
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -44,7 +42,8 @@ def read_settings(path: str | Path) -> Given:
     """Returns the settings in a file of `--config`, by section.
 
     The file has the sections `model`, `data` and `training`, of which each may be missing; `model.name` and `data.spec`
-    may stand in it. The `config.json` of a work directory is one.
+    may stand in it. The `config.json` of a work directory is one; where the settings of that run were changed on the
+    way, the last ones count, and standard error says so.
 
     Args:
         path: A `.toml`, `.yaml`, `.yml` or `.json` file.
@@ -58,7 +57,8 @@ def read_settings(path: str | Path) -> Given:
         raise InputError(f"{path}: a configuration has the sections {', '.join(SECTIONS)}. Received: {values!r}.")
     found: Given = {section: {} for section in SECTIONS}
     for section, settings in values.items():
-        if section in _NO_SETTINGS:
+        if section == "changes":
+            _note_changes(path, settings)
             continue
         if section not in SECTIONS:
             raise InputError(f"{path}: {unknown_name('section of settings', section, SECTIONS)}")
@@ -66,6 +66,16 @@ def read_settings(path: str | Path) -> Given:
             raise InputError(f"{path}: the section {section} holds settings by name. Received: {settings!r}.")
         found[section].update(settings)
     return found
+
+
+def _note_changes(path, changes):
+    """Says on standard error what a configuration does not repeat: that it came about step by step."""
+    changes = [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
+    if steps := ", ".join(str(change.get("step")) for change in changes):
+        print(
+            f"{path}: this run's settings were changed behind step {steps}; the last ones now hold from the first step",
+            file=sys.stderr,
+        )
 
 
 def _parse(path: Path) -> Any:

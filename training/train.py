@@ -23,7 +23,8 @@ def _parser(**options) -> ArgumentParser:
         "--config",
         metavar="FILE",
         help="settings in TOML, YAML or JSON, in the sections model, data and training; model.name and data.spec in it "
-        "stand for --model and --data; DIR/config.json repeats the run of a work directory",
+        "stand for --model and --data; DIR/config.json repeats the run of a work directory, with the last "
+        "settings where they were changed on the way",
     )
     parser.add_argument(
         "--set",

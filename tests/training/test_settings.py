@@ -62,6 +62,18 @@ def test_a_file_comes_before_the_recipe_and_set_before_the_file(write, text, suf
     }
 
 
+def test_changes_on_the_way_are_not_repeated_and_that_is_said(write, capsys):
+    path = write(
+        JSON.replace('"changes": []', '"changes": [{"step": 500, "training.max_steps": 7}, {"step": 750}]'), ".json"
+    )
+    assert read_settings(path)["training"]["max_steps"] == 7
+    assert capsys.readouterr().err == (
+        f"{path}: this run's settings were changed behind step 500, 750; the last ones now hold from the first step\n"
+    )
+    read_settings(write(JSON, ".json"))
+    assert capsys.readouterr().err == ""
+
+
 def test_name_and_spec_in_a_file(write, monkeypatch):
     monkeypatch.setattr("training.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
     seen = []
