@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pydantic
 
@@ -29,7 +29,7 @@ class DataConfig:
             cut there, and training says how many. For a running text: the number of symbols that a window shows.
         max_examples: Training examples of a `tfds:` dataset that are read, the first ones, those held out for
             validation among them; 0 for all. Whatever is read is kept in memory, for `lm1b` as a whole tens of GB.
-        classes: The labels; they are found in the data.
+        classes: The labels, which are found in the data.
     """
 
     spec: str
@@ -40,6 +40,10 @@ class DataConfig:
     max_length: int = 100
     max_examples: int = 0
     classes: list[str] | None = None
+
+
+FOUND = ("classes",)
+"""What of `DataConfig` is found in the data and cannot be asked for."""
 
 
 @dataclasses.dataclass
@@ -72,8 +76,8 @@ class TrainingConfig:
         devices: Local devices that each batch is spread over; 0 for all GPUs there are, or the processor.
         init_from: Work directory, or `preset:NAME`, to begin from, with its tokenizers, the options of its model and
             its weights; a classifier of other classes gets a new last layer. None if empty.
-        lora_rank: Train corrections of this rank to the matrices of `init_from`, those of dense layers, convolutions and
-            embeddings, and nothing else but the last layer of a classifier; biases, normalisations and tables of
+        lora_rank: Train corrections of this rank to the matrices of `init_from`, those of dense layers, convolutions
+            and embeddings, and nothing else but the last layer of a classifier; biases, normalisations and tables of
             positions stay as they are, and recurrent models are refused. It is below the sides of each matrix. The
             model that is kept is an ordinary one. 0 trains all weights.
         seed: Seed of initial weights, dropout and the order of the data.
@@ -130,9 +134,7 @@ class Config:
         Raises:
             InputError: If they are not.
         """
-        name = self.model["name"]
-        if task != (expected := get_spec(name).task):
-            raise InputError(f"{name} is a {expected} model; {self.data.spec} is {task} data.")
+        check_task(self.model["name"], self.data.spec, task)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the configuration as nested dictionaries."""
@@ -162,14 +164,41 @@ class Config:
         )
 
 
+def check_task(model: str, spec: str, task: str) -> None:
+    """Checks that data are for a model's task.
+
+    Args:
+        model: Name of the model.
+        spec: Data SPEC.
+        task: The task of the data.
+
+    Raises:
+        InputError: If they are not.
+    """
+    if task != (expected := get_spec(model).task):
+        raise InputError(f"{model} is a {expected} model; {spec} is {task} data.")
+
+
+def _plain(setting: str, value: Any, annotation: Any) -> Any:
+    """Returns a value as `--set` would give it: YAML reads on, off, yes and no as booleans."""
+    if not isinstance(value, bool):
+        return value
+    if annotation in (int, float):
+        raise InputError(f"Setting {setting} is a number. Received: {value}.")
+    return ("off", "on")[value] if "on" in get_args(annotation) else value
+
+
 def _typed(cls, values: Mapping[str, Any], section: str):
     """Returns an instance of a dataclass from values that may be strings, checked against its annotations."""
     known = [field.name for field in dataclasses.fields(cls)]
     for key in values:
         if key not in known:
             raise unknown_name("setting", f"{section}.{key}", [f"{section}.{name}" for name in known])
+    annotations = {field.name: field.type for field in dataclasses.fields(cls)}
     try:
-        return pydantic.TypeAdapter(cls).validate_python(dict(values))
+        return pydantic.TypeAdapter(cls).validate_python(
+            {key: _plain(f"{section}.{key}", value, annotations[key]) for key, value in values.items()}
+        )
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -183,8 +212,9 @@ def _model_options(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         if key not in defaults:
             raise unknown_name(f"option of model {name}", key, defaults)
+        kind = type(defaults[key])
         try:
-            options[key] = pydantic.TypeAdapter(type(defaults[key])).validate_python(value)
+            options[key] = pydantic.TypeAdapter(kind).validate_python(_plain(f"model.{key}", value, kind))
         except pydantic.ValidationError as error:
             raise InputError(f"Setting model.{key}: {error.errors()[0]['msg']}. Received: {value!r}.") from None
     return options
@@ -196,7 +226,7 @@ _FOUND_IN_DATA = {"language_model": ("max_length",)}
 def _together(model: str, values: Mapping[str, Any], texts: Mapping[str, Any]) -> Given:
     """Returns what a file and `--set` say, the latter above the former, without what the data are asked for."""
     of_model = {key: value for key, value in values["model"].items() if key not in ("name", *get_spec(model).required)}
-    of_data = {key: value for key, value in values["data"].items() if key not in ("spec", "classes")}
+    of_data = {key: value for key, value in values["data"].items() if key not in ("spec", *FOUND)}
     return {
         "model": _model_options(model, {**of_model, **texts["model"]}),
         "data": {**of_data, **texts["data"]},
@@ -220,7 +250,9 @@ def resolve(model: str, spec: str, settings: Sequence[str] = (), values: Mapping
         InputError: For an unknown name, a wrong type or a value out of range.
     """
     get_spec(model)
-    given = _together(model, values or dict.fromkeys(SECTIONS, {}), parse_settings(settings))
+    texts = parse_settings(settings)
+    _check_asked(spec, texts["data"])
+    given = _together(model, values or dict.fromkeys(SECTIONS, {}), texts)
     base = recipe(model, spec)
     if origin := given["training"].get("init_from"):
         base = base_of(origin, model, base)
@@ -241,6 +273,14 @@ def resolve(model: str, spec: str, settings: Sequence[str] = (), values: Mapping
     if config.training.lora_rank and not origin:
         raise InputError("training.lora_rank corrects the weights of a trained model: name it with --init_from DIR.")
     return config
+
+
+def _check_asked(spec: str, texts: Mapping[str, str]) -> None:
+    if (other := texts.get("spec", spec)) != spec:
+        raise InputError(f"--data {spec} and data.spec={other} name different data; one of them suffices.")
+    for key in FOUND:
+        if key in texts:
+            raise InputError(f"data.{key} is found in the data and cannot be set. Received: data.{key}={texts[key]}.")
 
 
 def _check_lengths(config: Config) -> None:

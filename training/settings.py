@@ -64,7 +64,10 @@ def read_settings(path: str | Path) -> Given:
             raise InputError(f"{path}: {unknown_name('section of settings', section, SECTIONS)}")
         if not isinstance(settings, Mapping):
             raise InputError(f"{path}: the section {section} holds settings by name. Received: {settings!r}.")
-        found[section].update(settings)
+        found[section].update({str(key): value for key, value in settings.items()})
+    for section, key in (("model", "name"), ("data", "spec")):
+        if not isinstance(value := found[section].get(key, ""), str):
+            raise InputError(f"{path}: {section}.{key} is a text. Received: {value!r}.")
     return found
 
 

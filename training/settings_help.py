@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import docstring_parser
 
-from training.config import DataConfig, TrainingConfig
+from training.config import FOUND, DataConfig, TrainingConfig
 from zoo.quiet import start_backend
 from zoo.registry import get_spec
 
@@ -35,7 +35,7 @@ def describe(model: str | None = None) -> str:
     ]
     for section, cls in (("data", DataConfig), ("training", TrainingConfig)):
         texts = _arguments(cls)
-        fields = dataclasses.fields(cls)
+        fields = [field for field in dataclasses.fields(cls) if field.name not in FOUND]
         parts += [_entry(f"{section}.{f.name}", _kind(f.type), f.default, texts[f.name]) for f in fields]
     if model is None:
         return "\n".join([_wrapped(parts[0], ""), *parts[1:], "\n--model NAME --help tells the options of a model."])

@@ -87,6 +87,31 @@ def test_arguments_come_before_a_file(write):
     assert resolve("rnnsearch", "dates", [], values).data.spec == "dates"
 
 
+@pytest.mark.parametrize(("word", "setting"), [("on", "on"), ("off", "off"), ("yes", "on"), ("auto", "auto")])
+def test_on_and_off_in_yaml(write, word, setting):
+    values = read_settings(write(f"training: {{jit: {word}}}\nmodel: {{normalize_first: {word}}}", ".yaml"))
+    if word == "auto":
+        del values["model"]["normalize_first"]
+    assert resolve("transformer_tiny", "dates", [], values).training.jit == setting
+
+
+def test_data_are_named_once(labelled_spec, monkeypatch, capsys):
+    argv = ["--model", "cnn_classifier", "--data", "senses", "--workdir", "x", "--set", f"data.spec={labelled_spec}"]
+    assert run_quietly(main, *argv) == 2
+    message = f"error: --data senses and data.spec={labelled_spec} name different data; one of them suffices.\n"
+    assert capsys.readouterr().err == message
+    monkeypatch.setattr("training.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
+    seen = []
+    del argv[2:4]
+    assert run_quietly(main, *argv) == 0
+    assert seen[0] == resolve("cnn_classifier", labelled_spec)
+
+
+def test_labels_are_no_setting():
+    with pytest.raises(InputError, match="data.classes is found in the data and cannot be set. Received: data.clas"):
+        resolve("cnn_classifier", "senses", ["data.classes=a"])
+
+
 @pytest.mark.parametrize("suffix", [".toml", ".yaml"])
 def test_an_empty_file_changes_nothing(write, suffix):
     values = read_settings(write("", suffix))
@@ -106,6 +131,13 @@ def test_an_empty_file_changes_nothing(write, suffix):
         ("{", ".json", "file.json: Expecting property name"),
         ("training: 5", ".yaml", "file.yaml: the section training holds settings by name. Received: 5."),
         ("- 5", ".yaml", "file.yaml: a configuration has the sections model, data, training. Received: [5]."),
+        ("training: {max_steps: yes}", ".yaml", "Setting training.max_steps is a number. Received: True."),
+        ("training: {seed: no}", ".yaml", "Setting training.seed is a number. Received: False."),
+        ("model: {dropout: off}", ".yaml", "Setting model.dropout is a number. Received: False."),
+        ("model: {name: [a]}", ".yaml", "file.yaml: model.name is a text. Received: ['a']."),
+        ("data: {spec: 5}", ".yaml", "file.yaml: data.spec is a text. Received: 5."),
+        ("5: {}", ".yaml", "Unknown section of settings 5."),
+        ("training: {on: 5}", ".yaml", "Unknown setting 'training.True'."),
         ("", ".ini", "file.ini: the name of a configuration ends in .toml, .yaml, .yml, .json."),
     ],
 )
@@ -137,6 +169,7 @@ def test_help_tells_every_setting(capsys):
         f"{section}.{field.name}": field
         for section, cls in (("data", DataConfig), ("training", TrainingConfig))
         for field in dataclasses.fields(cls)
+        if field.name != "classes"
     }
     assert told.keys() == fields.keys()
     assert all(said for *_, said in told.values())
