@@ -50,8 +50,16 @@ class Profile(keras.callbacks.Callback):
             self.close()
 
     def close(self) -> None:
-        """Ends the trace, also of a run that stopped early."""
+        """Ends the trace, also of a run that stopped early, and says what there is of it."""
         if self.running:
             self.running = False
             self.stop()
-            print(f"the profile of {NUM_BATCHES} batches stands in {self.folder}", file=sys.stderr)
+            traced = self.seen - FIRST_BATCH
+            print(
+                f"the profile of {traced} {'batch' if traced == 1 else 'batches'} stands in {self.folder}",
+                file=sys.stderr,
+            )
+        elif self.seen <= FIRST_BATCH:
+            print(
+                f"no profile: it begins behind batch {FIRST_BATCH}, and there were {self.seen} batches", file=sys.stderr
+            )

@@ -16,6 +16,7 @@ from tiny import TRANSFORMER, train, write_text
 import zoo
 from training.config import Config, resolve
 from training.data import load_data
+from training.profiling import Profile
 from training.tasks import get_task
 from training.trainer import compile_model
 from zoo.text import END, CharTokenizer, SubwordTokenizer
@@ -333,6 +334,27 @@ def test_profile(labelled_spec, tmp_path, capsys, monkeypatch):
     assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--profile", "--set", *settings) == 0
     assert f"the profile of 2 batches stands in {tmp_path}/run/tb" in capsys.readouterr().err
     assert list((tmp_path / "run" / "tb" / "plugins" / "profile").glob("*/*.xplane.pb"))
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        (2, "no profile: it begins behind batch 2, and there were 2 batches\n"),
+        (3, "the profile of 1 batch stands in tb\n"),
+        (4, "the profile of 2 batches stands in tb\n"),
+        (9, "the profile of 3 batches stands in tb\n"),
+    ],
+)
+def test_what_is_said_of_a_profile(batches, said, capsys, monkeypatch):
+    monkeypatch.setattr("training.profiling.FIRST_BATCH", 2)
+    monkeypatch.setattr("training.profiling.NUM_BATCHES", 3)
+    monkeypatch.setattr("training.profiling._tracer", lambda folder: (lambda: None, lambda: None))
+    profile = Profile("tb")
+    for batch in range(batches):
+        profile.on_train_batch_begin(batch)
+        profile.on_train_batch_end(batch)
+    profile.close()
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.slow
