@@ -3,13 +3,15 @@
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 
+from training.config import check_task
 from training.data import FORMS, SPLITS, load_data
+from training.origin import origin_of
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 from zoo.quiet import start_backend
 from zoo.registry import get_spec
-from zoo.workdir import WorkDir
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -22,7 +24,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         InputError: For a bad work directory, SPEC or split.
     """
     parser = ArgumentParser(prog="training.evaluate", description="Evaluates a trained work directory.")
-    parser.add_argument("workdir", metavar="DIR", help="work directory of training.train")
+    parser.add_argument(
+        "workdir",
+        metavar="DIR",
+        help="work directory of training.train, or preset:NAME, whose metrics are printed and not written",
+    )
     forms = ", ".join(FORMS.values())
     parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: what the model was trained on")
     parser.add_argument("--split", default="test", choices=SPLITS, help="default: test")
@@ -39,15 +45,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
-    task = get_spec(WorkDir(arguments.workdir).read_config()["model"]["name"]).task
+    name = origin_of(arguments.workdir).read_config()["model"]["name"]
+    task = get_spec(name).task
     decoding = {}
-    for name in ("beam_size", "length_penalty"):
-        if (value := getattr(arguments, name)) is not None:
+    for option in ("beam_size", "length_penalty"):
+        if (value := getattr(arguments, option)) is not None:
             if task != "seq2seq":
-                raise InputError(f"--{name} is for seq2seq models; {arguments.workdir} holds a {task} model.")
-            decoding[name] = value
+                raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {task} model.")
+            decoding[option] = value
     if arguments.data:
-        load_data(arguments.data)
+        load_data(arguments.data, check_task=partial(check_task, name, arguments.data))
     start_backend()
     from training.evaluation import evaluate
 

@@ -3,18 +3,19 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import zoo
 from training.batching import for_fit
-from training.config import Config
+from training.config import Config, check_task
 from training.data import Dataset, load_data
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.model_card import note_evaluation, note_weights
 from training.precision import use_xla
 from training.tasks import Task, get_task
-from zoo.errors import InputError
+from zoo.presets import PREFIX
 from zoo.rounding import check_kind, round_weights
 from zoo.run import Run
 from zoo.workdir import WorkDir
@@ -51,7 +52,7 @@ def evaluate(
     model was not trained on are told apart by a number. The model card gets a line of each.
 
     Args:
-        path: The work directory.
+        path: The work directory, or `"preset:NAME"`, for which nothing is written.
         spec: Data SPEC. Default: what the model was trained on.
         split: `train`, `val` or `test`.
         weights: What matrices are rounded to first: `"float32"` (they stay as they are), `"bfloat16"` or `"int8"`, as
@@ -67,10 +68,13 @@ def evaluate(
     task = get_task(run.spec.task)
     own = spec in (None, config.data.spec)
     # What is held out for validation hangs on how many examples are read.
-    data = load_data(spec or config.data.spec, max_examples=config.data.max_examples if own else 0)
-    if data.task != task.name:
-        raise InputError(f"{run.spec.name} is a {task.name} model; {data.spec} is {data.task} data.")
-    workdir = WorkDir(path)
+    data = load_data(
+        spec or config.data.spec,
+        max_examples=config.data.max_examples if own else 0,
+        check_task=partial(check_task, run.spec.name, spec or config.data.spec),
+    )
+    # What is installed stays as it is.
+    workdir = None if str(path).startswith(PREFIX) else WorkDir(path)
     decoding = {**_DECODING.get(task.name, {}), **decoding}
 
     def measure(weights: str) -> dict[str, Any]:
@@ -80,17 +84,21 @@ def evaluate(
         found, hypotheses = task.evaluate(run, data, split, **decoding)
         mean, symbols = cross_entropy(run, config, task, data, split)
         metrics |= {**found, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
-        workdir.write_text(workdir.path / "evaluation" / f"{name}.txt", "".join(f"{text}\n" for text in hypotheses))
-        workdir.write_text(workdir.path / "evaluation" / f"{name}.json", json.dumps(metrics, indent=2) + "\n")
+        if workdir:
+            texts = {"txt": "".join(f"{text}\n" for text in hypotheses), "json": json.dumps(metrics, indent=2) + "\n"}
+            for suffix, text in texts.items():
+                workdir.write_text(workdir.path / "evaluation" / f"{name}.{suffix}", text)
         return metrics
 
     whole = measure("float32")
-    note_evaluation(workdir, whole)
+    if workdir:
+        note_evaluation(workdir, whole)
     if weights == "float32":
         return whole
     round_weights(run.model, weights)
     rounded = measure(weights)
-    note_weights(workdir, data.spec, rounded, whole)
+    if workdir:
+        note_weights(workdir, data.spec, rounded, whole)
     return rounded
 
 

@@ -1,4 +1,4 @@
-"""One writer at a time: the lock of a work directory."""
+"""One run in a work directory, and one writer at a time."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,6 +10,21 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+def check_vacant(workdir: WorkDir) -> None:
+    """Checks that a new run may begin in a work directory.
+
+    Args:
+        workdir: The work directory.
+
+    Raises:
+        InputError: If it holds a run.
+    """
+    if workdir.config.exists():
+        raise InputError(
+            f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."
+        )
 
 
 @contextlib.contextmanager

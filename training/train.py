@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from training.config import Config, resolve
 from training.data import FORMS, load_data
+from training.lock import check_vacant
 from training.origin import origin_of
-from training.settings import read_settings
+from training.settings import parse_settings, read_settings
 from training.settings_help import describe
 from zoo.cli import ArgumentParser, run_command
 from zoo.quiet import start_backend
@@ -65,7 +66,8 @@ def _resolve(parser: ArgumentParser, arguments) -> Config:
     elif arguments.init_from:
         kept = {"model": origin_of(arguments.init_from).read_config()["model"]}
     model = _first(arguments.model, values["model"].get("name"), kept.get("model", {}).get("name"))
-    spec = _first(arguments.data, values["data"].get("spec"), kept.get("data", {}).get("spec"))
+    asked = parse_settings(arguments.set)["data"].get("spec")
+    spec = _first(arguments.data, asked, values["data"].get("spec"), kept.get("data", {}).get("spec"))
     missing = [name for name, value in (("--model", model), ("--data", spec)) if value is None]
     if missing:
         parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
@@ -90,14 +92,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not arguments.workdir:
         parser.error("the following arguments are required: --workdir")
     config = _resolve(parser, arguments)
-    # A wrong SPEC is reported before the seconds that the backend takes to start.
-    config.check_data(load_data(config.data.spec, max_examples=config.data.max_examples).task)
+    workdir = WorkDir(arguments.workdir)
+    if not arguments.resume:
+        check_vacant(workdir)
+    if not workdir.config.exists():
+        # A wrong SPEC is reported before the seconds that the backend takes to start.
+        load_data(config.data.spec, max_examples=config.data.max_examples, check_task=config.check_data)
     start_backend()
     from training.failures import RunStopped, report
     from training.trainer import train
 
     try:
-        metrics = train(WorkDir(arguments.workdir), config, arguments.resume, arguments.profile)
+        metrics = train(workdir, config, arguments.resume, arguments.profile)
     except RunStopped as stopped:
         report(stopped)
     print(json.dumps({"workdir": arguments.workdir, **metrics}))

@@ -23,7 +23,7 @@ from training.data import Dataset, load_data
 from training.devices import EvenBatches, choose_devices, spread_over
 from training.failures import explained
 from training.fine_tuning import add_lora, copy_weights, start_from
-from training.lock import locked
+from training.lock import check_vacant, locked
 from training.losses import SmoothedCrossEntropy, TokenCrossEntropy, average_over_steps
 from training.model_card import model_card
 from training.optimizer import exclude_from_decay, make_optimizer, make_schedule
@@ -196,12 +196,10 @@ def save_model(workdir: WorkDir, config: Config, model: keras.Model) -> None:
 
 def _open(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, dict[str, Any]]:
     """Returns the configuration of a new or resumed run, and what a resumed one changes in its own."""
+    if not resume:
+        check_vacant(workdir)
     if not workdir.config.exists():
         return config, {}
-    if not resume:
-        raise InputError(
-            f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."
-        )
     kept = Config.from_dict(workdir.read_config())
     set_damaged_aside(workdir.checkpoints)
     checkpoints = list_checkpoints(workdir.checkpoints)
@@ -213,8 +211,7 @@ def _open(workdir: WorkDir, config: Config, resume: bool) -> tuple[Config, dict[
 
 def _load(workdir: WorkDir, config: Config, task: Task) -> tuple[Dataset, Tokenizers]:
     """Returns data and tokenizers of a new or resumed run."""
-    data = load_data(config.data.spec, max_examples=config.data.max_examples)
-    config.check_data(data.task)
+    data = load_data(config.data.spec, max_examples=config.data.max_examples, check_task=config.check_data)
     if workdir.config.exists():
         if task.name == "classifier" and not config.data.classes:
             raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")

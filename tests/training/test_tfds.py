@@ -387,3 +387,18 @@ def test_no_train_split(mocked):
     mocked("lm1b", {"test": 3})
     with pytest.raises(InputError, match="lm1b has no split train; its splits are test."):
         load_data("tfds:lm1b")
+
+
+def test_nothing_is_downloaded_that_will_not_be_used(monkeypatch, tmp_path, capsys, labelled_workdir):
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_: pytest.fail("a download"))
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "is_prepared", lambda _: False)
+    spec = "tfds:wmt14_translate/de-en:de-en"
+    assert train("cnn_classifier", spec, tmp_path / "run") == 2
+    assert capsys.readouterr().err == f"error: cnn_classifier is a classifier model; {spec} is seq2seq data.\n"
+    assert train("transformer_tiny", spec, labelled_workdir) == 2
+    assert " holds a run already; add --resume" in capsys.readouterr().err
+    assert train("transformer_tiny", spec, labelled_workdir, "--resume") == 2
+    assert "holds a run of self_attention_classifier on " in capsys.readouterr().err
+    assert run_quietly(main, labelled_workdir, "--data", spec) == 2
+    expected = f"error: self_attention_classifier is a classifier model; {spec} is seq2seq data.\n"
+    assert capsys.readouterr().err == expected

@@ -39,13 +39,16 @@ FORMS = {
 _GENERATED: dict[str, Callable[[int], Dataset]] = {"dates": load_dates, "senses": load_senses, "sums": load_sums}
 
 
-def load_data(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
+def load_data(
+    spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
+) -> Dataset:
     """Opens the dataset that a SPEC names.
 
     Args:
         spec: `dates`, `senses`, `sums`, `text:DIR:SRC-TGT`, `tsv:DIR`, `lines:DIR` or `tfds:NAME[/CONFIG][:SRC-TGT]`.
         seed: Seeds what is generated, and draws what is held out where there is no validation split.
         max_examples: Training examples of a `tfds:` dataset that are read; 0 for all.
+        check_task: Called with the task of the data, before anything is downloaded; may raise.
 
     Returns:
         The dataset; its splits are read or generated when first used.
@@ -56,7 +59,14 @@ def load_data(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
     """
     kind = spec.partition(":")[0]
     if kind == "tfds":
-        return load_tfds(spec, seed, max_examples)
+        return load_tfds(spec, seed, max_examples, check_task)
+    data = _load(kind, spec, seed, max_examples)
+    check_task(data.task)
+    return data
+
+
+def _load(kind: str, spec: str, seed: int, max_examples: int) -> Dataset:
+    """Opens a dataset that is there already."""
     if max_examples:
         raise InputError(
             f"data.max_examples is for tfds: data; {spec} is read whole. Received: data.max_examples={max_examples}."

@@ -28,7 +28,9 @@ _HIDDEN = -1  # The label of examples that a leaderboard keeps for itself, such 
 _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 
 
-def load_tfds(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
+def load_tfds(
+    spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
+) -> Dataset:
     """Opens a dataset of TFDS, and downloads and prepares it if TFDS has not done so.
 
     Its features tell the task. Two texts, named as the languages or by the dataset itself as input and output, make it
@@ -41,6 +43,7 @@ def load_tfds(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
             there may be the folder of a prepared dataset, the one with `dataset_info.json`.
         seed: Draws what is held out.
         max_examples: How many training examples are read, the first ones; 0 for all.
+        check_task: Called with the task of the data, before anything is downloaded; may raise.
 
     Returns:
         The dataset. By default translations have one subword vocabulary for both languages, classified texts have
@@ -56,7 +59,8 @@ def load_tfds(spec: str, seed: int = 0, max_examples: int = 0) -> Dataset:
         if reading is None or languages and reading[0] is not ParallelData:
             wanted = f"texts named as in {languages}" if languages else "a translation, a text and its class, or a text"
             raise InputError(f"The features of {name} are {source.described()}; expected {wanted}.")
-        # Behind the check of the features, lest gigabytes of images are downloaded.
+        # Behind the checks of the features and the task, lest gigabytes are downloaded for nothing.
+        check_task(reading[0].task)
         source.prepare()
     dataset, read, options = reading
     if dataset is TextData:
