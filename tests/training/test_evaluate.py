@@ -16,6 +16,7 @@ from training.evaluation import evaluate
 from training.metrics import translation_metrics
 from training.tasks import get_task
 from zoo.errors import InputError
+from zoo.presets import CHECKSUMS, checksums
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +127,16 @@ def test_labels_that_a_resumed_run_lacks(tmp_path):
     config.data.classes = ["human", "thing"]
     with pytest.raises(InputError, match="train: Unknown label 'animal'."):
         get_task("classifier").batches(config, data, "train", {}, batch_tokens=9)
+
+
+def test_a_preset(tmp_path, labelled_workdir, labelled_spec, monkeypatch, capsys):
+    """Its metrics are printed; what is installed stays as it is."""
+    shutil.copytree(labelled_workdir, tmp_path / "small", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+    (tmp_path / "small" / CHECKSUMS).write_text(json.dumps(checksums(tmp_path / "small")))
+    monkeypatch.setattr("zoo.presets.FOLDER", tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert run_quietly(main, "preset:small", "--data", labelled_spec, "--weights", "bfloat16") == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] > 0.5
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert run_quietly(main, "preset:smal") == 2
+    assert "error: Unknown preset 'smal'. Did you mean small?" in capsys.readouterr().err
