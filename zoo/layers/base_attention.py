@@ -10,6 +10,7 @@ from keras import backend, ops
 from zoo.layers import cache as caches
 from zoo.layers import masks
 from zoo.layers.kernels import has_fused_attention, map_rows
+from zoo.layers.quantized import KeepsQuantization
 
 # Numbers that a chunk of queries may cost, and above which chunks are worth their second forward pass.
 CHUNK_BUDGET = 2**21
@@ -28,7 +29,7 @@ class _GivenSeed(keras.random.SeedGenerator):
         return self.given
 
 
-class BaseAttention(keras.layers.Layer):
+class BaseAttention(KeepsQuantization):
     """Base of the attention layers: project → score → mask → softmax → dropout → weighted sum → project.
 
     `weights = softmax(score(query, key) + bias)`, `output = weights · value`, where positions that the mask forbids

@@ -1,9 +1,9 @@
 """The base of the score functions, which say how well a query fits a key."""
 
-import keras
+from zoo.layers.quantized import KeepsQuantization
 
 
-class Score(keras.layers.Layer):
+class Score(KeepsQuantization):
     """Base of the score functions: `compare(project_query(query), project_key(key))`.
 
     Subclasses override `compare` and, where they have weights, `build`, `project_query` and `project_key`. What depends

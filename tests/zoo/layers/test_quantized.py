@@ -3,12 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from cases_blocks import CASES
+from cases import CASES, with_each
 from contract import arrays, build, to_numpy
 
 import zoo
+from zoo import layers
 
-BY_NAME = {case.name: case for case in CASES}
+FAST = (layers.MultiHeadAttention, layers.AdditiveAttention, layers.LuongAttentionCell, layers.FeedForward)
 IDS = np.array([[3, 5, 2, 0]], "int32")
 MODELS = {
     "transformer_tiny": ({"source_vocab_size": 11, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),
@@ -34,11 +35,13 @@ def _check_reload(model, inputs, mode, path):
         np.testing.assert_array_equal(to_numpy(result), to_numpy(expected))
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
-@pytest.mark.parametrize("name", ["feed_forward", "gated_feed_forward", "gated_convolution_block"])
-def test_layers(name, mode, tmp_path):
-    case = BY_NAME[name]
-    symbolic = [keras.Input((None, shape[-1])) for shape in case.inputs.values()]
+QUANTIZED = [case for case in CASES if any(hasattr(part, "enable_lora") for part in build(case)._flatten_layers())]
+
+
+@pytest.mark.parametrize("mode", ["int8", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("int4", "float8"))])
+@with_each(QUANTIZED, FAST)
+def test_layers(case, mode, tmp_path):
+    symbolic = [keras.Input((*(None,) * (len(shape) - 2), shape[-1])) for shape in case.inputs.values()]
     model = keras.Model(symbolic, build(case)(*symbolic))
     _check_reload(model, list(arrays(case).values()), mode, tmp_path / "model.keras")
 
