@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import numbers
 from collections.abc import Iterable
 
 
@@ -12,18 +13,32 @@ class InputError(ValueError):
     """
 
 
-def check_finite(**numbers: float) -> None:
+def check_finite(**values: float) -> None:
     """Checks that numbers are finite: comparisons let NaN pass.
 
     Args:
-        **numbers: The numbers by the name of the option.
+        **values: The numbers by the name of the option.
 
     Raises:
         InputError: If one is not.
     """
-    for name, number in numbers.items():
-        if not math.isfinite(number):
-            raise InputError(f"`{name}` must be a finite number. Received: {name}={number}.")
+    for name, value in values.items():
+        if not isinstance(value, numbers.Real) or not math.isfinite(value):
+            raise InputError(f"`{name}` must be a finite number. Received: {name}={value!r}.")
+
+
+def check_whole(**values: int) -> None:
+    """Checks that numbers are whole.
+
+    Args:
+        **values: The numbers by the name of the option.
+
+    Raises:
+        InputError: If one is not.
+    """
+    for name, value in values.items():
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+            raise InputError(f"`{name}` must be a whole number. Received: {name}={value!r}.")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.errors import InputError, check_finite
+from zoo.errors import InputError, check_finite, check_whole
 from zoo.translator import SYMBOLS, shifted
 
 
@@ -64,6 +64,9 @@ class Generator(keras.Model):
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
         check_finite(temperature=temperature, top_p=top_p)
+        check_whole(top_k=top_k, no_repeat_ngram=no_repeat_ngram)
+        if max_length is not None:
+            check_whole(max_length=max_length)
         if temperature < 0:
             raise InputError(f"`temperature` must be 0 or more. Received: temperature={temperature}.")
         if top_k < 0:

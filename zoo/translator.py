@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.errors import InputError, check_finite
+from zoo.errors import InputError, check_finite, check_whole
 from zoo.text import END, PAD, START
 
 SYMBOLS = decoding.Symbols(start=START, end=END, pad=PAD)
@@ -81,6 +81,7 @@ class Translator(keras.Model):
         **kwargs,
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
+        check_whole(beam_size=beam_size, max_length=max_length, no_repeat_ngram=no_repeat_ngram)
         if beam_size < 1 or 2 * beam_size > model.target_vocab_size:
             raise InputError(
                 f"`beam_size` must be at least 1 and at most half the vocabulary of {model.target_vocab_size}. "

@@ -142,6 +142,13 @@ def test_a_long_text_is_cut(dates_run):
         ("one text", {}, "`texts` must be a list of strings. Received a single string: 'one text'."),
         (["a"], {"beam_size": 0}, "`beam_size` must be at least 1 and at most half the vocabulary"),
         (["a"], {"beam_size": 99}, "Received: beam_size=99."),
+        (["a"], {"beam_size": 1.5}, "`beam_size` must be a whole number. Received: beam_size=1.5."),
+        (["a"], {"beam_size": "5"}, "`beam_size` must be a whole number. Received: beam_size='5'."),
+        (["a"], {"beam_size": True}, "Received: beam_size=True."),
+        (["a"], {"beam_size": [1]}, "Received: beam_size=[1]."),
+        (["a"], {"length_penalty": "1"}, "`length_penalty` must be a finite number. Received: length_penalty='1'."),
+        (["a"], {"batch_size": 2.5}, "`batch_size` must be a whole number. Received: batch_size=2.5."),
+        (["a"], {"beam": 5}, "Unknown option of decoding 'beam'. Did you mean beam_size?"),
         (["a"], {"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0."),
     ],
 )

@@ -59,6 +59,10 @@ def test_a_prompt_without_room_is_cut_from_the_front(lines_run):
         ({"top_k": -1}, "`top_k` must be 0 or more. Received: top_k=-1."),
         ({"top_p": 0.0}, "`top_p` must be in (0, 1]. Received: top_p=0.0."),
         ({"max_length": 0}, "`max_length` must be from 1 to 13. Received: max_length=0."),
+        ({"max_length": 2.5}, "`max_length` must be a whole number. Received: max_length=2.5."),
+        ({"top_k": "3"}, "`top_k` must be a whole number. Received: top_k='3'."),
+        ({"seed": 1 << 40}, "`seed` must be from -2147483648 to 2147483647. Received: seed=1099511627776."),
+        ({"seed": 0.5}, "`seed` must be a whole number. Received: seed=0.5."),
         ({"max_length": 99}, "Received: max_length=99."),
     ],
 )

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zoo.errors import InputError, check_whole
 from zoo.generator import Generator, TextScorer
 from zoo.run.classifier import Tokenizers
 from zoo.run.run import Run, check_texts, cut_texts
 from zoo.text import PAD, Tokenizer
+
+_SEEDS = 1 << 31
 
 
 def cut_prompt(ids: list[int], room: int) -> list[int]:
@@ -60,7 +63,7 @@ class LanguageModelRun(Run):
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
         self.tokenizers = Tokenizers(self._load_tokenizer("text"))
-        self._generators: dict[tuple, Generator] = {}
+        self._generators: dict[str, Generator] = {}
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """See `Run`."""
@@ -97,7 +100,7 @@ class LanguageModelRun(Run):
             temperature: Divides the logits before symbols are drawn; 0 takes the most probable symbol.
             top_k: Draw among this many most probable symbols only; 0 for all.
             top_p: Draw among the fewest symbols that together have this probability.
-            seed: Seed of the draws. The same texts in the same order get the same answers.
+            seed: Seed of the draws, an integer of 32 bits. The same texts in the same order get the same answers.
             max_length: Largest number of symbols, those of the text included. Default: all that the model can hold.
             no_repeat_ngram: No n symbols come twice, those of the text included; 0 for no such rule.
             batch_size: Texts decoded together.
@@ -106,6 +109,9 @@ class LanguageModelRun(Run):
             InputError: If `texts` is one string, or an option is out of range.
         """
         check_texts(texts)
+        check_whole(seed=seed)
+        if not -_SEEDS <= seed < _SEEDS:
+            raise InputError(f"`seed` must be from {-_SEEDS} to {_SEEDS - 1}. Received: seed={seed}.")
         generator = self._generator(temperature, top_k, top_p, max_length, no_repeat_ngram)
         ids = self.tokenizers.text.encode(cut_texts(texts, from_end=True))
         rows = [cut_prompt(row, generator.max_length) for row in ids]
@@ -150,7 +156,8 @@ class LanguageModelRun(Run):
         return whole[len(prompt) :]
 
     def _generator(self, *options) -> Generator:
-        if options not in self._generators:
-            self._generators[options] = Generator(self.model, *options)
-            self._generators[options].compile(jit_compile=self._static_shapes)
-        return self._generators[options]
+        key = repr(options)  # In which 1 is neither True nor 1.0.
+        if key not in self._generators:
+            self._generators[key] = Generator(self.model, *options)
+            self._generators[key].compile(jit_compile=self._static_shapes)
+        return self._generators[key]

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from zoo.errors import InputError
+from zoo.errors import InputError, check_whole
 from zoo.registry import ModelSpec, get_spec
 from zoo.text import END, Tokenizer, load_tokenizer, pad, without_surrogates
 from zoo.workdir import WorkDir
@@ -91,6 +91,7 @@ class Run:
             batch_size: Rows in a batch.
             limit: Largest width of the array that padding to few shapes may make.
         """
+        check_whole(batch_size=batch_size)
         if batch_size < 1:
             raise InputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from zoo.errors import InputError
+from zoo.errors import InputError, unknown_name
 from zoo.run.run import Run, check_texts, read_texts
 from zoo.text import PAD, START, Tokenizer, pad
 from zoo.translator import LEAST_LOG_PROB, Scorer, Translator
@@ -18,6 +18,8 @@ MAX_SOURCE_LENGTH = 512
 
 MAX_TARGET_LENGTH = 512
 """Symbols of a target text that are scored, the end included; the rest is cut off."""
+
+_OPTIONS = ("beam_size", "length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram")
 
 
 class Hypothesis(NamedTuple):
@@ -54,7 +56,7 @@ class Seq2SeqRun(Run):
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
         self.tokenizers = Tokenizers(*map(self._load_tokenizer, Tokenizers._fields))
-        self._translators: dict[tuple, Translator] = {}
+        self._translators: dict[str, Translator] = {}
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """See `Run`."""
@@ -163,7 +165,10 @@ class Seq2SeqRun(Run):
         return [Hypothesis(*each) for each in zip(texts, map(float, log_probs[there]), rows, strict=True)]
 
     def _translator(self, options) -> Translator:
-        key = tuple(sorted(options.items()))
+        for name in options:
+            if name not in _OPTIONS:
+                raise unknown_name("option of decoding", name, _OPTIONS)
+        key = repr(sorted(options.items()))  # In which 1 is neither True nor 1.0.
         if key not in self._translators:
             self._translators[key] = Translator(self.model, **options)
             self._translators[key].compile(jit_compile=self._static_shapes)
