@@ -134,7 +134,7 @@ class _Source:
             raise InputError(f"{self.at(split, number)}: invalid UTF-8 in {key} (byte 0x{byte:02x}).") from error
 
 
-_Reading = tuple[Callable[..., Any], Callable[[str], Any], dict[str, Any]]
+_Reading = tuple[type[Any], Callable[[str], Any], dict[str, Any]]
 
 
 def _pairs_reading(source: _Source, languages: str) -> _Reading | None:
