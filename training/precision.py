@@ -52,7 +52,7 @@ def use_xla(jit: str) -> bool:
 
     Args:
         jit: `"on"`, `"off"` or `"auto"`. JAX always compiles. TensorFlow does not by default: XLA would compile each
-            new shape of a batch for a second or more, and refuses recurrent layers over lengths it does not know.
+            new shape of a batch for a second or more, and refuses some models, such as `rnnsearch`.
     """
     return keras.backend.backend() == "jax" if jit == "auto" else jit == "on"
 
