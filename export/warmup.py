@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
 
 TEXT = "warm up"
+ALONE = ("serving_default", "xla")  # signatures of which single outputs are asked for
 
 
 def write_warmup(
@@ -17,7 +18,7 @@ def write_warmup(
     classify: str,
     texts: Mapping[str, Iterable[Sequence[str]]],
 ) -> None:
-    """Writes requests for each signature: for all outputs, and for each output alone.
+    """Writes requests for each signature: for all outputs, and for each output of the default answer alone.
 
     A set of outputs that was not asked for before costs about as much as the first request of all: the server has to
     prepare the graph for it. These are the sets that `export.client` asks for, and what else is likely; a set for every
@@ -41,7 +42,7 @@ def write_warmup(
             else:
                 logs = [_prediction(model_name, signature, function, batch) for batch in batches]
                 outputs = sorted(function.get_concrete_function().structured_outputs)
-                for output in outputs if len(outputs) > 1 else ():
+                for output in outputs if signature in ALONE and len(outputs) > 1 else ():
                     logs.append(_prediction(model_name, signature, function, batches[0], output))
             for log in logs:
                 writer.write(log.SerializeToString())
