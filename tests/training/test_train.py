@@ -398,7 +398,7 @@ def test_multi30k(tmp_path, capsys):
     first, last = losses_of(workdir)
     assert last[2] < first[2] < 9
     metrics = evaluate(workdir, split="val")
-    assert metrics["pairs"] == 1014
+    assert metrics["examples"] == 1014
     assert metrics["perplexity"] < 500
     texts = load_data(spec).split("test").source[:100]
     served = LoadedModel(export_saved_model(workdir, tmp_path / "exported"), 1)
