@@ -7,8 +7,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
 
+from export.signatures import XLA
+
 TEXT = "warm up"
-ALONE = ("serving_default", "xla")  # signatures of which single outputs are asked for
+ALONE = ("serving_default", XLA)  # signatures of which single outputs are asked for
 
 
 def write_warmup(

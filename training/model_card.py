@@ -9,9 +9,10 @@ from typing import Any
 import keras
 
 from training.callbacks import RunState
-from training.config import Config, resolve
+from training.config import FOUND, Config, resolve
 from training.data import Dataset
 from training.origin import is_free
+from training.settings import SECTIONS
 from training.tasks import Task
 from training.tasks.task import Tokenizers
 from zoo.registry import get_spec
@@ -195,10 +196,7 @@ def _asked_for(config, data, task, tokenizers):
     # What data decide hangs on the settings so far, and is a setting where they decide otherwise.
     while True:
         again = resolve(name, spec, settings)
-        if again.data.tokenizer == "auto":
-            again.data.tokenizer = data.tokenizer
-        if again.data.shared_vocabulary is None:
-            again.data.shared_vocabulary = getattr(data, "shared_vocabulary", None)
+        task.settle(again.data, data)
         task.complete(again, data, tokenizers)
         missing = [f"{section}.{key}={value}" for section, key, value in _differences(config, again.to_dict())]
         missing = [setting for setting in missing if setting not in settings]
@@ -220,13 +218,11 @@ def _behind_origin(config):
 
 def _options(config):
     """Yields section, key and value of all that can be asked for: the rest follows from the data."""
-    found, required = config.to_dict(), get_spec(config.model["name"]).required
-    for section in ("data", "model", "training"):
+    told = {"data": ("spec", *FOUND), "model": ("name", *get_spec(config.model["name"]).required), "training": ()}
+    found = config.to_dict()
+    for section in SECTIONS:
         for key, value in found[section].items():
-            told = (
-                key in ("spec", "classes") if section == "data" else section == "model" and key in ("name", *required)
-            )
-            if not told and value is not None:
+            if key not in told[section] and value is not None:
                 yield section, key, value
 
 

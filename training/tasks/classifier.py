@@ -4,7 +4,7 @@ import keras
 
 from training.batching import LabelledBatches
 from training.metrics import classification_metrics
-from training.tasks.task import Task, cut, learner
+from training.tasks.task import Task, cut
 from zoo.errors import InputError, unknown_name
 from zoo.text import END
 
@@ -26,7 +26,7 @@ class ClassifierTask(Task):
     unit = "texts"
 
     def make_tokenizers(self, settings, data):
-        return {"text": learner(settings, data)(data.split("train").texts)}
+        return {"text": self.learner(settings, data)(data.split("train").texts)}
 
     def complete(self, config, data, tokenizers):
         config.data.classes = list(data.classes)

@@ -3,7 +3,7 @@
 import math
 
 from training.batching import DocumentBatches, WindowBatches
-from training.tasks.task import Task, cut, learner
+from training.tasks.task import Task, cut
 from zoo.text import END
 
 
@@ -19,7 +19,7 @@ class LanguageModelTask(Task):
 
     def make_tokenizers(self, settings, data):
         texts = data.split("train").texts
-        learn = learner(settings, data)
+        learn = self.learner(settings, data)
         return {"text": learn(["\n".join(texts) + "\n"] if self._one_text(settings, data) else texts)}
 
     @staticmethod

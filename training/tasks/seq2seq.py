@@ -4,7 +4,7 @@ import time
 
 from training.batching import PairBatches
 from training.metrics import translation_metrics
-from training.tasks.task import Task, cut, learner
+from training.tasks.task import Task, cut
 from zoo.text import END
 
 
@@ -14,10 +14,13 @@ class Seq2SeqTask(Task):
     name = "seq2seq"
     unit = "pairs"
 
-    def make_tokenizers(self, settings, data):
+    def settle(self, settings, data):
+        super().settle(settings, data)
         if settings.shared_vocabulary is None:
             settings.shared_vocabulary = data.shared_vocabulary
-        learn, pairs = learner(settings, data), data.split("train")
+
+    def make_tokenizers(self, settings, data):
+        learn, pairs = self.learner(settings, data), data.split("train")
         if settings.shared_vocabulary:
             shared = learn([*pairs.source, *pairs.target])
             return {"source": shared, "target": shared}

@@ -28,6 +28,27 @@ class Task(abc.ABC):
     name: str
     unit: str
 
+    def settle(self, settings: DataConfig, data: Dataset) -> None:
+        """Decides in place what the settings leave to the data.
+
+        Args:
+            settings: The settings.
+            data: The data.
+        """
+        if settings.tokenizer == "auto":
+            settings.tokenizer = data.tokenizer
+
+    def learner(self, settings: DataConfig, data: Dataset) -> Callable[[Sequence[str]], Tokenizer]:
+        """Returns the function that trains a tokenizer on lines, as the settings say.
+
+        Args:
+            settings: The settings; what is automatic is resolved in place.
+            data: The data.
+        """
+        self.settle(settings, data)
+        size = None if settings.tokenizer == "chars" else settings.vocab_size
+        return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
+
     @abc.abstractmethod
     def make_tokenizers(self, settings: DataConfig, data: Dataset) -> Tokenizers:
         """Returns tokenizers trained on the training split, by the name of their file.
@@ -83,19 +104,6 @@ class Task(abc.ABC):
             examples: The split.
         """
         return {"perplexity": math.exp(cross_entropy)}
-
-
-def learner(settings: DataConfig, data: Dataset) -> Callable[[Sequence[str]], Tokenizer]:
-    """Returns the function that trains a tokenizer on lines, as the settings say.
-
-    Args:
-        settings: The settings; an automatic kind is resolved in place.
-        data: The data.
-    """
-    if settings.tokenizer == "auto":
-        settings.tokenizer = data.tokenizer
-    size = None if settings.tokenizer == "chars" else settings.vocab_size
-    return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
 
 
 def cut(columns: Sequence[list[list[int]]], limit: int, what: str) -> list[list[list[int]]]:

@@ -190,14 +190,15 @@ class BaseAttention(KeepsQuantization):
 
     def __call__(self, query, *args, **kwargs):
         # Before Keras builds the layer, for which it would need shapes.
-        value, memory = args[0] if args else kwargs.get("value"), kwargs.get("memory")
+        given = {**dict(zip(("value", "key"), args, strict=False)), **kwargs}
+        value, memory = given.get("value"), given.get("memory")
         if isinstance(query, (list, tuple)):
             raise ValueError("query and value are arguments of their own: `layer(query, value)`. Received: a list.")
         if value is None and memory is None:
             raise ValueError("`value` is missing; self-attention is `layer(x, x)`.")
         if memory is not None and not isinstance(memory, dict):
             raise ValueError(f"`memory` must be what `project_memory` returned. Received: {type(memory).__name__}.")
-        for name, tensor in (("query", query), ("value", value), ("key", kwargs.get("key"))):
+        for name, tensor in (("query", query), ("value", value), ("key", given.get("key"))):
             if len(getattr(tensor, "shape", (0, 0, 0))) != 3:
                 raise ValueError(f"`{name}` must be [B, length, size]. Received: shape={tuple(tensor.shape)}.")
         return super().__call__(query, *args, **kwargs)

@@ -183,11 +183,8 @@ class LinearAttention(MultiHeadAttention):
             )
         # The masks of values cover the room of the cache, but only new positions are looked at.
         index, length = cache["index"], ops.shape(query)[1]
-        value_mask, key_mask = (
-            masks.columns(masks.check_mask(mask, name, (2,)), index, length)
-            for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
-        )
-        visible = masks.visibility((length, length), 0, query_mask, value_mask, key_mask, causal=True, heads=True)
+        new = masks.columns(masks.visible_values(value_mask, key_mask, None), index, length)
+        visible = masks.visibility((length, length), 0, query_mask, key_mask=new, causal=True, heads=True)
         memory = self.project_memory(masks.blank(value, visible.key_mask), masks.blank(key, visible.key_mask), index)
         query = self.project_query(masks.blank(query, visible.query_mask), index)
         query, key = self._features(query, memory["key"])

@@ -124,7 +124,7 @@ def visibility(
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
     queries, keys = lengths
-    query_mask = _check_length(check_mask(query_mask, "query_mask", (2,)), "query_mask", "[B, T]", queries)
+    query_mask = _check_row(query_mask, "query_mask", "T", queries)
     visible = visible_values(value_mask, key_mask, keys)
     attention_mask = check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))
     if heads and attention_mask is not None and len(attention_mask.shape) == 3:
@@ -133,8 +133,8 @@ def visibility(
         shape = ops.shape(attention_mask)
         attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], queries, shape[-1]))
     if attention_mask is not None:
-        *_, rows, columns = attention_mask.shape
-        if differ(rows, queries) or (differ(columns, keys) and columns != 1):
+        *_, rows, seen = attention_mask.shape
+        if differ(rows, queries) or (differ(seen, keys) and seen != 1):
             raise ValueError(
                 f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. "
                 f"Received: shape={tuple(attention_mask.shape)}."
@@ -155,10 +155,11 @@ def differ(size, wanted):
     return isinstance(size, int) and isinstance(wanted, int) and size != wanted
 
 
-def _check_length(mask, name, shape, length):
+def _check_row(mask, name, axis, length):
+    """Returns the mask of a sequence as a boolean tensor [B, length], or `None`."""
+    mask = check_mask(mask, name, (2,))
     if mask is not None and differ(mask.shape[1], length):
-        axis = shape[-2]
-        raise ValueError(f"`{name}` must be {shape}, {axis} = {length}. Received: shape={tuple(mask.shape)}.")
+        raise ValueError(f"`{name}` must be [B, {axis}], {axis} = {length}. Received: shape={tuple(mask.shape)}.")
     return mask
 
 
@@ -174,7 +175,7 @@ def visible_values(value_mask, key_mask, length):
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
     masks = [
-        _check_length(check_mask(mask, name, (2,)), name, "[B, S]", length)
+        _check_row(mask, name, "S", length)
         for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
         if mask is not None
     ]

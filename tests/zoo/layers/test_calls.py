@@ -22,6 +22,7 @@ def _heads(**options):
         (lambda layer: layer(X, memory=X), "`memory` must be what `project_memory` returned. Received: ndarray."),
         (lambda layer: layer(X[0], X), r"`query` must be \[B, length, size\]. Received: shape=\(5, 8\)."),
         (lambda layer: layer(X, X[0]), r"`value` must be \[B, length, size\]."),
+        (lambda layer: layer(X, X, X[0]), r"`key` must be \[B, length, size\]."),
         (lambda layer: layer(X, X, key=X[0]), r"`key` must be \[B, length, size\]."),
         (
             lambda layer: layer(X[:, :3], X, query_mask=np.ones((2, 1), bool)),
