@@ -23,6 +23,11 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 collect_rarely()  # else it takes a seventh of the time
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with the tests that last for half an hour, so that no process waits for them at the end."""
+    items.sort(key=lambda item: item.path.name != "test_backends.py")
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Draws the same weights in every run: a bound that holds today holds tomorrow.
