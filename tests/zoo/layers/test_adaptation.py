@@ -8,6 +8,8 @@ from contract import arrays, build, call
 
 from zoo import layers
 
+pytestmark = pytest.mark.usefixtures("new_garbage_alone")
+
 NAMES = (keras.layers.Dense, keras.layers.EinsumDense)
 
 

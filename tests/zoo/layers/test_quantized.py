@@ -17,6 +17,8 @@ MODELS = {
     "transformer_classifier": ({"vocab_size": 11, "num_classes": 3}, {"tokens": IDS}),
 }
 
+pytestmark = pytest.mark.usefixtures("new_garbage_alone")
+
 
 def _modes(layer):
     return [part.quantization_mode for part in layer._flatten_layers()]
@@ -35,7 +37,6 @@ def _check_reload(model, inputs, mode, path):
         np.testing.assert_array_equal(to_numpy(result), to_numpy(expected))
 
 
-# One case of each class: Keras collects garbage whenever it quantises a layer, which takes long late in a test run.
 QUANTIZED = [
     case
     for case in first_of_each_class(CASES)
