@@ -79,10 +79,10 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
             LAYERS[cell_type](units, return_sequences=True, name=f"decoder_{number}", **policy)
             for number in range(num_layers)
         ]
-        self.readout_dense = None
+        self.readout_dense = self.maxout = None
         if readout_units:
             self.readout_dense = keras.layers.Dense(2 * readout_units, name="readout", **policy)
-        self.maxout = layers.Maxout(name="maxout", **policy)
+            self.maxout = layers.Maxout(name="maxout", **policy)
         self._make_output()
 
     def _make_summary(self):
@@ -105,6 +105,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
             below = self.units
         if self.readout_dense is not None:
             self.readout_dense.build((None, None, self.units + inputs_dim))
+            self.maxout.build((None, None, 2 * self.readout_units))
         self._build_ends(self.readout_units or self.units)
         self.built = True
 

@@ -68,6 +68,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
             self.start_dense.build((None, self.units))
         self.decoder.build((None, None, self.embedding_dim), (None, None, 2 * self.units))
         self.readout_dense.build((None, None, self.cell.output_size + self.embedding_dim))
+        self.maxout.build((None, None, 2 * self.readout_units))
         self._build_ends(self.readout_units)
         self.built = True
 

@@ -68,3 +68,25 @@ def test_models(name, tmp_path):
     sizes, inputs = MODELS[name]
     model = zoo.create_model(name, **sizes)
     _check_reload(model, inputs, "int8", tmp_path / "model.keras")
+
+
+SIZES = {
+    "seq2seq": {"source_vocab_size": 11, "target_vocab_size": 13},
+    "classifier": {"vocab_size": 11, "num_classes": 3},
+    "language_model": {"vocab_size": 11},
+}
+HUGE = ("transformer_base", "transformer_big")  # transformer_small is the same in fewer numbers
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("name", [name for name in zoo.list_models() if name not in HUGE])
+def test_a_model_that_was_not_called_yet(name):
+    model = zoo.create_model(name, **SIZES[zoo.get_spec(name).task])
+    inputs = {"source": IDS, "target": IDS} if "source_vocab_size" in model.get_config() else {"tokens": IDS}
+    twin = keras.models.clone_model(model)
+    twin.set_weights(model.get_weights())
+    expected = to_numpy(twin(inputs))
+    model.quantize("int8")
+    assert "int8" in _modes(model)
+    assert np.abs(to_numpy(model(inputs)) - expected).max() <= 0.1 * np.abs(expected).max()
