@@ -89,6 +89,16 @@ _RECIPES: list[tuple[str, str, Settings]] = [
             "training": {"batch_tokens": 600},
         },
     ),
+    # Chosen on a tenth of TREC's training questions: 86.0 % in place of 83.5 (means of two seeds).
+    (
+        "cnn_classifier",
+        "tsv",
+        {
+            "data": {"lowercase": False},
+            "model": {"embedding_dropout": 0.3, "filter_widths": "1,2,3,4,5"},
+            "training": {"label_smoothing": 0.1},
+        },
+    ),
     (
         "causal_lm_tiny",
         "sums",
