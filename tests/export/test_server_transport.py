@@ -217,9 +217,10 @@ def test_the_queue_of_calls_is_bounded(base):
         for _ in held:
             assert gate.waiting.acquire(timeout=SECONDS)
         cancelled = ask.prediction.Predict.future(question(signature="gate"), timeout=SECONDS)
-        while refusal(ask.prediction.Predict, question())[0] != "RESOURCE_EXHAUSTED":
-            cancelled.add_done_callback(lambda _: None)
+        until(lambda: refusal(ask.prediction.Predict, question())[0] == "RESOURCE_EXHAUSTED")
         cancelled.cancel()
+        # One connection keeps the order: when this is refused, the server knows of the call that is cancelled.
+        assert refusal(ask.prediction.Predict, question())[0] == "RESOURCE_EXHAUSTED"
         gate.opened.set()
         for one in held:
             assert list(one.result().outputs["y"].float_val) == [2.0]
