@@ -12,7 +12,7 @@ from training.callbacks import RunState
 from training.config import FOUND, Config, resolve
 from training.data import Dataset
 from training.origin import is_free
-from training.settings import SECTIONS
+from training.settings import AUTOMATIC, SECTIONS
 from training.tasks import Task
 from training.tasks.task import Tokenizers
 from zoo.registry import get_spec
@@ -23,9 +23,6 @@ _USES = {
     "classifier": "sorting texts like those of the data into their classes",
     "language_model": "going on with text like that of the data, and telling how probable such text is",
 }
-
-# What the data decide, or the machine.
-_AUTOMATIC = ("auto", None)
 
 _EVALUATION = "\n\n## Evaluation\n\n"
 _SMALLER = "\n\n## With smaller weights\n\n"
@@ -191,7 +188,7 @@ def _asked_for(config, data, task, tokenizers):
     settings = [
         f"{section}.{key}={value}"
         for section, key, value in _differences(config, usual)
-        if section == "training" or usual[section][key] not in _AUTOMATIC
+        if section == "training" or usual[section][key] not in AUTOMATIC
     ]
     # What data decide hangs on the settings so far, and is a setting where they decide otherwise.
     while True:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from training.settings import AUTOMATIC
 from zoo.errors import InputError
 from zoo.presets import PREFIX, preset_path
 from zoo.registry import get_spec
@@ -77,7 +78,7 @@ def check_origin(origin: str, base: Mapping[str, Mapping[str, Any]], given: Mapp
     for section in ("model", "data"):
         for key, value in given[section].items():
             # What is automatic follows.
-            if is_free(section, key) or value in ("auto", None) or key not in base[section]:
+            if is_free(section, key) or value in AUTOMATIC or key not in base[section]:
                 continue
             if value != base[section][key]:
                 raise InputError(

@@ -5,6 +5,7 @@ from typing import Any
 
 from training.config import Config, TrainingConfig
 from training.precision import dtype_policy
+from training.settings import AUTOMATIC
 from zoo.errors import InputError
 
 # What the variables in a checkpoint and the count of its rounds hang on.
@@ -39,7 +40,7 @@ def take_over(kept: Config, asked: Config, step: int, path: str) -> dict[str, An
                 # Kept is what it stands for, but for a run that ended before its first step.
                 before, value = dtype_policy(before), dtype_policy(value)
             # Of model and data, what was automatic has been decided.
-            if value == before or section != "training" and value in ("auto", None):
+            if value == before or section != "training" and value in AUTOMATIC:
                 continue
             if section != "training" or (step and not _may_change(key, before, value)):
                 raise InputError(

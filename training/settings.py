@@ -13,6 +13,9 @@ from zoo.errors import InputError, unknown_name
 
 SECTIONS = ("model", "data", "training")
 
+AUTOMATIC = ("auto", None)
+"""Values of settings that the data decide, or the machine."""
+
 Given = dict[str, dict[str, Any]]
 """Settings by section and key."""
 

@@ -169,7 +169,7 @@ def visible_values(value_mask, key_mask, length):
     Args:
         value_mask: [B, S], or `None`.
         key_mask: Likewise.
-        length: S, with a cache of all that is in it.
+        length: S, with a cache of all that is in it; `None` where any length will do.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.

@@ -11,11 +11,12 @@ from zoo import layers
 
 FAST = (layers.MultiHeadAttention, layers.AdditiveAttention, layers.LuongAttentionCell, layers.FeedForward)
 IDS = np.array([[3, 5, 2, 0]], "int32")
-MODELS = {
-    "transformer_tiny": ({"source_vocab_size": 11, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),
-    "causal_lm_tiny": ({"vocab_size": 11}, {"tokens": IDS}),
-    "transformer_classifier": ({"vocab_size": 11, "num_classes": 3}, {"tokens": IDS}),
+TASKS = {
+    "seq2seq": ({"source_vocab_size": 11, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),
+    "classifier": ({"vocab_size": 11, "num_classes": 3}, {"tokens": IDS}),
+    "language_model": ({"vocab_size": 11}, {"tokens": IDS}),
 }
+HUGE = ("transformer_base", "transformer_big")  # transformer_small is the same in fewer numbers
 
 pytestmark = pytest.mark.usefixtures("new_garbage_alone")
 
@@ -62,29 +63,24 @@ def _check_layer(case, mode, tmp_path):
     _check_reload(model, list(arrays(case).values()), mode, tmp_path / "model.keras")
 
 
+def _model(name):
+    """Returns a model that was not called yet, and inputs for it."""
+    sizes, inputs = TASKS[zoo.get_spec(name).task]
+    return zoo.create_model(name, **sizes), inputs
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["transformer_tiny", "causal_lm_tiny", "transformer_classifier"])
 def test_models(name, tmp_path):
-    sizes, inputs = MODELS[name]
-    model = zoo.create_model(name, **sizes)
+    model, inputs = _model(name)
     _check_reload(model, inputs, "int8", tmp_path / "model.keras")
-
-
-SIZES = {
-    "seq2seq": {"source_vocab_size": 11, "target_vocab_size": 13},
-    "classifier": {"vocab_size": 11, "num_classes": 3},
-    "language_model": {"vocab_size": 11},
-}
-HUGE = ("transformer_base", "transformer_big")  # transformer_small is the same in fewer numbers
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("name", [name for name in zoo.list_models() if name not in HUGE])
 def test_a_model_that_was_not_called_yet(name):
-    model = zoo.create_model(name, **SIZES[zoo.get_spec(name).task])
-    inputs = {"source": IDS, "target": IDS} if "source_vocab_size" in model.get_config() else {"tokens": IDS}
-    twin = keras.models.clone_model(model)
+    (model, inputs), (twin, _) = _model(name), _model(name)
     twin.set_weights(model.get_weights())
     expected = to_numpy(twin(inputs))
     model.quantize("int8")
