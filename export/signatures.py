@@ -356,9 +356,9 @@ class ServedLanguageModel(ServedModel):
                 decoding.Rules(SYMBOLS, tf.fill([batch], room), room, prompt, generator.no_repeat_ngram),
                 seeds=tf.fill([batch], seed),
                 rows=tf.range(batch),
-                # What is nearly zero takes the most probable symbol, as zero does.
-                temperature=tf.maximum(temperature, 1e-4),
-                top_p=top_p,
+                # What is nearly zero takes the most probable symbol, as does what is no number above it.
+                temperature=tf.where(temperature > 1e-4, temperature, 1e-4),
+                top_p=tf.where(top_p > 1e-6, top_p, 1e-6),
             )
             return {"text": answers(prompt, ids)}
 

@@ -87,6 +87,13 @@ def test_samples(language_model, temperature, top_p):
     assert [text.decode() for text in outputs["text"]] == expected
 
 
+@pytest.mark.parametrize("scalars", [(1.0, 0.0), (1.0, -1.0), (1.0, np.nan), (-1.0, 1.0), (np.nan, 1.0)])
+def test_scalars_out_of_range_take_the_most_probable_symbol(language_model, scalars):
+    temperature, top_p = map(np.float32, scalars)
+    outputs = language_model.ask(PROMPTS, "sample", seed=np.int32(3), temperature=temperature, top_p=top_p)
+    assert outputs["text"].tolist() == language_model.ask(PROMPTS)["text"].tolist()
+
+
 def test_scores(language_model):
     outputs = language_model.ask(PROMPTS, "score")
     assert outputs["num_tokens"].tolist() == [3, 0, 1, 8, 2, 13], "as many as the model can hold"
