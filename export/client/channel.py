@@ -51,7 +51,8 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
         retries: How often a request that found no server is sent again, 0 to 4.
 
     Raises:
-        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read or is none.
+        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read, is none or does
+            not fit the other.
     """
     match = _ADDRESS.fullmatch(server)
     if match is None:
@@ -69,9 +70,7 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
         return grpc.insecure_channel(server, options=options)
     if tls.server_name is not None:
         options.append(("grpc.ssl_target_name_override", tls.server_name))
-    credentials = grpc.ssl_channel_credentials(
-        _read_certificates(tls.ca), _read_key(tls.key), _read_certificates(tls.certificate)
-    )
+    credentials = grpc.ssl_channel_credentials(_read_certificates(tls.ca), *_read_pair(tls))
     return grpc.secure_channel(server, credentials, options=options)
 
 
@@ -113,13 +112,19 @@ def _read_certificates(path: str | Path | None) -> bytes | None:
     return data
 
 
-def _read_key(path: str | Path | None) -> bytes | None:
-    if path is None:
-        return None
-    data = _read(path)
-    if b" PRIVATE KEY-----" not in data:
-        raise InputError(f"{path} holds no private key in PEM form.")
-    return data
+def _read_pair(tls: Tls) -> tuple[bytes | None, bytes | None]:
+    """Returns the client's private key and its certificates, `None` each without them."""
+    if tls.key is None or tls.certificate is None:
+        return None, None
+    key, certificates = _read(tls.key), _read_certificates(tls.certificate)
+    if b" PRIVATE KEY-----" not in key:
+        raise InputError(f"{tls.key} holds no private key in PEM form.")
+    try:  # for the same reason; with a password, as OpenSSL would ask the terminal for one
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.certificate, tls.key, password="")
+    except ssl.SSLError as error:
+        why = "it belongs to another" if error.reason == "KEY_VALUES_MISMATCH" else "it is broken or has a password"
+        raise InputError(f"The private key {tls.key} does not fit the certificate {tls.certificate}: {why}.") from error
+    return key, certificates
 
 
 def _read(path: str | Path) -> bytes:

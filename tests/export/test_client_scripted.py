@@ -317,6 +317,14 @@ def test_pem_files_that_are_none(pems, tmp_path, content):
         Client("localhost:1", tls=Tls(certificate=pems / "client.pem", key=junk))
 
 
+def test_a_key_that_does_not_fit_its_certificate(pems, tmp_path):
+    certificate, cut = pems / "client.pem", tmp_path / "cut.key"
+    cut.write_text("\n".join(server_tls.CLIENT_KEY.splitlines()[:3]))
+    for key, reason in ((pems / "localhost.key", "it belongs to another"), (cut, "it is broken or has a password")):
+        with pytest.raises(InputError, match=rf"{key.name} does not fit the certificate .*client\.pem: {reason}"):
+            Client("localhost:1", tls=Tls(certificate=certificate, key=key))
+
+
 def test_pem_files_that_are_missing(pems):
     with pytest.raises(InputError, match=r"nope\.pem cannot be read \(No such file or directory\)"):
         Client("localhost:1", tls=Tls(pems / "nope.pem"))
