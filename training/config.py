@@ -74,6 +74,8 @@ class TrainingConfig:
         precision: `"auto"` computes in bfloat16 where the machine is fast at it, else in float32.
         jit: Whether XLA compiles the step; `"auto"` for JAX only.
         devices: Local devices that each batch is spread over; 0 for all GPUs there are, or the processor.
+        cores: Parts of each batch that cores of the processor compute side by side, under TensorFlow without a GPU; 0
+            for as many as there are cores, but none below 512 symbols. 1 leaves the cores to TensorFlow.
         init_from: Work directory, or `preset:NAME`, to begin from, with its tokenizers, the options of its model and
             its weights; a classifier of other classes gets a new last layer. None if empty.
         lora_rank: Train corrections of this rank to the matrices of `init_from`, those of dense layers, convolutions
@@ -102,6 +104,7 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
     jit: Literal["auto", "on", "off"] = "auto"
     devices: int = 0
+    cores: int = 0
     init_from: str = ""
     lora_rank: int = 0
     seed: int = 1
@@ -299,6 +302,7 @@ _ZERO_ALLOWED = {
     "seed",
     "weight_decay",
     "devices",
+    "cores",
     "lora_rank",
     "max_examples",
 }

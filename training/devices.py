@@ -78,23 +78,23 @@ def spread_over(names: list[str]) -> Iterator[None]:
 
 
 class EvenBatches(Batches):
-    """Batches whose number of rows is a multiple of the number of devices: the last row again, with weight 0.
+    """Batches whose number of rows is a multiple of the number of devices or cores: the last row again, with weight 0.
 
     Args:
         batches: The batches.
-        num_devices: The number of devices.
+        parts: The number of devices or cores.
     """
 
-    def __init__(self, batches: Batches, num_devices: int):
+    def __init__(self, batches: Batches, parts: int):
         super().__init__(batches.steps)
-        self.batches, self.num_devices, self.structure = batches, num_devices, batches.structure
+        self.batches, self.parts, self.structure = batches, parts, batches.structure
 
     def __len__(self):
         return len(self.batches)
 
     def batch_of(self, step):
         (inputs, outputs, weights), symbols = self.batches.batch_of(step)
-        missing = -len(outputs) % self.num_devices
+        missing = -len(outputs) % self.parts
 
         def filled(array):
             return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])

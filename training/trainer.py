@@ -19,6 +19,7 @@ from training.checkpoints import (
     step_of,
 )
 from training.config import Config, TrainingConfig
+from training.cores import choose_cores, share_batches, use_cores
 from training.data import Dataset, load_data
 from training.devices import EvenBatches, choose_devices, spread_over
 from training.failures import explained
@@ -57,6 +58,7 @@ def prepare(workdir: WorkDir, config: Config, data: Dataset, task: Task) -> Toke
         tokenizers = task.make_tokenizers(config.data, data)
     task.complete(config, data, tokenizers)
     config.training.precision = dtype_policy(config.training.precision)
+    config.training.cores = choose_cores(config.training)
     for name, tokenizer in tokenizers.items():
         tokenizer.save(workdir.tokenizer(name))
     return tokenizers
@@ -91,13 +93,15 @@ def compile_model(config: Config, num_devices: int = 1, begun: bool = False) -> 
         start_from(settings.init_from, model, config)
     if settings.lora_rank:
         add_lora(model, settings.lora_rank)
+    metrics = [TokenCrossEntropy(), *get_task(get_spec(config.model["name"]).task).metrics()]
     model.compile(
         optimizer=make_optimizer(settings, total_steps(settings), num_devices),
         loss=SmoothedCrossEntropy(settings.label_smoothing),
-        weighted_metrics=[TokenCrossEntropy(), *get_task(get_spec(config.model["name"]).task).metrics()],
+        weighted_metrics=metrics,
         jit_compile=use_xla(settings.jit),
     )
     average_over_steps(model)
+    share_batches(model, metrics, choose_cores(settings))
     if settings.weight_decay:
         exclude_from_decay(model)
     # Else Keras makes its variables while it traces the first step, and then traces that step again.
@@ -266,6 +270,7 @@ def _train_alone(workdir, config, resume, profile):
         return metrics
     with explained(workdir):
         task = get_task(get_spec(config.model["name"]).task)
+        use_cores(choose_cores(config.training))
         devices = choose_devices(config.training)
         data, tokenizers = _load(workdir, config, task)
         with spread_over(devices):
@@ -303,7 +308,8 @@ def _batches(config, task, data, tokenizers, num_devices, static_shapes):
         task.batches(config, data, "train", tokenizers, **shapes, **rounds),
         task.batches(config, data, "val", tokenizers, **shapes),
     )
-    return both if num_devices < 2 else tuple(EvenBatches(batches, num_devices) for batches in both)
+    parts = max(num_devices, choose_cores(settings))
+    return both if parts < 2 else tuple(EvenBatches(batches, parts) for batches in both)
 
 
 def _introduce(config, model, tokenizers, num_devices):

@@ -1,0 +1,136 @@
+"""Cores that share batches: the same as TensorFlow alone with the same batches, to float tolerance."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tiny
+
+from training import cores
+from training.config import TrainingConfig
+from training.cores import choose_cores, share_batches
+from zoo.errors import InputError
+
+# The norm of the gradient is clipped at every step, and many a batch has a number of rows that 2 or 3 do not divide.
+SETTINGS = (
+    "training.max_steps=8 training.eval_every=4 training.batch_tokens=20 training.precision=float32 "
+    "training.learning_rate=0.02 training.warmup_steps=2 training.cooldown=0 training.clip_norm=0.1 "
+    "training.weight_decay=0.1 training.ema=0.5 training.label_smoothing=0.1 training.average_checkpoints=1"
+).split()
+TRANSFORMER = "model.num_layers=1 model.model_dim=8 model.intermediate_dim=8 model.num_heads=2 model.dropout=0".split()
+RECURRENT = "model.embedding_dim=8 model.units=8 model.attention_units=8 model.readout_units=8 model.dropout=0".split()
+CNN = "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2 model.dropout=0 model.word_dropout=0".split()
+
+
+def train(folder, model, spec, *settings):
+    """Trains into a folder and returns the log."""
+    assert tiny.train(model, spec, folder, "--set", *SETTINGS, *settings) == 0
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize(
+    ("model", "data", "options"),
+    [
+        ("transformer_tiny", "text", [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"]),
+        ("rnnsearch", "text", RECURRENT),
+        ("cnn_classifier", "labelled", [*CNN, "model.embedding_dropout=0"]),
+        ("causal_lm_tiny", "lines", [*TRANSFORMER, "data.tokenizer=chars", "data.max_length=8"]),
+    ],
+)
+def test_parts_are_as_the_whole(model, data, options, count, text_spec, labelled_spec, tmp_path):
+    spec = {"text": text_spec, "labelled": labelled_spec, "lines": tiny.write_lines(tmp_path / "lines")}[data]
+    whole = train(tmp_path / "1", model, spec, *options, "training.cores=1")
+    parts = train(tmp_path / str(count), model, spec, *options, f"training.cores={count}")
+    assert whole[0]["val_cross_entropy"] != whole[1]["val_cross_entropy"], "it learns"
+    for left, right in zip(whole, parts, strict=True):
+        numbers = [name for name in left if name not in ("seconds", "symbols_per_second")]
+        assert {"cross_entropy", "val_cross_entropy"} & set(numbers)
+        np.testing.assert_allclose([right[name] for name in numbers], [left[name] for name in numbers], rtol=1e-5)
+
+
+def test_a_resumed_run_draws_what_the_uninterrupted_one_does(labelled_spec, tmp_path):
+    options = [*CNN[:3], "model.dropout=0.5", "model.word_dropout=0.2", "training.cores=2"]
+    whole = train(tmp_path / "whole", "cnn_classifier", labelled_spec, *options)
+    train(tmp_path / "parts", "cnn_classifier", labelled_spec, *options, "training.max_steps=4")
+    resumed = train(tmp_path / "parts", "cnn_classifier", labelled_spec, *options, "--resume")
+    assert resumed[-1] == whole[-1]
+
+
+class Noise(keras.Model):
+    """Weights with dropout, the same for each row: the gradient of a row's sum is its mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = keras.layers.Dropout(0.5, seed=1)
+        self.scale = self.add_weight(shape=(64,), initializer="zeros")
+
+    def call(self, inputs, training=None):
+        return self.dropout(inputs + self.scale, training=training)
+
+
+class Total(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return -keras.ops.sum(y_pred, axis=-1)
+
+
+def test_each_part_of_each_step_has_a_dropout_of_its_own():
+    model = Noise()
+    model.compile(keras.optimizers.SGD(1.0), loss=Total())
+    rows = np.zeros((2, 64), "float32")
+    share_batches(model, [], 2)
+    steps, before = [], np.zeros(64)
+    for _ in range(2):
+        model.fit(rows, rows, sample_weight=np.ones(2), batch_size=2, verbose=0)
+        steps.append(np.array(model.scale) - before)
+        before = before + steps[-1]
+    # Kept elements count twice: in both parts, in one of them, or in none.
+    assert set(steps[0]) == set(steps[1]) == {0, 1, 2}
+    assert steps[0].tolist() != steps[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("available", "settings", "chosen"),
+    [
+        (4, {"batch_tokens": 4096}, 4),
+        (4, {"batch_tokens": 1100}, 2),
+        (4, {"batch_tokens": 100}, 1),
+        (1, {"batch_tokens": 4096}, 1),
+        (1, {"batch_tokens": 100, "cores": 3}, 3),
+        (4, {"batch_tokens": 4096, "cores": 1}, 1),
+        (4, {"batch_tokens": 4096, "devices": 2}, 1),
+        (4, {"batch_tokens": 4096, "jit": "on"}, 1),
+    ],
+)
+def test_chosen(available, settings, chosen, monkeypatch):
+    monkeypatch.setattr(cores, "_available", lambda: available)
+    assert choose_cores(TrainingConfig(**settings)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"), [({"devices": 2}, "training.devices=2"), ({"jit": "on"}, "training.jit=on")]
+)
+def test_where_cores_cannot_share(settings, reason, monkeypatch):
+    with pytest.raises(InputError, match=rf"do not share batches where {reason}\. Received: training\.cores=2\."):
+        choose_cores(TrainingConfig(cores=2, **settings))
+    monkeypatch.setattr(cores.keras.backend, "backend", lambda: "jax")
+    assert choose_cores(TrainingConfig()) == choose_cores(TrainingConfig(cores=1)) == 1
+    with pytest.raises(InputError, match="where jax uses the cores by itself"):
+        choose_cores(TrainingConfig(cores=2))
+
+
+def test_threads():
+    program = """
+from training import cores
+cores._available = lambda: 6
+cores.use_cores(3)
+import tensorflow as tf
+tf.constant(1) + 1
+cores.use_cores(2)  # too late, and no error
+print(tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["3", "2"], done.stderr
