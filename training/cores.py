@@ -46,20 +46,21 @@ def choose_cores(settings: TrainingConfig) -> int:
     return 1 if reason else max(1, min(_available(), settings.batch_tokens // _SYMBOLS))
 
 
-def use_cores(count: int) -> None:
+def use_cores(count: int, available: int = 0) -> None:
     """Has TensorFlow run as many operations at a time as there are parts of a batch, each on its own cores.
 
     In a process that has used TensorFlow before, its threads stay as they are.
 
     Args:
         count: Cores that share each batch; with 1 nothing changes.
+        available: Cores there are; 0 for those that the process may use.
     """
     if count < 2:
         return
     import tensorflow as tf
 
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, _available() // count))
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, (available or _available()) // count))
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
         pass

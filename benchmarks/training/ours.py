@@ -10,7 +10,9 @@ from benchmarks.training.peers.keras_turns import KerasTurns, train_on_text
 from benchmarks.training.peers.worker import Turns, make_batch, use_threads
 from training.batching import PairBatches, for_fit
 from training.config import resolve
+from training.cores import use_cores
 from training.data import load_data
+from training.devices import EvenBatches
 from training.precision import without_rewriting
 from training.tasks import get_task
 from training.trainer import compile_model
@@ -48,6 +50,7 @@ def configure(task):
         "precision": {"float32": "float32", "bfloat16": "mixed_bfloat16"}[task["precision"]],
         "label_smoothing": task["label_smoothing"],
         "clip_norm": 0,  # nobody clips
+        "cores": task["threads"],
     }
     words = [f"model.{name}={value}" for name, value in options.items()]
     words += [f"training.{name}={value}" for name, value in settings.items()]
@@ -65,13 +68,15 @@ def read(task, config):
     """
     tokenizers = dict.fromkeys(("source", "target"), load_tokenizer(Path(task["text"]) / "tokenizer.json"))
     options = {"batch_tokens": task["batch_tokens"]}
-    return get_task("seq2seq").batches(config, load_data(task["spec"]), "train", tokenizers, **options)
+    batches = get_task("seq2seq").batches(config, load_data(task["spec"]), "train", tokenizers, **options)
+    return EvenBatches(batches, config.training.cores)
 
 
 def main():
     """Takes part."""
     turns = Turns()
     use_threads(turns.task["threads"])
+    use_cores(turns.task["threads"], turns.task["threads"])
     config = configure(turns.task)
     model = compile_model(config)
     with without_rewriting():

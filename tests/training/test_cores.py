@@ -31,14 +31,19 @@ def train(folder, model, spec, *settings):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize(
-    ("model", "data", "options"),
+    ("model", "data", "options", "count"),
     [
-        ("transformer_tiny", "text", [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"]),
-        ("rnnsearch", "text", RECURRENT),
-        ("cnn_classifier", "labelled", [*CNN, "model.embedding_dropout=0"]),
-        ("causal_lm_tiny", "lines", [*TRANSFORMER, "data.tokenizer=chars", "data.max_length=8"]),
+        ("transformer_tiny", "text", [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"], 2),
+        ("cnn_classifier", "labelled", [*CNN, "model.embedding_dropout=0"], 3),
+        pytest.param("rnnsearch", "text", RECURRENT, 3, marks=pytest.mark.slow),
+        pytest.param(
+            "causal_lm_tiny",
+            "lines",
+            [*TRANSFORMER, "data.tokenizer=chars", "data.max_length=8"],
+            2,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_parts_are_as_the_whole(model, data, options, count, text_spec, labelled_spec, tmp_path):
