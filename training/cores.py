@@ -1,6 +1,7 @@
 """Training on the cores of a processor: each computes its rows of every batch."""
 
 import functools
+import itertools
 import os
 
 import keras
@@ -75,7 +76,7 @@ def share_batches(model: keras.Model, metrics: list[keras.metrics.Metric], count
     Args:
         model: The compiled model.
         metrics: Its metrics but for the loss, all of which add up what they see.
-        count: Number of parts, of which the batch's rows are a multiple; with 1 nothing changes.
+        count: Number of parts; a batch has at least as many rows. With 1 nothing changes.
     """
     if count > 1:
         model.train_step = functools.partial(_train_step, model, metrics, count)
@@ -109,9 +110,11 @@ def _train_step(model, metrics, count, data):
 
     # Traced once, for all parts. They write no variable, or TensorFlow would have each wait for the one before.
     work = tf.function(work, autograph=False)
-    parts = zip(*(tf.split(each, count) for each in keras.tree.flatten((x, y, weights))), strict=True)
-    parts = [keras.tree.pack_sequence_as((x, y, weights), part) for part in parts]
-    found = [work(tf.constant(number), *part) for number, part in enumerate(parts)]
+    ends = [tf.shape(weights)[0] * number // count for number in range(count + 1)]
+    found = []
+    for number, (first, last) in enumerate(itertools.pairwise(ends)):
+        part = keras.tree.map_structure(lambda each, rows=slice(first, last): each[rows], (x, y, weights))
+        found.append(work(tf.constant(number), *part))
     grads, losses, added, behind = zip(*found, strict=True)
     model.optimizer.apply([None if part[0] is None else tf.add_n(part) for part in zip(*grads, strict=True)], variables)
     mean_loss.update_state(tf.add_n(losses))
