@@ -118,28 +118,21 @@ class GrpcServer:
         self._server.stop(grace).wait()
 
     def _listen(self, settings: Settings) -> int | None:
+        credentials = _credentials(settings.ssl_config_file) if settings.ssl_config_file else None
         if settings.grpc_socket_path:
-            self._listen_on_socket(Path(settings.grpc_socket_path))
+            path = Path(settings.grpc_socket_path)
+            try:
+                _add_port(self._server, f"unix:{path.absolute()}", credentials)
+            except RuntimeError as error:
+                raise InputError(f"--grpc_socket_path {path} cannot be listened on.") from error
             if settings.port == 0:
                 return None
         open_port(settings.host, settings.port, "--port").close()  # gRPC would only log why it fails
-        address = f"{settings.host}:{settings.port}"
-        if not settings.ssl_config_file:
-            return self._server.add_insecure_port(address)
-        credentials = _credentials(settings.ssl_config_file)
-        try:
-            return self._server.add_secure_port(address, credentials)
-        except RuntimeError as error:
-            path = settings.ssl_config_file
-            raise InputError(
-                f"--ssl_config_file {path}: server_key and server_cert are no PEM pair, or custom_ca is no PEM text."
-            ) from error
+        return _add_port(self._server, f"{settings.host}:{settings.port}", credentials)
 
-    def _listen_on_socket(self, path: Path) -> None:
-        try:
-            self._server.add_insecure_port(f"unix:{path.absolute()}")
-        except RuntimeError as error:
-            raise InputError(f"--grpc_socket_path {path} cannot be listened on.") from error
+
+def _add_port(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    return server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
 
 
 def _credentials(path: str) -> grpc.ServerCredentials:
@@ -148,8 +141,15 @@ def _credentials(path: str) -> grpc.ServerCredentials:
         raise InputError(f"--ssl_config_file {path}: client_verify needs a custom_ca to verify clients by.")
     if not (config.server_key and config.server_cert):
         raise InputError(f"--ssl_config_file {path}: server_key and server_cert are needed, as PEM texts.")
-    return grpc.ssl_server_credentials(
+    credentials = grpc.ssl_server_credentials(
         [(config.server_key.encode(), config.server_cert.encode())],
         root_certificates=config.custom_ca.encode() or None,
         require_client_auth=config.client_verify,
     )
+    try:  # Where listening fails gRPC does not say whether the address or the texts are at fault.
+        _add_port(grpc.server(futures.ThreadPoolExecutor(1)), "localhost:0", credentials)
+    except RuntimeError as error:
+        raise InputError(
+            f"--ssl_config_file {path}: server_key and server_cert are no PEM pair, or custom_ca is no PEM text."
+        ) from error
+    return credentials

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from concurrent import futures
+from dataclasses import replace
 
 import grpc
 import numpy as np
@@ -180,8 +181,9 @@ def test_tls_and_mutual_tls(base, tmp_path):
 )
 def test_bad_tls(base, tmp_path, fields, message):
     settings = Settings(port=0, model_base_path=str(base), ssl_config_file=ssl_config(tmp_path / "ssl", **fields))
-    with pytest.raises(InputError, match=message):
-        EmbeddedServer(settings)
+    for places in ({}, {"grpc_socket_path": str(tmp_path / "socket")}):
+        with pytest.raises(InputError, match=message):
+            EmbeddedServer(replace(settings, **places))
 
 
 def test_unix_socket(base, tmp_path):
@@ -192,6 +194,25 @@ def test_unix_socket(base, tmp_path):
             assert Asker(channel).predict([1.0]) == [2.0]
     with pytest.raises(InputError, match="--grpc_socket_path .* cannot be listened on"):
         EmbeddedServer(Settings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
+
+
+def test_the_unix_socket_wants_the_same_certificates_as_the_port(base, tmp_path):
+    path = tmp_path / "socket"
+    pair = {"server_key": tls.SERVER_KEY, "server_cert": tls.SERVER_CERTIFICATE}
+    file = ssl_config(tmp_path / "ssl", **pair, custom_ca=tls.AUTHORITY, client_verify=True)
+    trust = {"root_certificates": tls.AUTHORITY.encode()}
+    me = {"private_key": tls.CLIENT_KEY.encode(), "certificate_chain": tls.CLIENT_CERTIFICATE.encode()}
+    with serving(base, ssl_config_file=file, grpc_socket_path=str(path)):
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            assert refusal(Asker(channel).prediction.Predict, question())[0] == "UNAVAILABLE"
+        for credentials, answers in (({**trust, **me}, True), (trust, False)):
+            options = [("grpc.ssl_target_name_override", "localhost")]
+            keys = grpc.ssl_channel_credentials(**credentials)
+            with grpc.secure_channel(f"unix:{path}", keys, options) as channel:
+                if answers:
+                    assert Asker(channel).predict([1.0]) == [2.0]
+                else:
+                    assert refusal(Asker(channel).prediction.Predict, question())[0] == "UNAVAILABLE"
 
 
 def test_answers_as_tensor_content(base):
