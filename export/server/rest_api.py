@@ -219,14 +219,18 @@ class RestServer:
         threading.Thread(target=self._server.run, name="rest", daemon=True).start()
 
     def stop(self, grace: float) -> None:
-        """Accepts no more connections and gives requests in progress `grace` seconds."""
+        """Accepts no more connections and gives requests that are in, in progress or not yet, `grace` seconds."""
         deadline = time.monotonic() + grace
         self._server.accepting = False
-        self._server.task_dispatcher.shutdown(timeout=grace)
-        # The answers are complete now, but large ones may still be on their way out.
-        while self._is_sending() and time.monotonic() < deadline:
+        while self._is_busy() and time.monotonic() < deadline:
             time.sleep(0.01)
+        self._server.task_dispatcher.shutdown(timeout=max(0.0, deadline - time.monotonic()))  # cancels what waits
         self._server.close()
 
-    def _is_sending(self) -> bool:
+    def _is_busy(self) -> bool:
+        dispatcher = self._server.task_dispatcher
+        with dispatcher.lock:
+            if dispatcher.queue or dispatcher.active_count:
+                return True
+        # The answers are complete now, but large ones may still be on their way out.
         return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))

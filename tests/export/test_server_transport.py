@@ -262,6 +262,23 @@ def test_deadlines(base):
             assert late.result(SECONDS)[0].status == 504
 
 
+def test_requests_that_wait_for_a_thread_are_answered_before_the_end(base):
+    body = json.dumps({"signature_name": "gate", "instances": [1.0]})
+    with (
+        serving(base, rest_api_port=0, rest_api_num_threads=1) as (server, _),
+        futures.ThreadPoolExecutor() as pool,
+        closed_gate() as gate,
+    ):
+        asked = [pool.submit(get, server, "/v1/models/scale:predict", "POST", body) for _ in range(4)]
+        rest = server._rest._server
+        until(lambda: len(rest.task_dispatcher.queue) == 3)
+        stopped = pool.submit(server.stop, SECONDS)
+        until(lambda: not rest.accepting)
+        gate.opened.set()
+        assert [one.result(SECONDS)[0].status for one in asked] == [200] * 4
+        stopped.result(SECONDS)
+
+
 # Clients that mean no good
 
 
