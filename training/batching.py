@@ -139,8 +139,8 @@ class PlannedBatches(Batches):
 
 def _next_symbols(rows: list[list[int]], width: int, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns rows that begin with the start symbol, the symbols that follow, and which of them are real."""
-    inputs = pad([[START, *row] for row in rows], width, num_rows)
-    outputs = pad([[*row, END] for row in rows], width, num_rows)
+    inputs = pad([[START, *row[:-1]] for row in rows], width, num_rows)
+    outputs = pad(rows, width, num_rows)
     return inputs, outputs, (outputs != PAD).astype(np.float32)
 
 
@@ -161,7 +161,7 @@ class PairBatches(PlannedBatches):
 
     def make(self, examples, widths, num_rows):
         source = pad([self.source[index] for index in examples], widths[0], num_rows)
-        target, outputs, weights = _next_symbols([self.target[index] for index in examples], widths[1], num_rows)
+        target, outputs, weights = _next_symbols([[*self.target[i], END] for i in examples], widths[1], num_rows)
         return {"source": source, "target": target}, outputs, weights
 
 
@@ -192,14 +192,14 @@ class DocumentBatches(PlannedBatches):
     """Separate texts of a language: `({"tokens"}, next symbols, weights)`.
 
     Args:
-        rows: Ids of each text, without start and end.
+        rows: Ids of each text, the end included, or of parts of texts.
         **plan: See `PlannedBatches`.
     """
 
     structure = ({"tokens": "bt"}, "bt", "bt")
 
     def __init__(self, rows, **plan):
-        super().__init__([[len(row) + 1] for row in rows], **plan)
+        super().__init__([[len(row)] for row in rows], **plan)
         self.rows = rows
 
     def make(self, examples, widths, num_rows):

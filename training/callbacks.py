@@ -19,6 +19,7 @@ from tqdm import tqdm
 from training.batching import Batches
 from training.checkpoints import averages_of, checkpoint_path, list_checkpoints, save_checkpoint
 from training.failures import LossLost
+from training.losses import perplexity
 from zoo.workdir import WorkDir
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -259,10 +260,11 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         logs["symbols_per_second"], logs["learning_rate"] = self._rate(), self._learning_rate()
-        perplexity = math.exp(min(float(logs["val_cross_entropy"]), 30.0))
+        found = perplexity(logs["val_cross_entropy"])
+        told = f"{found:{'.2f' if found < 1e9 else '.1e'}}"
         self._say(
             f"loss {logs['loss']:.4f}, validation cross-entropy {logs['val_cross_entropy']:.4f} (perplexity "
-            f"{perplexity:.2f}), learning rate {logs['learning_rate']:.2e}, {self._rate():,.0f} symbols/s"
+            f"{told}), learning rate {logs['learning_rate']:.2e}, {self._rate():,.0f} symbols/s"
         )
 
     def close(self) -> None:

@@ -237,7 +237,13 @@ def _together(model: str, values: Mapping[str, Any], texts: Mapping[str, Any]) -
     }
 
 
-def resolve(model: str, spec: str, settings: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Config:
+def resolve(
+    model: str,
+    spec: str,
+    settings: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
+    begun: bool = False,
+) -> Config:
     """Returns the complete configuration of a run: defaults, then the recipe, then the file, then the settings.
 
     A run that begins from another one (`training.init_from`) has the options of that one's model in place of the
@@ -248,6 +254,7 @@ def resolve(model: str, spec: str, settings: Sequence[str] = (), values: Mapping
         spec: Data SPEC.
         settings: `section.key=value` settings.
         values: Settings from a file, as `read_settings` returns them; its `model.name` and `data.spec` do not count.
+        begun: Whether this is asked of a run that has an origin of its own, if any.
 
     Raises:
         InputError: For an unknown name, a wrong type or a value out of range.
@@ -273,7 +280,7 @@ def resolve(model: str, spec: str, settings: Sequence[str] = (), values: Mapping
     config.given = {section: {key: found[section][key] for key in given[section]} for section in SECTIONS}
     if origin:
         check_origin(origin, base, config.given)
-    if config.training.lora_rank and not origin:
+    if config.training.lora_rank and not (origin or begun):
         raise InputError("training.lora_rank corrects the weights of a trained model: name it with --init_from DIR.")
     return config
 
@@ -296,6 +303,8 @@ def _check_lengths(config: Config) -> None:
 
 
 _ZERO_ALLOWED = {
+    "readout_units",  # Models without such an option of 0 refuse it themselves.
+    "num_key_value_heads",
     "clip_norm",
     "patience",
     "warmup_steps",

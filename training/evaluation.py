@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -74,7 +76,7 @@ def evaluate(
         check_task=partial(check_task, run.spec.name, spec or config.data.spec),
     )
     # What is installed stays as it is.
-    workdir = None if str(path).startswith(PREFIX) else WorkDir(path)
+    workdir = None if str(path).startswith(PREFIX) else _writable(WorkDir(path))
     decoding = {**_DECODING.get(task.name, {}), **decoding}
 
     def measure(weights: str) -> dict[str, Any]:
@@ -100,6 +102,14 @@ def evaluate(
     if workdir:
         note_weights(workdir, data.spec, rounded, whole)
     return rounded
+
+
+def _writable(workdir: WorkDir) -> WorkDir | None:
+    """Returns a work directory, `None` where nothing may be written into it; standard error says so."""
+    if os.access(workdir.path, os.W_OK):
+        return workdir
+    print(f"{workdir.path} cannot be written to: the metrics are printed alone", file=sys.stderr)
+    return None
 
 
 def _name(task: Task, split: str, other_spec: str, weights: str, decoding: Mapping[str, Any]) -> str:

@@ -57,8 +57,8 @@ def _not_compiled(error: BaseException) -> bool:
 
 
 def _disk_full(error: BaseException) -> bool:
-    # h5py says it in words.
-    return isinstance(error, OSError) and (error.errno in _FULL or "No space left on device" in str(error))
+    # h5py and TensorFlow say it in words.
+    return getattr(error, "errno", None) in _FULL or "No space left on device" in str(error)
 
 
 def _explanation(error: BaseException) -> tuple[str, str, int] | None:
@@ -69,10 +69,10 @@ def _explanation(error: BaseException) -> tuple[str, str, int] | None:
         return "terminated", "", _SIGNAL_STATUS + signal.SIGTERM
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
+    if _disk_full(error):  # first, as TensorFlow has one kind of error for both
+        return "no space left on the disk", "", 1
     if _out_of_memory(error):
         return "out of memory", "batch_tokens", 1
-    if _disk_full(error):
-        return "no space left on the disk", "", 1
     return None
 
 

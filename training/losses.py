@@ -1,5 +1,7 @@
 """Cross-entropy over symbols."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -56,6 +58,15 @@ def cross_entropy(symbols, logits, label_smoothing=0.0):
 
     rows = ops.reshape(ops.cast(logits, "float32"), (-1, size))
     return ops.reshape(of_rows(rows), shape)
+
+
+def perplexity(cross_entropy: float) -> float:
+    """Returns `e^H` of a cross-entropy H in nats; that of a run gone astray, beyond e^700, counts as that much.
+
+    Args:
+        cross_entropy: H.
+    """
+    return math.exp(min(float(cross_entropy), 700.0))
 
 
 def _share(count):

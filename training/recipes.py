@@ -132,4 +132,6 @@ def recipe(model: str, spec: str) -> Settings:
     for settings in (_TASKS[get_spec(model).task], *fitting):
         for section, values in settings.items():
             merged[section] |= values
+    # A recipe may be for data of another task, which is reported later, or name what a model of one's own lacks.
+    merged["model"] = {key: value for key, value in merged["model"].items() if key in get_spec(model).config}
     return merged

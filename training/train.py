@@ -61,7 +61,8 @@ def _resolve(parser: ArgumentParser, arguments) -> Config:
     values = read_settings(arguments.config) if arguments.config else {"model": {}, "data": {}, "training": {}}
     settings = [*arguments.set, *([f"training.init_from={arguments.init_from}"] if arguments.init_from else [])]
     kept = {}
-    if arguments.resume and WorkDir(arguments.workdir).config.exists():
+    begun = arguments.resume and WorkDir(arguments.workdir).config.exists()
+    if begun:
         kept = WorkDir(arguments.workdir).read_config()
     elif arguments.init_from:
         kept = {"model": origin_of(arguments.init_from).read_config()["model"]}
@@ -71,7 +72,7 @@ def _resolve(parser: ArgumentParser, arguments) -> Config:
     missing = [name for name, value in (("--model", model), ("--data", spec)) if value is None]
     if missing:
         parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
-    return resolve(model, spec, settings, values)
+    return resolve(model, spec, settings, values, begun)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

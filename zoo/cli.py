@@ -5,11 +5,15 @@ Exit status 0 is success, 2 is bad usage or bad input (one line on standard erro
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 from zoo.errors import InputError
+
+# What a path that the user named can be the reason of.
+_MENDABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -28,7 +32,8 @@ def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str
         argv: Arguments without the program's name; `None` means those of the process.
 
     Returns:
-        0 on success, 2 after an `InputError`, 130 after Ctrl-C. Other exceptions pass through.
+        0 on success, 2 after an `InputError` or where a path may not be read or written, 130 after Ctrl-C. Other
+        exceptions pass through.
     """
     # The C++ side of TensorFlow misses a GPU aloud; what matters reaches Python as an exception.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -36,6 +41,11 @@ def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str
         main(argv)
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in _MENDABLE or not error.filename:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

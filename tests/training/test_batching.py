@@ -218,7 +218,7 @@ def test_padding_rows_of_labelled_batches_do_not_count():
 
 
 def test_document_batches():
-    batches = DocumentBatches([[5], [6, 7], []], batch_tokens=100)
+    batches = DocumentBatches([[5, END], [6, 7, END], [END]], batch_tokens=100)
     inputs, outputs, weights = batches[0]
     rows = {tuple(i): (tuple(o), tuple(w)) for i, o, w in zip(inputs["tokens"], outputs, weights, strict=True)}
     assert rows == {
@@ -266,7 +266,7 @@ def test_windows_of_training():
     "batches",
     [
         LabelledBatches([[7, 8, END], [9, END]], [1, 0], batch_tokens=3),
-        DocumentBatches([[5], [6, 7]], batch_tokens=3),
+        DocumentBatches([[5, END], [6, 7, END]], batch_tokens=3),
         WindowBatches(np.arange(4, 30), 5, 10),
     ],
     ids=lambda batches: type(batches).__name__,

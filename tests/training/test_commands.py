@@ -153,6 +153,19 @@ def test_data_of_another_task(train):
     assert "error: cnn_classifier is a classifier model; text:" in line and line.endswith(":en-de is seq2seq data.\n")
 
 
+@pytest.mark.parametrize("model", ["rnnsearch", "transformer_tiny", "causal_lm_tiny"])
+def test_labelled_data_for_another_task(train, labelled_spec, model):
+    task = "language_model" if model == "causal_lm_tiny" else "seq2seq"
+    line = train(data=labelled_spec, model=model)
+    assert line == f"error: {model} is a {task} model; {labelled_spec} is classifier data.\n"
+
+
+def test_a_name_that_is_too_long(train, tmp_path):
+    long = tmp_path / ("x" * 300)
+    assert train(data=f"lines:{long}", model="lstm_lm") == f"error: {long}: File name too long\n"
+    assert train("--init_from", long) == f"error: {long}/config.json: File name too long\n"
+
+
 def test_more_devices_than_there_are(train):
     assert train("--set", "training.devices=99").startswith("error: training.devices=99 is more than tensorflow can")
 

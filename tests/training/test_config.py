@@ -93,6 +93,13 @@ def test_bad_settings(setting, message):
         resolve("rnnsearch", TEXT, [setting])
 
 
+@pytest.mark.parametrize(
+    ("model", "option"), [("rnn_encdec", "readout_units"), ("transformer_tiny_grouped_query", "num_key_value_heads")]
+)
+def test_zero_where_it_means_something(model, option):
+    assert resolve(model, TEXT, [f"model.{option}=0"]).model[option] == 0
+
+
 def test_unknown_model():
     with pytest.raises(InputError, match="Unknown model 'rnn_search'. Did you mean rnnsearch"):
         resolve("rnn_search", "dates")

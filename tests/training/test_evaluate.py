@@ -105,6 +105,16 @@ def test_unknown_kind_of_weights(workdir, capsys):
     assert "`weights` must be one of float32, bfloat16, int8. Received: 'int4'." in capsys.readouterr().err
 
 
+def test_where_nothing_may_be_written(workdir, text_spec, monkeypatch, capsys):
+    files = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+    monkeypatch.setattr("training.evaluation.os.access", lambda path, mode: False)
+    assert run_quietly(main, workdir, "--data", text_spec, "--split", "val") == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["examples"] == 20
+    assert printed.err == f"{workdir} cannot be written to: the metrics are printed alone\n"
+    assert files == {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+
+
 def test_unknown_split(workdir):
     with pytest.raises(InputError, match="Unknown split 'dev'"):
         evaluate(workdir, split="dev")

@@ -195,7 +195,14 @@ def test_memory_of_any_kind(tmp_path, error):
             raise error
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EDQUOT, "Disk quota exceeded"), OSError("No space left on device")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        OSError("No space left on device"),
+        tf.errors.ResourceExhaustedError(None, None, "tb/plugins: No space left on device"),
+    ],
+)
 def test_a_disk_of_any_kind(tmp_path, error):
     with pytest.raises(RunStopped, match="^no space left on the disk"):
         with explained(WorkDir(tmp_path)):

@@ -197,9 +197,12 @@ def test_lora_run(labelled_workdir, labelled_spec, tmp_path, capsys):
     card = (workdir / "MODEL_CARD.md").read_text()
     assert f"- Parameters: {sum(weight.size for weight in before.values()):,}\n" in card
 
+    capsys.readouterr()
+    assert run_quietly(main, "--workdir", workdir, "--resume", "--set", "training.lora_rank=2") == 2
+    assert "with training.lora_rank=1, which cannot change any more" in capsys.readouterr().err
     WorkDir(workdir).model.unlink()
     (workdir / "checkpoints" / "step_00000004.npz").unlink()
-    assert run_quietly(main, "--workdir", workdir, "--resume") == 0
+    assert run_quietly(main, "--workdir", workdir, "--resume", "--set", "training.lora_rank=1") == 0
     for path, weight in weights_of(workdir).items():
         np.testing.assert_allclose(weight, after[path], rtol=1e-5, atol=1e-6)
 

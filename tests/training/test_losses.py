@@ -1,10 +1,12 @@
 """Loss and metric against NumPy, symbol by symbol."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
 
-from training.losses import SmoothedCrossEntropy, TokenCrossEntropy, cross_entropy
+from training.losses import SmoothedCrossEntropy, TokenCrossEntropy, cross_entropy, perplexity
 
 B, T, V = 3, 5, 7
 
@@ -135,3 +137,8 @@ def test_metric_without_weights(data):
     np.testing.assert_allclose(
         float(metric.result()), reference(symbols, logits, np.ones_like(weights), 0.0), rtol=1e-5
     )
+
+
+def test_perplexity_is_finite():
+    assert perplexity(math.log(8)) == pytest.approx(8)
+    assert math.isfinite(perplexity(1e5))

@@ -1,11 +1,14 @@
 """The `sums` dataset: right, and without leaks between splits."""
 
+import math
 import re
 from collections import Counter
 
 import pytest
 
+from training.config import resolve
 from training.data import TextData, load_data, sums
+from training.tasks import get_task
 from zoo.errors import InputError
 
 SPLITS = ("train", "val", "test")
@@ -72,3 +75,16 @@ def test_errors():
         sums.operands("tests")
     with pytest.raises(InputError, match="'sums' takes no argument. Received: 'sums:3'"):
         load_data("sums:3")
+
+
+@pytest.mark.parametrize("length", [4, 16])
+def test_bits_per_character_hang_on_no_length(length):
+    """All symbols of validation count, the long texts in parts: one symbol for each character and each end."""
+    data, task = load_data("sums"), get_task("language_model")
+    config = resolve("lstm_lm", "sums", [f"data.max_length={length}"])
+    batches = task.batches(config, data, "val", task.make_tokenizers(config.data, data), batch_tokens=4096)
+    shown = [batches[index] for index in range(len(batches))]
+    assert max(inputs["tokens"].shape[1] for inputs, _, _ in shown) == min(length, max(map(len, sums.lines("val"))) + 1)
+    symbols = sum(batches.symbols.values())
+    assert symbols == sum(weights.sum() for _, _, weights in shown)
+    assert task.derived(math.log(2), symbols, data.split("val"))["bits_per_character"] == pytest.approx(1)

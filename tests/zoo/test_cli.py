@@ -1,5 +1,6 @@
 """What every command shares: exit statuses, and one line for what the user can mend."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -41,9 +42,15 @@ def test_bad_usage_is_one_line(capsys):
         assert output.out == "" and output.err.startswith("it: error: ") and output.err.count("\n") == 1
 
 
-def test_internal_failures_pass_through():
-    with pytest.raises(ZeroDivisionError):
-        run_command(raising(ZeroDivisionError()))
+def test_paths_that_may_not_be_used_are_one_line(capsys):
+    assert run_command(raising(PermissionError(errno.EACCES, "Permission denied", "data/train.tsv"))) == 2
+    assert capsys.readouterr() == ("", "error: data/train.tsv: Permission denied\n")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), PermissionError(errno.EACCES, "Permission denied")])
+def test_internal_failures_pass_through(error):
+    with pytest.raises(type(error)):
+        run_command(raising(error))
 
 
 def test_interruption(capsys):

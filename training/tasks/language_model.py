@@ -34,15 +34,21 @@ class LanguageModelTask(Task):
     def batches(self, config, data, split, tokenizers, **options):
         texts, encode = data.split(split).texts, tokenizers["text"].encode
         if not data.joined:
-            rows = encode(texts)
-            (rows,) = cut([rows], config.data.max_length - 1, f"texts of the {split} split")
-            return DocumentBatches(rows, **options)
+            return DocumentBatches(self._rows(encode(texts), config.data.max_length, split), **options)
         options.pop("static_shapes")  # windows are alike
         if self._one_text(config.data, data):
             (stream,) = encode(["\n".join(texts) + "\n"])
         else:
             stream = [symbol for row in encode(texts) for symbol in (*row, END)]
         return WindowBatches(stream, config.data.max_length, **options)
+
+    @staticmethod
+    def _rows(texts, limit, split):
+        """Returns the rows of separate texts: their beginnings in training, else all of them, in parts if long."""
+        if split == "train":
+            (texts,) = cut([texts], limit - 1, "texts of the train split")
+        whole = [[*text, END] for text in texts]
+        return [text[first : first + limit] for text in whole for first in range(0, len(text), limit)]
 
     def evaluate(self, run, data, split, **options):
         """Returns nothing of its own beside the cross-entropy, but for texts with a prompt: how many end as they do."""

@@ -1,7 +1,6 @@
 """The interface between the one training loop and the kinds of tasks."""
 
 import abc
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import keras
 from training.batching import Batches
 from training.config import Config, DataConfig
 from training.data import Dataset
+from training.losses import perplexity
 from zoo.run import Run
 from zoo.text import Tokenizer, train_tokenizer
 
@@ -103,7 +103,7 @@ class Task(abc.ABC):
             symbols: What it is the mean over.
             examples: The split.
         """
-        return {"perplexity": math.exp(cross_entropy)}
+        return {"perplexity": perplexity(cross_entropy)}
 
 
 def cut(columns: Sequence[list[list[int]]], limit: int, what: str) -> list[list[list[int]]]:

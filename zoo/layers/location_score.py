@@ -55,10 +55,15 @@ class LocationScore(Score):
         )
 
     def build(self, query_shape, key_shape):
-        self._check_length(key_shape[-2])
+        self.check_length(key_shape[-2])
         self.query_dense.build(query_shape)
 
-    def _check_length(self, length):
+    def check_length(self, length):
+        """Raises an error if there are more keys than places.
+
+        Args:
+            length: The number of keys; `None` or a tensor where it is not known.
+        """
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"`max_length` must be at least the number of keys. "
@@ -75,7 +80,7 @@ class LocationScore(Score):
     def compare(self, query, key):
         length = ops.shape(key)[-2]
         if not _tracing_shapes():
-            self._check_length(length)
+            self.check_length(length)
         if not isinstance(length, int) or length > self.max_length:
             # As many more as there are keys is enough, whatever their number.
             beyond = ops.full((*ops.shape(query)[:-1], length), _nobody(query.dtype), dtype=query.dtype)

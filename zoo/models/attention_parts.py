@@ -10,8 +10,8 @@ from keras import ops
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.positions import distances
-from zoo.layers.scores import get_score
 from zoo.models.attention_options import INPUT_POSITIONS, MAX_DISTANCES, AttentionOptions
+from zoo.models.scores import model_score
 
 FIRST_TEMPERATURE = 0.1
 NORMS = {"layer_norm": keras.layers.LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
@@ -153,7 +153,7 @@ def make_score(options: AttentionOptions, dtype):
     """
     if options.score == "cosine":
         return layers.CosineScore(FIRST_TEMPERATURE, learn_temperature=True, dtype=dtype)
-    return get_score(options.score, dtype=dtype)
+    return model_score(options.score, dtype)
 
 
 def full_attention(options: AttentionOptions, name, dtype, positions=None):

@@ -6,11 +6,11 @@ from keras import ops
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.dropout import Dropout
-from zoo.layers.scores import get_score
 from zoo.models.attention_options import INPUT_POSITIONS
 from zoo.models.attention_parts import InputPositions
 from zoo.models.checks import check_choice, check_dropout, check_sizes
 from zoo.models.ids import real
+from zoo.models.scores import model_score
 from zoo.models.seq2seq import Seq2SeqModel
 from zoo.rows import repeat_rows
 
@@ -120,7 +120,7 @@ class ConvS2S(Seq2SeqModel):
         return keras.layers.Dense(size, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
 
     def _attention(self):
-        score = get_score(self.score, dtype=self.dtype_policy)
+        score = model_score(self.score, self.dtype_policy)
         return layers.Attention(score, dtype=self.dtype_policy, name="attention")
 
     def _block(self, side, index, padding, attention=None):

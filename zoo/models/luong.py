@@ -5,10 +5,10 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.layers.scores import get_score
 from zoo.models.checks import check_choice, check_sizes
 from zoo.models.ids import real
 from zoo.models.recurrent import CELLS, NUM_STATES, MaskedInputCell, OneWayEncoder, RecurrentSeq2SeqModel
+from zoo.models.scores import model_score
 from zoo.rows import repeat_rows
 
 ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
@@ -106,8 +106,7 @@ class Luong(RecurrentSeq2SeqModel):
 
     def _make_attention(self):
         policy = {"dtype": self.dtype_policy}
-        location = self.score == "location"
-        score = layers.LocationScore(self.max_length, **policy) if location else get_score(self.score, **policy)
+        score = model_score(self.score, self.dtype_policy, self.max_length)
         policy["name"] = "attention"
         if self.alignment == "global":
             return layers.Attention(score, **policy)

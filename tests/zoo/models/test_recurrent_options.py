@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from harness import numpy
-from keras import ops
-from test_models import SMALL, TARGET_SYMBOLS, B, T, batch, create, logits, without_weights
+from test_models import SMALL, TARGET_SYMBOLS, batch, create, logits, without_weights
 
 import zoo
 from zoo.errors import InputError
@@ -154,9 +153,9 @@ def test_bad_options(name, options, message):
         zoo.create_model(name, source_vocab_size=13, target_vocab_size=17, **options)
 
 
-def test_sources_longer_than_the_places():
+def test_places_behind_the_last_row_are_not_attended_to():
     model = create("luong_location", {**LUONG, "max_length": 3})
     source, target = batch()
-    with pytest.raises(ValueError, match="`max_length` must be at least the number of keys. Received: max_length=3"):
-        model({"source": source, "target": target})
-    assert ops.shape(model({"source": source[:, :3], "target": target})) == (B, T, TARGET_SYMBOLS)
+    weights = numpy(model.attention(source, target))
+    assert weights.shape[-1] == source.shape[1] > 3
+    assert weights[..., :3].any() and not weights[..., 3:].any()

@@ -1,0 +1,31 @@
+"""The score functions of models."""
+
+import keras
+
+from zoo import layers
+from zoo.layers.scores import get_score
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class EndlessLocationScore(layers.LocationScore):
+    """Location score for texts of any length: nobody attends to places behind the last row who may attend elsewhere.
+
+    A served graph, which knows no lengths, does so in any case; so the model does the same everywhere.
+    """
+
+    def check_length(self, length):
+        """Accepts any number of keys."""
+
+
+def model_score(name, dtype, max_length=512):
+    """Returns the score of an attention layer of a model.
+
+    Args:
+        name: What `zoo.layers.scores.get_score` takes.
+        dtype: Dtype or policy.
+        max_length: Places that have a location score.
+
+    Raises:
+        InputError: For an unknown name; the close ones are named.
+    """
+    return EndlessLocationScore(max_length, dtype=dtype) if name == "location" else get_score(name, dtype=dtype)
