@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops that text models use)
 
 from export.server.batching import Batcher, BatchingParameters
-from export.server.call import Call
+from export.server.call import Call, too_late
 from export.server.signatures import can_be_asked, check_inputs, choose_outputs
 from export.server.status import from_number, invalid_argument
 from zoo.errors import InputError
@@ -18,6 +19,7 @@ from zoo.errors import InputError
 # What the loader raises for a directory that is not a complete SavedModel of known ops.
 _LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, tf.errors.OpError)
 _FIRST_TIMEOUT = 1  # milliseconds: a timeout of 0 would mean none
+_STEPS = 64  # with a deadline at once, of a model that batches in its graph; as many as its batch holds
 
 
 class Runtime(NamedTuple):
@@ -76,6 +78,8 @@ class LoadedModel:
         except _LOAD_ERRORS as error:
             reason = getattr(error, "message", None) or str(error)
             raise InputError(f"{path} cannot be loaded as a SavedModel: {_first_line(reason)}") from error
+        # A step that ends at its own deadline would take with it those of others that share its batch.
+        self._patient = ThreadPoolExecutor(_STEPS, "step") if _batches(meta_graph.graph_def) else None
         self.all_signatures = dict(meta_graph.signature_def)
         self.signatures = {name: item for name, item in self.all_signatures.items() if can_be_asked(item)}
 
@@ -130,17 +134,16 @@ class LoadedModel:
         return self._batcher.run(key, run, feeds, call, self._batching)
 
     def close(self) -> None:
-        """Releases the memory; nothing may run any more."""
+        """Releases the memory; nothing may run any more that somebody waits for."""
         self._session.close()
+        if self._patient is not None:
+            self._patient.shutdown()
         del self._session
 
     def _run(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], call: Call) -> list[np.ndarray]:
-        remaining, options = call.remaining(), None
-        if remaining is not None:
-            options = tf.compat.v1.RunOptions(timeout_in_ms=max(_FIRST_TIMEOUT, int(remaining * 1000)))
         begin = time.monotonic()
         try:
-            return self._session.run(list(fetches), dict(feeds), options=options)
+            return self._step(list(fetches), dict(feeds), call.remaining())
         except tf.errors.OpError as error:
             # What Python raises again after adding where the graph was built, which is nowhere the client knows.
             first = error.__context__ if isinstance(error.__context__, tf.errors.OpError) else error
@@ -149,6 +152,26 @@ class LoadedModel:
             raise invalid_argument(str(error)) from error
         finally:
             call.runtime += time.monotonic() - begin
+
+    def _step(self, fetches: list[str], feeds: dict[str, np.ndarray], remaining: float | None) -> list[np.ndarray]:
+        """Runs the session; what nobody waits for any more ends, or runs on where others may share its batch."""
+        if remaining is None:
+            return self._session.run(fetches, feeds)
+        if self._patient is None:
+            options = tf.compat.v1.RunOptions(timeout_in_ms=max(_FIRST_TIMEOUT, int(remaining * 1000)))
+            return self._session.run(fetches, feeds, options=options)
+        step = self._patient.submit(self._session.run, fetches, feeds)
+        try:
+            return step.result(remaining)
+        except TimeoutError:
+            step.cancel()  # if it has not begun
+            raise too_late() from None
+
+
+def _batches(graph: tf.compat.v1.GraphDef) -> bool:
+    """Tells whether a graph runs requests together by itself."""
+    functions = [node for function in graph.library.function for node in function.node_def]
+    return any(node.op == "BatchFunction" for node in [*graph.node, *functions])
 
 
 def _first_line(text: str) -> str:

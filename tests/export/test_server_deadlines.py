@@ -1,0 +1,81 @@
+"""Deadlines of a model that batches in its own graph: who cannot wait goes, and takes nobody along."""
+
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from server_models import SECONDS, _pass, closed_gate
+
+from export import batching
+from export.batching import batched
+from export.server import models
+from export.server.call import Call
+from export.server.models import LoadedModel, Runtime
+from export.server.status import RequestError
+
+HASTY = 0.3  # seconds
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory):
+    """The folder of a model that doubles behind the gate, two texts at a time, in a loop that could be ended."""
+
+    def double(x):
+        held = tf.ensure_shape(tf.numpy_function(_pass, [x], tf.float32), [None])
+        return {"y": tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y + x / 2), [0, held])[1]}
+
+    path = tmp_path_factory.mktemp("batching") / "1"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching, "LARGEST", 2)
+        patch.setattr(batching, "TIMEOUT_MICROSECONDS", int(SECONDS * 1e6))
+        together = tf.function(batched(double), [tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
+        tf.saved_model.save(tf.Module(), str(path), signatures=together)
+    return path
+
+
+@pytest.fixture
+def model(version):
+    session = tf.compat.v1.ConfigProto()
+    text_format.Parse(Path(__file__).with_name("server_session.pbtxt").read_text(), session)
+    model = LoadedModel(version, 1, Runtime(session=session))
+    yield model
+    model.close()
+
+
+def ask(model, *x, seconds=SECONDS):
+    """Returns the answer, or the name of the status."""
+    try:
+        call = Call(deadline=time.monotonic() + seconds)
+        return model.predict("serving_default", {"x": np.float32(x)}, call=call)["y"].tolist()
+    except RequestError as error:
+        return error.code.name
+
+
+def test_who_cannot_wait_takes_nobody_along(model):
+    with futures.ThreadPoolExecutor() as pool, closed_gate() as gate:
+        patient = pool.submit(ask, model, 1.0)
+        time.sleep(HASTY)  # A batch ends with the deadline of its last request, if with any.
+        begin = time.monotonic()
+        assert ask(model, 2.0, seconds=HASTY) == "DEADLINE_EXCEEDED"
+        assert HASTY <= time.monotonic() - begin < SECONDS / 2
+        assert gate.waiting.acquire(timeout=SECONDS), "the two share a batch"
+        gate.opened.set()
+        assert patient.result(SECONDS) == [2.0]
+        assert ask(model, 2.0, 3.0) == [4.0, 6.0]
+
+
+def test_steps_that_nobody_waits_for_are_bounded(version, monkeypatch):
+    monkeypatch.setattr(models, "_STEPS", 2)
+    before, model = threading.active_count(), LoadedModel(version, 1)
+    with closed_gate() as gate:
+        assert [ask(model, 1.0, 2.0, seconds=HASTY) for _ in range(4)] == ["DEADLINE_EXCEEDED"] * 4
+        gate.opened.set()
+        assert ask(model, 1.0, 2.0) == [2.0, 4.0]
+        model.close()
+    assert sum(iter(lambda: gate.waiting.acquire(blocking=False), False)) == 3, "what had not begun never runs"
+    assert threading.active_count() == before
