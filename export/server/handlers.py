@@ -1,7 +1,6 @@
 """Every method of the two services, message in and message out; gRPC and REST both stand on them."""
 
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +23,7 @@ from export.server.protos import (
     regression_pb2,
 )
 from export.server.signatures import DEFAULT_SIGNATURE
-from export.server.status import RequestError, invalid_argument, not_found
+from export.server.status import RequestError, broken, invalid_argument, not_found
 
 if TYPE_CHECKING:
     from export.server.models import LoadedModel
@@ -171,9 +170,8 @@ class Handlers:
             raise
         except Exception as error:
             status, message = StatusCode.INTERNAL, repr(error)
-            frames = traceback.format_tb(error.__traceback__)  # without the message, which may quote the request
-            logs.error("request_broke", kind=type(error).__name__, where=frames[-1].strip())
-            raise RequestError(status, "Internal error; the server's log has the details.") from error
+            logs.broken(error)
+            raise broken() from error
         finally:
             seconds = time.monotonic() - begin
             name = spec.name if self._catalogue.serves(spec.name) else UNKNOWN_MODEL

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+import traceback
 from typing import Any
 
 _LOGGER = logging.getLogger("export.server")
@@ -43,6 +44,12 @@ def info(event: str, **fields: Any) -> None:
 def request(**fields: Any) -> None:
     """Logs one request, whatever the level."""
     _REQUESTS.info("request", extra={"fields": fields})
+
+
+def broken(exception: Exception) -> None:
+    """Logs where a request failed for reasons that are not its own, without the message, which may quote it."""
+    frames = traceback.format_tb(exception.__traceback__)
+    error("request_broke", kind=type(exception).__name__, where=frames[-1].strip())
 
 
 def error(event: str, exception: BaseException | None = None, **fields: Any) -> None:

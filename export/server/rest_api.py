@@ -13,8 +13,8 @@ from google.protobuf.json_format import MessageToDict
 from grpc import StatusCode
 from werkzeug.wrappers import Request, Response
 
+from export.server import logs, rest_examples, rest_json
 from export.server import metrics as prometheus
-from export.server import rest_examples, rest_json
 from export.server.call import Call
 from export.server.config_files import read_monitoring
 from export.server.handlers import Handlers
@@ -28,12 +28,13 @@ from export.server.protos import (
     regression_pb2,
 )
 from export.server.settings import Settings
-from export.server.status import RequestError, invalid_argument
+from export.server.status import RequestError, broken, invalid_argument
 from export.server.tensors import to_array, to_proto
 
 _VERSION = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _ASK = re.compile(rf"/v1/models/(?P<name>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE)
 _LOOK = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_VERSION}(?:/(?P<method>metadata))?", re.IGNORECASE)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half a pair of them is no text
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "POST, GET",
@@ -89,8 +90,12 @@ class RestApp:
             return _as_json({"error": f"Not found: {request.path}"}, 404, self._headers)
         try:
             return _as_json(self._answer(request), 200, self._headers)
-        except RequestError as error:
-            return _as_json({"error": error.message}, error.http_status, self._headers)
+        except RequestError as raised:
+            error = raised
+        except Exception as raised:
+            logs.broken(raised)
+            error = broken()
+        return _as_json({"error": error.message}, error.http_status, self._headers)
 
     def _answer(self, request: Request) -> dict[str, Any]:
         pattern = {"POST": _ASK, "GET": _LOOK}.get(request.method)
@@ -170,7 +175,12 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not body:
         raise invalid_argument("JSON Parse error: The document is empty")
     try:
-        document = json.loads(body)
+        text = body.decode("utf-8-sig")
+        document = json.loads(text)
+        if _SURROGATE.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise invalid_argument("JSON Parse error: The surrogate pair in string is invalid.") from error
     except (ValueError, RecursionError) as error:
         raise invalid_argument(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):

@@ -82,10 +82,7 @@ def _kind(name: str, value: Any) -> tuple[str, Any]:
             raise invalid_argument(f"Cannot convert JSON value: {value} to float without loss of precision.") from error
         return "float_list", value
     if isinstance(value, str):
-        try:
-            return "bytes_list", value.encode()
-        except UnicodeEncodeError as error:  # half of a pair of surrogates
-            raise invalid_argument(f"Feature: {name} has a string that is not Unicode text") from error
+        return "bytes_list", value.encode()
     if is_base64(value):
         try:
             return "bytes_list", base64.b64decode(value["b64"], validate=True)

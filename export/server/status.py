@@ -56,6 +56,11 @@ def not_found(message: str) -> RequestError:
     return RequestError(StatusCode.NOT_FOUND, message)
 
 
+def broken() -> RequestError:
+    """Returns the error for a request that failed for reasons that are not its own."""
+    return RequestError(StatusCode.INTERNAL, "Internal error; the server's log has the details.")
+
+
 def from_number(number: int, message: str) -> RequestError:
     """Returns the error for a canonical status number, as TensorFlow's errors carry it."""
     return RequestError(_BY_NUMBER.get(number, StatusCode.UNKNOWN), message)

@@ -4,6 +4,7 @@ import base64
 import gzip
 import http.client
 import json
+import logging
 
 import pytest
 
@@ -43,6 +44,12 @@ def test_rest_columns(toy_server):
     assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"outputs": [4.0, 6.0]})
 
 
+def test_rest_pairs_of_surrogates_are_text(toy_server):
+    body = b'{"instances": ["\\ud83d\\ude00 a", "\\\\ud800"]}'
+    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", body)
+    assert (status, [row["text"] for row in content["predictions"]]) == (200, ["\U0001f600 A", "\\UD800"])
+
+
 def test_rest_unpacks_gzip(toy_server, monkeypatch):
     def ask(body):
         connection = http.client.HTTPConnection("localhost", toy_server.rest_port, timeout=SECONDS)
@@ -77,6 +84,8 @@ def test_rest_status_and_metadata(toy_server):
 
 
 PREDICT = "/v1/models/toy:predict"
+CLASSIFY = "/v1/models/toy:classify"
+SURROGATE = "JSON Parse error: The surrogate pair in string is invalid."
 DEEP = b'{"instances": ' + b"[" * 500 + b"]" * 500 + b"}"
 BAD_REST = {
     "path": ("GET", "/v1/nowhere", None, 400, "Malformed request: GET /v1/nowhere"),
@@ -107,7 +116,10 @@ BAD_REST = {
     "signature's type": ("POST", PREDICT, {"signature_name": 1, "inputs": []}, 400, "must be a string value"),
     "type": ("POST", PREDICT, {"instances": [1]}, 400, "JSON Value: 1 Type: Number is not of expected type: string"),
     "base64": ("POST", PREDICT, {"instances": [{"b64": "#"}]}, 400, "not of expected type: string"),
-    "surrogate": ("POST", PREDICT, b'{"instances": ["\\ud800"]}', 400, "not of expected type: string"),
+    "surrogate": ("POST", PREDICT, b'{"instances": ["\\ud800"]}', 400, SURROGATE),
+    "surrogate key": ("POST", PREDICT, b'{"inputs": {"text": ["a"], "\\udfff": 1}}', 400, SURROGATE),
+    "surrogate signature": ("POST", PREDICT, b'{"signature_name": "\\uD800", "inputs": []}', 400, SURROGATE),
+    "surrogate feature": ("POST", CLASSIFY, b'{"examples": [{"\\ud800\\ud800": 1.0}]}', 400, SURROGATE),
     "mixture": ("POST", PREDICT, {"instances": [{"text": "a"}, "b"]}, 400, "Failed to process element: 1"),
     "wrong name": ("POST", PREDICT, {"instances": [{"txt": "a"}]}, 400, "keys must be equal to: text"),
     "missing input": ("POST", PREDICT, {"signature_name": "add", "inputs": {"a": [1]}}, 400, "Missing named input: b"),
@@ -141,3 +153,19 @@ def test_bad_rest_request(toy_server, method, path, body, status, message):
     received, content = rest(toy_server, method, path, body)
     assert (received, set(content)) == (status, {"error"})
     assert message in content["error"]
+
+
+def test_an_internal_failure_is_answered_in_json_and_logged_without_the_request(toy_server, caplog, monkeypatch):
+    secret = "my secret"
+    # Handlers of other tests, whose files are closed, would complain about that along with the exception.
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+
+    def broken(*_):
+        raise KeyError(secret)
+
+    monkeypatch.setattr("export.server.rest_json.read_inputs", broken)
+    status, content = rest(toy_server, "POST", PREDICT, {"instances": ["a"]})
+    assert (status, content) == (500, {"error": "Internal error; the server's log has the details."})
+    (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request_broke"]
+    assert (entry.fields["kind"], "in broken" in entry.fields["where"]) == ("KeyError", True)
+    assert secret not in caplog.text + str(entry.fields)
