@@ -161,7 +161,9 @@ class ModelServables:
 
     def _remove(self, version: int) -> None:
         with self._lock:
-            servable = self._servables.pop(version)
+            servable = self._servables.pop(version, None)
+            if servable is None:
+                return  # `stop` and `aspire` may both have seen it
             self._states[version] = VersionState(State.UNLOADING)
         # Its requests may take their time, and neither new versions nor other models should wait for them.
         threading.Thread(target=self._unload, args=(version, servable), name="unload", daemon=True).start()
