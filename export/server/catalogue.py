@@ -156,7 +156,7 @@ class Catalogue:
             if model.name in seen:
                 raise invalid_argument(f"Illegal to list model {model.name} multiple times in config list")
             seen.add(model.name)
-            if not Path(model.base_path).is_absolute():
+            if "\0" in model.base_path or not Path(model.base_path).is_absolute():
                 raise invalid_argument(
                     f"Expected model {model.name} to have an absolute path or URI; got base_path()={model.base_path}"
                 )
@@ -180,10 +180,13 @@ class Catalogue:
     def _follow(self, model: configs.ModelConfig) -> list[tuple[str, int]]:
         try:
             found = list_versions(Path(model.base_path))
+            wanted = wanted_versions(model.model_version_policy, found)
+            failed = self._models[model.name].aspire({version: found[version] for version in wanted})
         except InputError:
             return []  # The directory is gone for the moment, or being written; what is loaded keeps answering.
-        wanted = wanted_versions(model.model_version_policy, found)
-        failed = self._models[model.name].aspire({version: found[version] for version in wanted})
+        except Exception as error:  # Whatever is strange about one model, the others go on being followed.
+            logs.error("model_not_followed", exception=error, model=model.name)
+            return []
         return [(model.name, version) for version in failed]
 
     def _report(self, failed: Iterable[tuple[str, int]]) -> None:

@@ -11,15 +11,15 @@ def list_versions(base_path: Path) -> dict[int, Path]:
     """Returns the version directories under `base_path` by number; other names are not versions.
 
     Raises:
-        InputError: There is no such directory.
+        InputError: There is no such directory, or it cannot be read.
     """
     try:
-        entries = list(base_path.iterdir())
-    except OSError as error:
+        return {int(entry.name): entry for entry in base_path.iterdir() if _is_number(entry.name) and entry.is_dir()}
+    except (OSError, ValueError) as error:  # a `ValueError` for characters that no path has
+        reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"--model_base_path must be a directory of versions. Received: {base_path} ({error.strerror})"
+            f"--model_base_path must be a directory of versions. Received: {base_path} ({reason})"
         ) from error
-    return {int(entry.name): entry for entry in entries if _is_number(entry.name) and entry.is_dir()}
 
 
 def some_versions(base_path: Path) -> dict[int, Path]:

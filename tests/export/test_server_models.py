@@ -3,6 +3,8 @@
 import http.client
 import shutil
 from concurrent import futures
+from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -21,6 +23,7 @@ from server_models import (
 from tensorflow_serving.config import model_server_config_pb2
 
 from export.server.embedded import EmbeddedServer
+from export.server.servables import ModelServables
 from export.server.settings import Settings
 from zoo.errors import InputError
 
@@ -114,6 +117,7 @@ def test_policies_labels_and_reload(base, scale_models, tmp_path):  # noqa: F811
 BAD_CONFIGS = {
     "twice": ([entry("a", "/b"), entry("a", "/c")], "INVALID_ARGUMENT", "Illegal to list model a multiple times"),
     "relative": ([entry("a", "b")], "INVALID_ARGUMENT", "to have an absolute path or URI; got base_path()=b"),
+    "no path": ([entry("a", r"/b\000c")], "INVALID_ARGUMENT", "to have an absolute path or URI; got base_path()=/b\0c"),
     "platform": (
         [entry("a", "/b").replace('"tensorflow"', '"pytorch"')],
         "INVALID_ARGUMENT",
@@ -140,6 +144,37 @@ def test_bad_reloads_leave_the_models_alone(base):
             assert received == code
             assert message in details
             assert ask.predict([1.0]) == [2.0]
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), RuntimeError("strange")])
+def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_models, tmp_path, monkeypatch, error):  # noqa: F811
+    bad, is_dir = tmp_path / "bad", Path.is_dir
+    bad.mkdir()
+    publish(scale_models[2], bad / "1")
+
+    def refused(path, **others):
+        if path.parent == bad:
+            raise error
+        return is_dir(path, **others)
+
+    file = tmp_path / "models.config"
+    file.write_text(text_format.MessageToString(models(entry("bad", bad), entry("scale", base))))
+    with serving(model_config_file=str(file)) as (_, ask):
+        monkeypatch.setattr(Path, "is_dir", refused)
+        publish(scale_models[3], base / "2")
+        until(lambda: ask.predict([1.0]) == [3.0])
+        ask.reload(models(entry("bad", bad), entry("scale", base), entry("more", base)))
+        assert ask.predict([1.0], name="more") == [3.0]
+        assert ask.predict([1.0], name="bad") == [2.0]
+
+
+def test_a_version_is_let_go_once(tmp_path, monkeypatch):
+    servables = ModelServables("scale", lambda *_: SimpleNamespace(close=lambda: None))
+    servables.aspire({1: tmp_path})
+    monkeypatch.setattr(servables, "available", lambda: {1})  # what two threads may have seen
+    servables.stop()
+    servables.stop()
+    assert servables.acquire(1) is None
 
 
 def test_the_configuration_file_is_followed(base, tmp_path):
