@@ -184,14 +184,17 @@ def _parse(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise invalid_argument(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):
-        raise invalid_argument("JSON Value is not an object")
+        raise invalid_argument(f"JSON Value: {rest_json.quote(document)} Is not object")
     return document
 
 
 def _signature_name(document: dict[str, Any]) -> str:
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise invalid_argument("JSON object not formatted correctly. 'signature_name' key must be a string value.")
+        raise invalid_argument(
+            f"JSON Value: {rest_json.quote(document)} not formatted correctly. "
+            "'signature_name' key must be a string value."
+        )
     return name
 
 

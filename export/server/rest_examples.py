@@ -1,7 +1,5 @@
 """Classify and Regress in JSON: objects of features to `tf.Example`s, and results back."""
 
-import base64
-import binascii
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from export.server.protos import classification_pb2, example_pb2, input_pb2, regression_pb2
-from export.server.rest_json import is_base64, json_type
+from export.server.rest_json import is_base64, json_type, read_base64
 from export.server.status import invalid_argument
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -84,10 +82,7 @@ def _kind(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, str):
         return "bytes_list", value.encode()
     if is_base64(value):
-        try:
-            return "bytes_list", base64.b64decode(value["b64"], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise invalid_argument("Unable to base64 decode") from error
+        return "bytes_list", read_base64(value)
     raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {json_type(value)}")
 
 

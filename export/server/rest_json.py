@@ -1,7 +1,6 @@
 """JSON to and from arrays, in the stock server's row and column formats."""
 
 import base64
-import binascii
 import json
 import math
 from collections.abc import Mapping
@@ -16,7 +15,9 @@ from export.server.tensors import to_list, type_name, type_of
 
 _BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
 _JSON_FLOATS = (np.float32, np.float64)
-_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_LARGEST = {np.dtype(kind): float(np.finfo(kind).max) for kind in _JSON_FLOATS}
+_LARGEST_WHOLE = {np.dtype(kind): (1 << np.finfo(kind).nmant + 1) - 1 for kind in _JSON_FLOATS}
+_WHOLE = range(-(1 << 63), 1 << 64)  # further numbers are floats, whole or not
 _DEEPEST = 32  # dimensions
 _LONGEST_QUOTE = 100
 
@@ -39,7 +40,8 @@ def read_inputs(document: Mapping[str, Any], signature: meta_graph_pb2.Signature
         many = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
         raise invalid_argument(many if "inputs" in document else "Missing 'inputs' or 'instances' key")
     if not signature.inputs:
-        raise invalid_argument("Failed to get input map for signature: it has no inputs")
+        name = document.get("signature_name") or "DEFAULT"
+        raise invalid_argument(f"Failed to get input map for signature: {name}")
     if "inputs" in document:
         columns = _columns(document["inputs"], signature)
     else:
@@ -74,6 +76,18 @@ def is_base64(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
 
 
+def read_base64(value: Mapping[str, str]) -> bytes:
+    """Returns the bytes that `{"b64": "…"}` stands for.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for what is not base64.
+    """
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except ValueError as error:
+        raise invalid_argument("Unable to base64 decode") from error
+
+
 def json_type(value: Any) -> str:
     """Returns the name that JSON has for a value's type."""
     if value is None or isinstance(value, bool):
@@ -82,40 +96,64 @@ def json_type(value: Any) -> str:
     return names[type(value)]
 
 
+def quote(value: Any) -> str:
+    """Returns the beginning of a JSON value as text, for messages."""
+    return json.dumps(value, ensure_ascii=False)[:_LONGEST_QUOTE]
+
+
 def _columns(value: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:
-    if isinstance(value, dict) and not is_base64(value):
+    if _is_object(value):
         for name in signature.inputs:
             if name not in value and name not in signature.defaults:
                 raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
-        return value
+        return {name: value[name] for name in signature.inputs if name in value}
     return {_only_input(signature, "inputs is a plain value/list, but expecting an object"): value}
 
 
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not is_base64(value)
+
+
 def _columns_from_rows(rows: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:
-    if not isinstance(rows, list) or not rows:
-        raise invalid_argument("Expecting 'instances' to be a list/array with at least one value")
-    named = [isinstance(row, dict) and not is_base64(row) for row in rows]
-    if not any(named):
-        return {_only_input(signature, "instances is a plain list, but expecting list of objects"): rows}
-    expected = set(rows[0]) if named[0] else set(signature.inputs)
+    if not isinstance(rows, list):
+        raise invalid_argument("Excepting 'instances' to be an list/array")
+    if not rows:
+        raise invalid_argument("No values in 'instances' array")
+    if _is_object(rows[0]):
+        names = set(rows[0])
+        for position, row in enumerate(rows):
+            _check_row(position, row, names, signature)
+        return {name: [row[name] for row in rows] for name in names}
+    name = _only_input(signature, "instances is a plain list, but expecting list of objects")
     for position, row in enumerate(rows):
-        if not named[position] or set(row) != expected or not expected <= set(signature.inputs):
-            keys = ",".join(sorted(signature.inputs))
+        if _is_object(row):
+            raise invalid_argument(f"Expecting value/list but got object at item {position} of input list")
+    return {name: rows}
+
+
+def _check_row(position: int, row: Any, expected: set[str], signature: meta_graph_pb2.SignatureDef) -> None:
+    if not _is_object(row):
+        raise invalid_argument(f"Expecting object but got list at item {position} of input list")
+    for name in row:
+        if name not in signature.inputs:
             raise invalid_argument(
-                f"Failed to process element: {position} of 'instances' list. JSON object keys must be equal to: {keys}"
+                f"Failed to process element: {position} key: {name} of 'instances' list. "
+                f"Error: INVALID_ARGUMENT: JSON object: does not have named input: {name}"
             )
-    return {name: [row[name] for row in rows] for name in expected}
+    if set(row) != expected or not set(signature.inputs) - set(signature.defaults) <= expected:
+        raise invalid_argument(
+            f"Failed to process element: {position} of 'instances' list. JSON object: {quote(row)} "
+            f"keys must be equal to: {','.join(sorted(signature.inputs))}"
+        )
 
 
 def _only_input(signature: meta_graph_pb2.SignatureDef, complaint: str) -> str:
     if len(signature.inputs) != 1:
-        raise invalid_argument(f"{complaint} as the signature has {len(signature.inputs)} inputs")
+        raise invalid_argument(f"{complaint} as multiple input tensors required as per tensorinfo_map")
     return next(iter(signature.inputs))
 
 
 def _read_tensor(name: str, value: Any, signature: meta_graph_pb2.SignatureDef) -> np.ndarray:
-    if name not in signature.inputs:
-        raise invalid_argument(f"JSON object: does not have named input: {name}")
     info = signature.inputs[name]
     dtype = input_type(name, info)
     shape = _shape(value)
@@ -125,11 +163,11 @@ def _read_tensor(name: str, value: Any, signature: meta_graph_pb2.SignatureDef) 
         values = [_read_leaf(leaf, dtype) for leaf in leaves]
         array = np.empty(len(values), dtype)
         array[:] = values
-    except (ValueError, OverflowError, binascii.Error) as error:
+    except (ValueError, OverflowError) as error:
         wrong = next((leaf for leaf in leaves if not _fits(leaf, dtype)), None)
-        value, wanted = json.dumps(wrong)[:_LONGEST_QUOTE], type_name(info.dtype)
         raise invalid_argument(
-            f'input "{name}": JSON Value: {value} Type: {json_type(wrong)} is not of expected type: {wanted}'
+            f'input "{name}": JSON Value: {quote(wrong)} Type: {json_type(wrong)} '
+            f"is not of expected type: {type_name(info.dtype)}"
         ) from error
     return array.reshape(shape)
 
@@ -137,7 +175,7 @@ def _read_tensor(name: str, value: Any, signature: meta_graph_pb2.SignatureDef) 
 def _fits(value: Any, dtype: np.dtype) -> bool:
     try:
         _read_leaf(value, dtype)
-    except (ValueError, OverflowError, binascii.Error):
+    except (ValueError, OverflowError):
         return False
     return True
 
@@ -172,14 +210,23 @@ def _read_leaf(value: Any, dtype: np.dtype) -> Any:
         limits = np.iinfo(dtype)
         if not isinstance(value, int) or not limits.min <= value <= limits.max:
             raise ValueError
-    elif dtype == np.float32 and math.isfinite(value) and abs(value) > _LARGEST_FLOAT:
-        raise ValueError
+    elif dtype in _LARGEST_WHOLE and not _is_lossless(value, dtype):
+        kind = "float" if dtype == np.float32 else "double"
+        raise invalid_argument(f"Cannot convert JSON value: {quote(value)} to {kind} without loss of precision.")
     return value
+
+
+def _is_lossless(value: int | float, dtype: np.dtype) -> bool:
+    if isinstance(value, int) and value in _WHOLE:
+        return abs(value) <= _LARGEST_WHOLE[dtype]
+    return not math.isfinite(value) or abs(value) <= _LARGEST[dtype]
 
 
 def _read_string(value: Any) -> bytes:
     if is_base64(value):
-        return base64.b64decode(value["b64"], validate=True)
+        return read_base64(value)
+    if isinstance(value, dict):
+        raise invalid_argument(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
     if not isinstance(value, str):
         raise ValueError
     return value.encode()

@@ -149,7 +149,7 @@ def test_rest_classify_and_regress(rest):
         ({"examples": [{"x": 1e39}]}, "to float without loss of precision"),
         ({"examples": [{"x": 1 << 63}]}, "Only int64 is supported"),
         ({"examples": [{"x": {"b64": "#"}}]}, "Unable to base64 decode"),
-        ({"examples": [{"x": "\ud800"}]}, "not Unicode text"),
+        ({"examples": [{"x": "\ud800"}]}, "The surrogate pair in string is invalid."),
         ({"examples": [{"x": True}]}, "Data types don't match"),
     ],
 )

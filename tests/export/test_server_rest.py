@@ -40,8 +40,15 @@ def test_rest_columns(toy_server):
         200,
         {"outputs": {"y": [[1.0, 2.0], [0.1, 0.2]], "twice": [[2.0, 0.0, 0.0], [0.2, 0.0, 0.0]]}},
     )
-    body = {"signature_name": "add", "inputs": {"a": [1, 2], "b": [3, 4]}}
+    body = {"signature_name": "add", "inputs": {"a": [1, 2], "b": [3, 4], "unknown": "is ignored"}}
     assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"outputs": [4.0, 6.0]})
+
+
+def test_rest_numbers_that_floats_hold(toy_server):
+    numbers = [(1 << 24) - 1, 1 << 70, 0.1]  # beyond 64 bits a whole number is a float, as in the stock server
+    body = {"signature_name": "multiply", "inputs": [numbers]}
+    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", body)
+    assert (status, content["outputs"]["twice"]) == (200, [[33554430.0, 2.3611832e21, 0.2]])
 
 
 def test_rest_pairs_of_surrogates_are_text(toy_server):
@@ -86,6 +93,7 @@ def test_rest_status_and_metadata(toy_server):
 PREDICT = "/v1/models/toy:predict"
 CLASSIFY = "/v1/models/toy:classify"
 SURROGATE = "JSON Parse error: The surrogate pair in string is invalid."
+LOSSY = "Cannot convert JSON value: %s to float without loss of precision."
 DEEP = b'{"instances": ' + b"[" * 500 + b"]" * 500 + b"}"
 BAD_REST = {
     "path": ("GET", "/v1/nowhere", None, 400, "Malformed request: GET /v1/nowhere"),
@@ -108,27 +116,37 @@ BAD_REST = {
     "encoding": ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "JSON Parse error"),
     "deep": ("POST", PREDICT, DEEP, 400, "nested 500 deep"),
     "very deep": ("POST", PREDICT, DEEP.replace(b"[", b"[" * 400).replace(b"]", b"]" * 400), 400, "JSON Parse error"),
-    "no object": ("POST", PREDICT, ["a"], 400, "not an object"),
+    "no object": ("POST", PREDICT, ["a"], 400, 'JSON Value: ["a"] Is not object'),
     "no key": ("POST", PREDICT, {"text": ["a"]}, 400, "Missing 'inputs' or 'instances' key"),
     "both keys": ("POST", PREDICT, {"inputs": ["a"], "instances": ["a"]}, 400, "expecting only one of"),
-    "no instances": ("POST", PREDICT, {"instances": []}, 400, "at least one value"),
+    "no instances": ("POST", PREDICT, {"instances": []}, 400, "No values in 'instances' array"),
+    "no list": ("POST", PREDICT, {"instances": 5}, 400, "Excepting 'instances' to be an list/array"),
     "signature": ("POST", PREDICT, {"signature_name": "nope", "inputs": []}, 400, '"nope" not found in signature def'),
     "signature's type": ("POST", PREDICT, {"signature_name": 1, "inputs": []}, 400, "must be a string value"),
     "type": ("POST", PREDICT, {"instances": [1]}, 400, "JSON Value: 1 Type: Number is not of expected type: string"),
-    "base64": ("POST", PREDICT, {"instances": [{"b64": "#"}]}, 400, "not of expected type: string"),
+    "base64": ("POST", PREDICT, {"instances": [{"b64": "#"}]}, 400, "Unable to base64 decode"),
+    "no base64": ("POST", PREDICT, {"inputs": [{"b": "a"}]}, 400, '{"b": "a"} not formatted correctly for base64 data'),
     "surrogate": ("POST", PREDICT, b'{"instances": ["\\ud800"]}', 400, SURROGATE),
     "surrogate key": ("POST", PREDICT, b'{"inputs": {"text": ["a"], "\\udfff": 1}}', 400, SURROGATE),
     "surrogate signature": ("POST", PREDICT, b'{"signature_name": "\\uD800", "inputs": []}', 400, SURROGATE),
     "surrogate feature": ("POST", CLASSIFY, b'{"examples": [{"\\ud800\\ud800": 1.0}]}', 400, SURROGATE),
-    "mixture": ("POST", PREDICT, {"instances": [{"text": "a"}, "b"]}, 400, "Failed to process element: 1"),
-    "wrong name": ("POST", PREDICT, {"instances": [{"txt": "a"}]}, 400, "keys must be equal to: text"),
+    "mixture": ("POST", PREDICT, {"instances": [{"text": "a"}, "b"]}, 400, "object but got list at item 1 of"),
+    "other mixture": ("POST", PREDICT, {"instances": ["b", {"a": "b"}]}, 400, "value/list but got object at item 1 of"),
+    "wrong name": ("POST", PREDICT, {"instances": [{"txt": "a"}]}, 400, "element: 0 key: txt of 'instances' list"),
+    "missing name": (
+        "POST",
+        PREDICT,
+        {"signature_name": "add", "instances": [{"a": 1}]},
+        400,
+        'JSON object: {"a": 1} keys must be equal to: a,b',
+    ),
     "missing input": ("POST", PREDICT, {"signature_name": "add", "inputs": {"a": [1]}}, 400, "Missing named input: b"),
-    "unknown input": ("POST", PREDICT, {"inputs": {"text": ["a"], "x": ["b"]}}, 400, "does not have named input: x"),
     "plain rows": ("POST", PREDICT, {"signature_name": "add", "instances": [1]}, 400, "expecting list of objects"),
     "ragged": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1, 2, 3], [1]]}, 400, "not of one shape"),
     "shape": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1, 2]]}, 400, "shape [?,3] but [1,2]"),
     "bool": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[True, 1, 1]]}, 400, "expected type: float"),
-    "too large": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1e39, 1, 1]]}, 400, "type: float"),
+    "too large": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[1e39, 1, 1]]}, 400, LOSSY % "1e+39"),
+    "whole": ("POST", PREDICT, {"signature_name": "multiply", "instances": [[0, 1 << 24, 1]]}, 400, LOSSY % (1 << 24)),
     "graph": ("POST", PREDICT, {"signature_name": "number", "instances": ["x"]}, 400, "could not correctly convert"),
     "half": (
         "POST",
