@@ -88,6 +88,7 @@ class ServedModel(tf.Module):
             function: Function of tensors that returns a dict of tensors.
             *specs: Its inputs.
             together: Whether the sizes of its results do not depend on the texts, so that requests can share a batch.
+                All inputs are then batches of texts.
         """
         reading = self._reading
 
@@ -96,6 +97,8 @@ class ServedModel(tf.Module):
                 return function(*inputs)
 
         answer = batched(read) if together and self.form.dynamic_batching else read
+        if together and len(specs) > 1:
+            answer = _of_one_size(answer, [spec.name for spec in specs])
         return tf.function(answer, input_signature=specs, autograph=False)
 
     def _add_default(self, read, work, write, fixed, limit):
@@ -168,6 +171,24 @@ def _read(tokenizer, text: tf.Tensor, limit: int) -> tf.Tensor:
     """Returns ids [B, S], S ≥ 1, with the end symbol, cut at `limit` symbols."""
     rows = tokenizer.encode(_first_part(text))[:, : limit - 1]
     return _dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1))
+
+
+def _of_one_size(function, names):
+    """Returns a function of texts that refuses inputs of unequal length, of which a model might repeat the shorter.
+
+    Args:
+        function: What answers the rest; it begins after the check, as requests that share a batch fail together.
+        names: Names of the inputs.
+    """
+    message = f"{' and '.join(names)} must have equal numbers of texts. Received:"
+
+    def answer(*inputs):
+        sizes = tf.stack([tf.size(texts) for texts in inputs])
+        equal = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes])
+        with tf.control_dependencies([equal]):
+            return function(*map(tf.identity, inputs))
+
+    return answer
 
 
 def _best(translator):

@@ -11,8 +11,10 @@ from tiny import run_quietly
 
 import export.compiled
 from export import saved_model
+from export.batching import LARGEST
 from export.saved_model import export_saved_model
 from export.server.models import LoadedModel
+from export.server.status import RequestError
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "the old man sees a child", "my horse"]
 
@@ -72,6 +74,14 @@ def test_requests_that_arrive_together_get_their_own_answers(batching, text_run)
     for texts, answer in zip(requests, answers, strict=True):
         assert [text.decode() for text in answer["text"]] == [expected[text][0].text for text in texts]
         np.testing.assert_allclose(answer["log_prob"], [expected[text][0].log_prob for text in texts], rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [3, LARGEST + 1])
+def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
+    with pytest.raises(RequestError, match="source and target must have equal numbers of texts"):
+        ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1] * count)
+    assert len(ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1])["log_prob"]) == 1
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from export import saved_model, warmup
 from export.facts import read_options
 from export.saved_model import export_saved_model, next_version
 from export.server.models import LoadedModel
+from export.server.status import RequestError
 from zoo.errors import InputError
 from zoo.run import MAX_SOURCE_LENGTH
 
@@ -121,6 +122,16 @@ def test_nbest_and_score_are_those_of_python(fast_case):
     pairs = {name: np.array([text.encode() for text in texts], object) for name, texts in sides.items()}
     scores = fast_case.model.predict("score", pairs)["log_prob"]
     np.testing.assert_allclose(scores, fast_case.run.score(TEXTS, targets), rtol=1e-4)
+
+
+def test_scores_are_for_pairs(text_case):
+    """A Transformer would score one source with each of several targets."""
+    for sources, targets in ((1, 3), (3, 1), (0, 1)):
+        pairs = {"source": np.array([b"x"] * sources, object), "target": np.array([b"x"] * targets, object)}
+        with pytest.raises(RequestError) as caught:
+            text_case.model.predict("score", pairs)
+        message = f"source and target must have equal numbers of texts. Received:] [{sources} {targets}]"
+        assert caught.value.code.name == "INVALID_ARGUMENT" and message in caught.value.message
 
 
 def test_signatures(case):
