@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -76,12 +77,8 @@ def export_saved_model(
         from export.warmup import write_warmup
 
     base = Path(output)
-    version = next_version(base) if version is None else version
-    target = base / str(version)
-    if target.exists():
-        raise InputError(
-            f"{target} exists already; versions are never overwritten. Leave out --version for the next one."
-        )
+    if version is not None and (base / str(version)).exists():
+        raise _taken(base / str(version))
     options = {name: value for name, value in options.items() if value is not None}
     run = zoo.load(workdir)
     served = served_model(run, **options)
@@ -100,10 +97,26 @@ def export_saved_model(
         if check:
             check_export(run, temporary)
         temporary.chmod(0o755)
-        os.rename(temporary, target)
+        return _publish(temporary, base, version)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
+
+
+def _publish(folder: Path, base: Path, version: int | None) -> Path:
+    """Gives a complete version its number, which another export may have taken since, and returns its new folder."""
+    while True:
+        target = base / str(next_version(base) if version is None else version)
+        try:
+            return folder.rename(target)
+        except OSError as error:
+            if not target.exists():
+                raise
+            if version is not None:
+                raise _taken(target) from error
+
+
+def _taken(target: Path) -> InputError:
+    return InputError(f"{target} exists already; versions are never overwritten. Leave out --version for the next one.")
 
 
 def _declare_classification(folder: Path, signature: str) -> None:
@@ -143,6 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that nothing half-written is left
     return run_command(main)
 
 

@@ -1,7 +1,10 @@
 """Exported models, loaded the way the stock server loads them: what they answer, and what they consist of."""
 
 import json
+import os
+import signal
 import stat
+import sys
 
 import numpy as np
 import pytest
@@ -260,16 +263,58 @@ def test_an_existing_version_is_not_overwritten(text_workdir, text_export):
     assert (text_export / "1" / "saved_model.pb").stat().st_mtime_ns == before
 
 
-def test_a_failure_leaves_nothing_behind(text_workdir, tmp_path, monkeypatch):
+@pytest.fixture
+def before_the_end(monkeypatch):
+    """Returns a function that sets what happens when a version is nearly complete; it holds nothing but facts."""
+
+    def happens(function):
+        monkeypatch.setattr(warmup, "write_warmup", function)
+
+    monkeypatch.setattr(tf.saved_model, "save", lambda *_, **__: None)
+    return happens
+
+
+def test_a_failure_leaves_nothing_behind(text_workdir, tmp_path, before_the_end):
     def fail(folder, *_):
         (folder / "assets.extra").mkdir()
         raise OSError("disk full")
 
-    monkeypatch.setattr(warmup, "write_warmup", fail)
-    monkeypatch.setattr(tf.saved_model, "save", lambda *_, **__: None)
+    before_the_end(fail)
     with pytest.raises(OSError, match="disk full"):
         export_saved_model(text_workdir, tmp_path / "base")
     assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_being_told_to_end_leaves_nothing_behind(text_workdir, tmp_path, monkeypatch, before_the_end):
+    before_the_end(lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(sys, "argv", ["export.saved_model", str(text_workdir), "--output", str(tmp_path / "base")])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            saved_model.command()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert caught.value.code == 143
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+@pytest.mark.parametrize("version", [None, 1])
+def test_two_exports_at_once(text_workdir, tmp_path, before_the_end, version):
+    """Another one takes the number first."""
+
+    def come_first(folder, *_):
+        (folder.parent / "1").mkdir()
+        (folder.parent / "1" / "saved_model.pb").write_text("another's")
+        (folder / "assets.extra").mkdir()
+
+    before_the_end(come_first)
+    if version is None:
+        assert export_saved_model(text_workdir, tmp_path) == tmp_path / "2"
+    else:
+        with pytest.raises(InputError, match="1 exists already; versions are never overwritten"):
+            export_saved_model(text_workdir, tmp_path, version)
+    assert (tmp_path / "1" / "saved_model.pb").read_text() == "another's"
+    assert {path.name for path in tmp_path.iterdir()} == ({"1", "2"} if version is None else {"1"})
 
 
 def test_only_tensorflow_exports(text_workdir, tmp_path, monkeypatch):
