@@ -19,6 +19,7 @@ ATTENTION_SIGNATURE = "attention"
 SAMPLE_SIGNATURE = "sample"
 BATCH_SIZE = 64  # texts in one request
 IN_FLIGHT = 4  # requests under way at once
+MAX_TIMEOUT = 1e8  # seconds; gRPC takes a deadline that is much later for one that has passed
 
 # What a server answers when it failed at something that it accepted.
 _FAILURES = (
@@ -87,12 +88,12 @@ class Client:
     Args:
         server: `HOST:PORT` of the server's gRPC side.
         model: The model's name there.
-        timeout: Seconds to wait for the answer to one request, retries included.
+        timeout: Seconds to wait for the answer to one request, retries included; at most 1e8, which is three years.
         retries: How often a request that found no server is sent again, 0 to 4, after growing waits.
         tls: How to encrypt the connection; `None` means not at all.
 
     Raises:
-        InputError: `server` is not an address, or a PEM file cannot be read.
+        InputError: `server` is not an address, `timeout` or `retries` is out of range, or a PEM file cannot be read.
 
     Example:
         with Client("localhost:8500", model="dates") as client:
@@ -107,6 +108,8 @@ class Client:
         retries: int = MAX_RETRIES,
         tls: Tls | None = None,
     ):
+        if not 0 < timeout <= MAX_TIMEOUT:
+            raise InputError(f"`timeout` must be positive, at most {MAX_TIMEOUT:g} s. Received: timeout={timeout:g}")
         self._server, self._model, self._timeout = server, model, timeout
         self._channel = open_channel(server, tls, retries)
         self._predict = prediction_service_pb2_grpc.PredictionServiceStub(self._channel).Predict

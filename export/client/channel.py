@@ -13,7 +13,8 @@ from zoo.errors import InputError
 MAX_RETRIES = 4  # gRPC's own limit is five attempts in all
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 3.0  # seconds between attempts; each wait is twice the one before
 
-_ADDRESS = re.compile(r"(.+):(\d+)")
+_ADDRESS = re.compile(r"(.+):([0-9]{1,5})")
+_LAST_PORT = 65535
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
 _LARGEST_REPEATED_REQUEST = 64 << 20  # bytes; gRPC keeps a request of up to 256 KiB for a retry unless told
 
@@ -55,8 +56,11 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
             not fit the other.
     """
     match = _ADDRESS.fullmatch(server)
-    if match is None:
-        raise InputError(f"A server is given as HOST:PORT, such as localhost:8500. Received: {server!r}")
+    if match is None or not 1 <= int(match[2]) <= _LAST_PORT:
+        raise InputError(
+            f"A server is given as HOST:PORT, such as localhost:8500, with a port of 1 to {_LAST_PORT}. "
+            f"Received: {server!r}"
+        )
     if not 0 <= retries <= MAX_RETRIES:
         raise InputError(f"A request is sent again 0 to {MAX_RETRIES} times. Received: retries={retries}")
     options = [

@@ -15,6 +15,7 @@ from export.client.api import (
     ATTENTION_SIGNATURE,
     BATCH_SIZE,
     DEFAULT_SIGNATURE,
+    MAX_TIMEOUT,
     Alignment,
     Client,
     Outputs,
@@ -37,10 +38,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv: Arguments without the program's name; `None` means those of the process.
 
     Raises:
-        InputError: The server refuses to answer or cannot be reached, or a heatmap cannot be written.
+        InputError: The server refuses to answer or cannot be reached, a heatmap cannot be written, or standard input or
+            output is closed.
         ServerError: The server fails.
     """
     flags = _parse(argv)
+    if sys.stdout is None:
+        raise InputError("Standard output is closed, and the answers have nowhere else to go.")
     paths: Iterator[Path] = iter(())
     requests: Iterable[dict | None] = batches(map(os.fsencode, flags.text)) if flags.text else _read_batches()
     if flags.heatmap:
@@ -94,8 +98,8 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         flags.signature = ATTENTION_SIGNATURE if flags.heatmap else DEFAULT_SIGNATURE
     if flags.heatmap and flags.signature != ATTENTION_SIGNATURE:
         parser.error(f"--heatmap needs --signature {ATTENTION_SIGNATURE}. Received: {flags.signature}")
-    if not flags.timeout > 0:
-        parser.error(f"--timeout must be positive. Received: {flags.timeout:g}")
+    if not 0 < flags.timeout <= MAX_TIMEOUT:
+        parser.error(f"--timeout must be positive, at most {MAX_TIMEOUT:g}. Received: {flags.timeout:g}")
     if not 0 <= flags.retries <= MAX_RETRIES:
         parser.error(f"--retries must be 0 to {MAX_RETRIES}. Received: {flags.retries}")
     if (flags.tls_cert is None) != (flags.tls_key is None):
@@ -110,6 +114,8 @@ def _read_batches() -> Iterator[dict[str, list[bytes]] | None]:
 
     Only a line feed ends a line, and a carriage return before it is dropped.
     """
+    if sys.stdin is None:
+        raise InputError("There are no texts: none among the arguments, and standard input is closed.")
     # What is buffered could not be waited for, and a line that a person enters would not be answered at once.
     stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
     lines: list[bytes] = []
@@ -149,7 +155,7 @@ def _noted(requests: Iterable[dict | None], sent: list[list[bytes]]) -> Iterator
 @contextlib.contextmanager
 def _progress():
     """Gives a function that counts a batch as done; with a bar if a person watches and the answers go elsewhere."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    if sys.stderr is None or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda batch: None
         return
     from tqdm import tqdm  # here, because most calls show no bar
@@ -168,6 +174,8 @@ def _progress():
 
 def _size_of_input() -> int | None:
     """Returns the bytes of standard input, where that is a file."""
+    if sys.stdin is None:
+        return None
     try:
         return os.fstat(sys.stdin.fileno()).st_size or None
     except (OSError, ValueError):

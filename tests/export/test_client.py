@@ -13,7 +13,7 @@ import pytest
 
 from export import client as client_module
 from export.client import Client, RequestRefused
-from export.client.api import BATCH_SIZE
+from export.client.api import BATCH_SIZE, MAX_TIMEOUT
 from zoo.errors import InputError
 
 
@@ -81,10 +81,21 @@ def test_a_single_text_is_no_list(client):
         client.translate("ein")
 
 
-@pytest.mark.parametrize("server", ["localhost", "localhost:http", ":8500", ""])
+@pytest.mark.parametrize("server", ["localhost", "localhost:http", ":8500", "", "localhost:0", "localhost:65536"])
 def test_address(server):
     with pytest.raises(InputError, match="HOST:PORT"):
         Client(server, model="toy")
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, 1e20, float("inf"), float("nan")])
+def test_timeouts_that_are_none(timeout):
+    with pytest.raises(InputError, match="`timeout` must be positive, at most"):
+        Client("localhost:1", timeout=timeout)
+
+
+def test_the_longest_timeout(address):
+    with Client(address, model="toy", timeout=MAX_TIMEOUT) as client:
+        assert client.translate(["ein"]) == ["EIN"]
 
 
 # The command
@@ -143,6 +154,22 @@ def test_errors_are_one_line(command, arguments, message):
     assert message in errors
 
 
+@pytest.mark.parametrize(
+    ("closed", "status", "message"),
+    [
+        ("<&-", 2, "error: There are no texts: none among the arguments, and standard input is closed.\n"),
+        (">&-", 2, "error: Standard output is closed, and the answers have nowhere else to go.\n"),
+        ("2>&-", 0, ""),
+    ],
+    ids=["input", "output", "errors"],
+)
+def test_closed_streams(address, closed, status, message):
+    line = f'exec "{sys.executable}" -m export.client --server={address} --model=toy {closed}'
+    result = subprocess.run(line, shell=True, input="ein", capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (status, message)
+    assert result.stdout == ("" if status else "EIN\n")
+
+
 def test_unreachable_server(command):
     with socket.socket() as unused:
         unused.bind(("localhost", 0))
@@ -174,6 +201,7 @@ def test_unknown_model(command):
         (["a"], "the following arguments are required: --model"),
         (["--model=m", "--heatmap=a.png", "--signature=nbest"], "--heatmap needs --signature attention"),
         (["--model=m", "--timeout=0"], "--timeout must be positive"),
+        (["--model=m", "--timeout=inf"], "--timeout must be positive, at most 1e+08. Received: inf"),
         (["--model=m", "--retries=5"], "--retries must be 0 to 4"),
         (["--model=m", "--tls_cert=client.pem"], "--tls_cert and --tls_key go together"),
     ],
