@@ -8,6 +8,8 @@ from grpc import StatusCode
 
 from export.server.status import RequestError
 
+GRPC, REST = "GRPC", "REST"
+
 
 def _never() -> bool:
     return False
@@ -18,7 +20,7 @@ class Call:
     """What a handler may know about its caller.
 
     Attributes:
-        entrypoint: `"GRPC"` or `"REST"`; empty for the server's own, such as warm-up.
+        entrypoint: `GRPC` or `REST`; empty for the server's own, such as warm-up.
         deadline: When the answer is of no more use, by `time.monotonic`; `None` means never.
         is_gone: Tells whether the caller has hung up.
         runtime: Seconds the graph took, added up by whoever runs it.

@@ -9,7 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from export.server.call import Call
+from export.server.call import GRPC, Call
 from export.server.config_files import read_ssl
 from export.server.handlers import Handlers
 from export.server.ports import open_port
@@ -69,7 +69,7 @@ def _answer(handler: Callable, request, context: grpc.ServicerContext):
     # A call without a deadline is said to have hundreds of millions of years.
     deadline = None if remaining is None or remaining > _FOREVER else time.monotonic() + remaining
     try:
-        return handler(request, Call("GRPC", deadline, lambda: not context.is_active()))
+        return handler(request, Call(GRPC, deadline, lambda: not context.is_active()))
     except RequestError as error:
         context.abort(error.code, error.message)
 

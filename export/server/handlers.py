@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 
 from export.server import examples, inference, logs
-from export.server.call import Call
+from export.server.call import REST, Call
 from export.server.catalogue import Catalogue
 from export.server.metrics import UNKNOWN_MODEL, Metrics
 from export.server.protos import (
@@ -148,6 +148,10 @@ class Handlers:
             raise
         return model_management_pb2.ReloadConfigResponse()
 
+    def count(self, name: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
+        """Counts a request under its model's name, or as one for an unknown model."""
+        self._metrics.answered(self._known(name), api, entrypoint, status, seconds)
+
     def _infer(
         self,
         api: str,
@@ -174,9 +178,14 @@ class Handlers:
             raise broken() from error
         finally:
             seconds = time.monotonic() - begin
-            name = spec.name if self._catalogue.serves(spec.name) else UNKNOWN_MODEL
-            self._metrics.answered(name, api, call, status, seconds)
-            self._log(api, name, call, status, seconds, message, request)
+            if call.entrypoint != REST:  # that side counts by itself, reading and writing included
+                self.count(spec.name, api, call.entrypoint, status, seconds)
+            if status is StatusCode.OK:
+                self._metrics.ran(spec.name, api, call.runtime)
+            self._log(api, self._known(spec.name), call, status, seconds, message, request)
+
+    def _known(self, name: str) -> str:
+        return name if self._catalogue.serves(name) else UNKNOWN_MODEL
 
     def _log(self, api, name, call, status, seconds, message, request) -> None:
         if not self._log_requests and (status is StatusCode.OK or not self._log_contents):

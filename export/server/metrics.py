@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from grpc import StatusCode
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
-from export.server.call import Call
 from export.server.status import RequestError
 
 DEFAULT_PATH = "/monitoring/prometheus/metrics"
@@ -43,20 +42,23 @@ class Metrics:
             "batching_session:queuing_latency", "Microseconds spent in a queue.", _WAITS, "thread_pool_name"
         )
 
-    def answered(self, model: str, api: str, call: Call, status: StatusCode, seconds: float) -> None:
+    def answered(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
         """Counts a request.
 
         Args:
             model: The model's name, or `UNKNOWN_MODEL`.
-            api: Such as `"Predict"`.
-            call: The caller, after the call.
+            api: Such as `"Predict"`; over REST such as `"predict"`, and empty for what only looks.
+            entrypoint: `"GRPC"` or `"REST"`.
             status: How it ended.
             seconds: How long it took.
         """
         self._requests.labels(model, status.name).inc()
         if status is StatusCode.OK:
-            self._latency.labels(model, api, call.entrypoint).observe(seconds * _MICROSECONDS)
-            self._runtime.labels(model, api, "TF1").observe(call.runtime * _MICROSECONDS)
+            self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)
+
+    def ran(self, model: str, api: str, seconds: float) -> None:
+        """Counts the time that the graph took for a request, however that came in."""
+        self._runtime.labels(model, api, "TF1").observe(seconds * _MICROSECONDS)
 
     def examples(self, model: str, count: int) -> None:
         """Counts the examples of a request."""

@@ -15,7 +15,7 @@ from werkzeug.wrappers import Request, Response
 
 from export.server import logs, rest_examples, rest_json
 from export.server import metrics as prometheus
-from export.server.call import Call
+from export.server.call import REST, Call
 from export.server.config_files import read_monitoring
 from export.server.handlers import Handlers
 from export.server.ports import open_port
@@ -88,18 +88,22 @@ class RestApp:
             return Response("", headers=self._headers)
         if not request.path.lower().startswith("/v1/"):
             return _as_json({"error": f"Not found: {request.path}"}, 404, self._headers)
+        begin, found, status = time.monotonic(), _route(request), StatusCode.OK
         try:
-            return _as_json(self._answer(request), 200, self._headers)
-        except RequestError as raised:
-            error = raised
+            response = _as_json(self._answer(request, found), 200, self._headers)
         except Exception as raised:
-            logs.broken(raised)
-            error = broken()
-        return _as_json({"error": error.message}, error.http_status, self._headers)
+            error = _as_request_error(raised)
+            status = error.code
+            response = _as_json({"error": error.message}, error.http_status, self._headers)
+        self._count(found, status, time.monotonic() - begin)
+        return response
 
-    def _answer(self, request: Request) -> dict[str, Any]:
-        pattern = {"POST": _ASK, "GET": _LOOK}.get(request.method)
-        found = pattern.fullmatch(request.path) if pattern is not None else None
+    def _count(self, found: re.Match | None, status: StatusCode, seconds: float) -> None:
+        name = unquote(found["name"] or "") if found is not None else ""
+        api = found["method"].lower() if found is not None and found.re is _ASK else ""
+        self._handlers.count(name, api, REST, status, seconds)
+
+    def _answer(self, request: Request, found: re.Match | None) -> dict[str, Any]:
         if found is None:
             raise invalid_argument(f"Malformed request: {request.method} {request.path}")
         spec = _spec(found)
@@ -110,7 +114,7 @@ class RestApp:
         document = _parse(_body(request))
         spec.signature_name = _signature_name(document)
         answers = {"predict": self._predict, "classify": self._classify, "regress": self._regress}
-        return answers[found["method"].lower()](spec, document, Call("REST", deadline, gone))
+        return answers[found["method"].lower()](spec, document, Call(REST, deadline, gone))
 
     def _predict(self, spec: model_pb2.ModelSpec, document: dict[str, Any], call: Call) -> dict[str, Any]:
         signature = self._handlers.input_signature(spec, spec.signature_name)
@@ -134,14 +138,26 @@ class RestApp:
 
     def _status(self, spec: model_pb2.ModelSpec) -> dict[str, Any]:
         question = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
-        return _to_dict(self._handlers.get_status(question, Call("REST")))
+        return _to_dict(self._handlers.get_status(question, Call(REST)))
 
     def _metadata(self, spec: model_pb2.ModelSpec) -> dict[str, Any]:
         question = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
-        answer = self._handlers.get_metadata(question, Call("REST"))
+        answer = self._handlers.get_metadata(question, Call(REST))
         signatures = get_model_metadata_pb2.SignatureDefMap()
         answer.metadata["signature_def"].Unpack(signatures)
         return {"model_spec": _to_dict(answer.model_spec), "metadata": {"signature_def": _to_dict(signatures)}}
+
+
+def _route(request: Request) -> re.Match | None:
+    pattern = {"POST": _ASK, "GET": _LOOK}.get(request.method)
+    return pattern.fullmatch(request.path) if pattern is not None else None
+
+
+def _as_request_error(error: Exception) -> RequestError:
+    if isinstance(error, RequestError):
+        return error
+    logs.broken(error)
+    return broken()
 
 
 def _spec(found: re.Match) -> model_pb2.ModelSpec:

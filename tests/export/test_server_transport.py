@@ -96,11 +96,17 @@ def test_reflection(ask):
     assert {"tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", "grpc.health.v1.Health"} <= names
 
 
+def metric(server, name, *labels):
+    """Returns the sum of what the page of metrics has under a name and labels."""
+    lines = get(server, "/metrics")[1].splitlines()
+    return sum(
+        float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{") and all(x in line for x in labels)
+    )
+
+
 def test_metrics_have_the_stock_names(served, ask):
     def read(name, *labels):
-        page = get(served[0], "/metrics")[1]
-        (line,) = [line for line in page.splitlines() if line.startswith(name + "{") and all(x in line for x in labels)]
-        return float(line.split()[-1])
+        return metric(served[0], name, *labels)
 
     ask.predict([1.0])
     refusal(ask.prediction.Predict, question(signature="nowhere"))
@@ -116,10 +122,35 @@ def test_metrics_have_the_stock_names(served, ask):
     assert f"# TYPE {count} counter" in page
     assert f"# TYPE {latency} histogram" in page
     assert read(f"{latency}_count", 'API="Predict"', 'entrypoint="GRPC"') >= 2
-    assert read(f"{latency}_bucket", 'API="Predict"', 'le="10.0"') >= 0
+    assert 'API="Predict",entrypoint="GRPC",le="10.0"' in page
     assert read(":tensorflow:serving:runtime_latency_sum", 'API="Predict"', 'runtime="TF1"') > 0
     assert read(":tensorflow:serving:request_example_count_total", 'model="scale"') >= 2
     assert read(":tensorflow:serving:model_warmup_latency_count", 'status="OK"') == 1
+
+
+def test_metrics_count_every_request_over_rest_once(served):
+    def counts():
+        serving, scale = ":tensorflow:serving", 'model_name="scale"'
+        return [
+            metric(served[0], f"{serving}:{name}", *labels)
+            for name, *labels in (
+                ("request_latency_count", scale, 'API="predict"', 'entrypoint="REST"'),
+                ("request_latency_count", scale, 'API=""', 'entrypoint="REST"'),
+                ("request_latency_count", scale, 'API="Predict"', 'entrypoint="REST"'),
+                ("runtime_latency_count", scale, 'API="Predict"'),
+                ("request_count", scale, 'status="OK"'),
+                ("request_count", scale, 'status="INVALID_ARGUMENT"'),
+                ("request_count", 'model_name="unknown"', 'status="INVALID_ARGUMENT"'),
+                ("request_count", 'model_name="unknown"', 'status="NOT_FOUND"'),
+            )
+        ]
+
+    before = counts()
+    get(served[0], "/v1/models/scale:predict", "POST", '{"instances": [1.0]}')
+    get(served[0], "/v1/models/scale:predict", "POST", "{")
+    for path in ("models/scale", "models/scale/metadata", "nowhere", "models/other"):
+        get(served[0], f"/v1/{path}")
+    assert [after - count for after, count in zip(counts(), before, strict=True)] == [1, 2, 0, 1, 3, 1, 1, 1]
 
 
 def test_cors(served, base):
