@@ -105,10 +105,12 @@ class Catalogue:
                 self._check(config)
                 for model in config.model_config_list.config:
                     some_versions(Path(model.base_path))
-                failed = self._apply(config)
                 self._labels = self._new_labels(config)
+                failed = self._apply(config)
         except RequestError as error:
-            raise InputError(error.message) from error
+            flag = "--allow_version_labels_for_unavailable_models"
+            hint = f"; {flag} allows it" if error.code is StatusCode.FAILED_PRECONDITION else ""
+            raise InputError(f"{error.message}{hint}") from error
         for name in self.names():
             if not self.available(name):
                 raise InputError(self._why_none(name))
@@ -151,6 +153,8 @@ class Catalogue:
 
     def _check(self, config: configs.ModelServerConfig) -> None:
         """Refuses what the stock server refuses, with its words."""
+        if config.WhichOneof("config") == "custom_model_config":
+            raise invalid_argument("ModelServer does not yet support custom model config.")
         seen = set()
         for model in config.model_config_list.config:
             if model.name in seen:
@@ -160,8 +164,7 @@ class Catalogue:
                 raise invalid_argument(
                     f"Expected model {model.name} to have an absolute path or URI; got base_path()={model.base_path}"
                 )
-            if model.model_platform not in ("", _PLATFORM):
-                raise invalid_argument(f"Model {model.name} requests unsupported platform {model.model_platform}")
+            _check_platform(model)
 
     def _apply(self, config: configs.ModelServerConfig) -> list[tuple[str, int]]:
         """Makes the models those of `config`; returns names and versions of what could not be loaded."""
@@ -212,3 +215,18 @@ class Catalogue:
     def _why_none(self, name: str) -> str:
         errors = [state.error for state in self._models[name].states().values() if state.error]
         return errors[-1] if errors else f"Model {name} has no version that its version policy asks for."
+
+
+def _check_platform(model: configs.ModelConfig) -> None:
+    if model.model_type and model.model_platform:
+        raise invalid_argument(
+            "Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform."
+        )
+    if not (model.model_type or model.model_platform):
+        raise invalid_argument(
+            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform."
+        )
+    if model.model_type not in (configs.MODEL_TYPE_UNSPECIFIED, configs.TENSORFLOW):
+        raise invalid_argument(f"ModelServerConfig::model_type choice {model.model_type} not supported.")
+    if model.model_platform not in ("", _PLATFORM):
+        raise invalid_argument(f"Model {model.name} requests unsupported platform {model.model_platform}")

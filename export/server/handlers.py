@@ -121,10 +121,11 @@ class Handlers:
     def get_status(
         self, request: get_model_status_pb2.GetModelStatusRequest, call: Call
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """Answers `ModelService.GetModelStatus`, for one version or for all that were seen."""
+        """Answers `ModelService.GetModelStatus`, for one version or for all that were seen; labels are ignored."""
         spec = _spec_of(request)
-        states, wanted = self._catalogue.states(spec), self._catalogue.version_of(spec)
-        if wanted is not None:
+        states = self._catalogue.states(spec)
+        if spec.WhichOneof("version_choice") == "version":
+            wanted = spec.version.value
             if wanted not in states:
                 raise not_found(f"Could not find version {wanted} of model {spec.name}")
             states = {wanted: states[wanted]}

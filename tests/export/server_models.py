@@ -190,12 +190,14 @@ class Asker:
         outputs = {key: tf.make_ndarray(proto).tolist() for key, proto in response.outputs.items()}
         return outputs["y"] if set(outputs) <= {"y", "rows"} else outputs
 
-    def status(self, name="scale", version=None):
+    def status(self, name="scale", version=None, label=None):
         """Returns the state of every version, and the errors of those that have one."""
         request = get_model_status_pb2.GetModelStatusRequest()
         request.model_spec.name = name
         if version is not None:
             request.model_spec.version.value = version
+        if label is not None:
+            request.model_spec.version_label = label
         entries = self.models.GetModelStatus(request, timeout=SECONDS).model_version_status
         state = get_model_status_pb2.ModelVersionStatus.State.Name
         return {entry.version: state(entry.state) for entry in entries}, [

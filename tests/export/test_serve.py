@@ -52,7 +52,8 @@ def post_slow(port):
 def test_command_serves_drains_and_ends_with_0(toy_base, scale_models, tmp_path):  # noqa: F811
     publish(scale_models[2], tmp_path / "2")
     bases = {"toy": toy_base, "scale": tmp_path}
-    entries = (f'config {{ name: "{name}" base_path: "{base}" }}' for name, base in bases.items())
+    one = 'config {{ name: "{}" base_path: "{}" model_platform: "tensorflow" }}'
+    entries = (one.format(*both) for both in bases.items())
     (tmp_path / "models.config").write_text(f"model_config_list {{ {' '.join(entries)} }}")
     flags = ["--port=0", "--rest_api_port", "0", f"--model_config_file={tmp_path / 'models.config'}"]
     process = start(

@@ -27,11 +27,13 @@ from export.server.servables import ModelServables
 from export.server.settings import Settings
 from zoo.errors import InputError
 
+PLATFORM = 'model_platform: "tensorflow"'
+
 
 def entry(name, base, policy="", labels=()):
     marks = "".join(f'version_labels {{ key: "{label}" value: {version} }}' for label, version in labels)
     policy = f"model_version_policy {{ {policy} }}" if policy else ""
-    return f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" {policy} {marks} }}'
+    return f'config {{ name: "{name}" base_path: "{base}" {PLATFORM} {policy} {marks} }}'
 
 
 def models(*entries):
@@ -87,9 +89,12 @@ def test_policies_labels_and_reload(base, scale_models, tmp_path):  # noqa: F811
         entry("newest", base),
         entry("all", base, "all {}"),
     )))  # fmt: skip
-    with serving(model_config_file=str(file), rest_api_port=0) as (server, ask):
-        for path, status in (("labels/stable", 200), ("versions/2/metadata", 200), ("labels/beta", 400)):
-            assert rest_status(server, path) == status
+    flags = {"rest_api_port": 0, "allow_version_labels_for_unavailable_models": True}
+    with serving(model_config_file=str(file), **flags) as (server, ask):
+        for path, status in (("labels/stable", 200), ("versions/2", 200), ("labels/beta", 400)):
+            assert rest_status(server, f"{path}/metadata") == status
+        assert rest_status(server, "labels/beta") == 200, "asked for a status the stock server ignores labels"
+        assert ask.status(label="beta")[0] == {1: "AVAILABLE", 2: "AVAILABLE"}
         assert ask.predict([1.0], label="stable") == [2.0]
         assert ask.predict([1.0], label="canary") == [3.0]
         assert ask.predict([1.0], version=1) == [2.0]
@@ -123,6 +128,9 @@ BAD_CONFIGS = {
         "INVALID_ARGUMENT",
         "unsupported platform pytorch",
     ),
+    "no platform": ([entry("a", "/b").replace(PLATFORM, "")], "INVALID_ARGUMENT", "Illegal setting neither"),
+    "both": ([entry("a", "/b").replace(PLATFORM, f"model_type: TENSORFLOW {PLATFORM}")], "INVALID_ARGUMENT", "both"),
+    "type": ([entry("a", "/b").replace(PLATFORM, "model_type: OTHER")], "INVALID_ARGUMENT", "choice 2 not supported"),
     "missing": ([entry("a", "/nowhere")], "UNKNOWN", "Some models did not become available: {{name: a version: 0}, }"),
 }
 
@@ -240,9 +248,12 @@ def test_a_server_without_a_model_does_not_start(base, scale_models, tmp_path): 
     file.write_text("model_config_list { config { nome: 'a' } }")
     with pytest.raises(InputError, match="models.config is not a ModelServerConfig in protobuf's text form: 1:30"):
         started(model_config_file=str(file))
+    file.write_text("custom_model_config {}")
+    with pytest.raises(InputError, match="does not yet support custom model config"):
+        started(model_config_file=str(file))
     publish(scale_models[2], base / "3")
-    file.write_text(text_format.MessageToString(models(entry("a", base, "", [("stable", 1)]))))
-    with pytest.raises(InputError, match="Request to assign label to version 1 of model a"):
+    file.write_text(text_format.MessageToString(models(entry("a", base, "", [("stable", 3)]))))
+    with pytest.raises(InputError, match="assign label to version 3 of model a.*; --allow_version_labels_for_unav"):
         started(model_config_file=str(file))
 
 
