@@ -29,6 +29,7 @@ _OPTIONS = {
     "grpc.so_reuseport": 0,  # a port in use is an error, not a second listener
 }
 _FOREVER = 1e6  # seconds
+_HEALTH_THREAD = futures.ThreadPoolExecutor(1, "health")
 _PREDICTION = prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name
 _MODEL = model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name
 
@@ -64,6 +65,18 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
         return _answer(self._handlers.reload_config, request, context)
 
 
+class _HealthService(health.HealthServicer):
+    """Health that waits for no thread behind requests."""
+
+    def __init__(self):
+        super().__init__(experimental_thread_pool=_HEALTH_THREAD)
+
+    def Check(self, request, context):
+        return super().Check(request, context)
+
+    Check.experimental_thread_pool = _HEALTH_THREAD  # type: ignore[attr-defined]
+
+
 def _answer(handler: Callable, request, context: grpc.ServicerContext):
     remaining = context.time_remaining()
     # A call without a deadline is said to have hundreds of millions of years.
@@ -97,7 +110,7 @@ class GrpcServer:
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(handlers), self._server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(handlers), self._server)
         names = [_PREDICTION, _MODEL]
-        self._health = health.HealthServicer() if settings.enable_grpc_healthcheck_service else None
+        self._health = _HealthService() if settings.enable_grpc_healthcheck_service else None
         if self._health is not None:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
             names.append(health.SERVICE_NAME)

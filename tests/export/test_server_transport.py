@@ -88,6 +88,19 @@ def test_health(served, base, ask):
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED, "off unless asked for, as in the stock server"
 
 
+def test_health_waits_behind_no_request(base):
+    settings = {"enable_grpc_healthcheck_service": True, "grpc_max_threads": 1}
+    with serving(base, **settings) as (_, ask), closed_gate() as gate:
+        held = ask.prediction.Predict.future(question(signature="gate"), timeout=SECONDS)
+        assert gate.waiting.acquire(timeout=SECONDS)
+        assert health(ask.channel) == health_pb2.HealthCheckResponse.SERVING
+        watch = health_pb2_grpc.HealthStub(ask.channel).Watch(health_pb2.HealthCheckRequest(), timeout=SECONDS)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        assert not held.done()
+        gate.opened.set()
+        assert list(held.result().outputs["y"].float_val) == [2.0]
+
+
 def test_reflection(ask):
     stub = reflection_pb2_grpc.ServerReflectionStub(ask.channel)
     request = reflection_pb2.ServerReflectionRequest(list_services="")
