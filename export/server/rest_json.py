@@ -98,7 +98,10 @@ def json_type(value: Any) -> str:
 
 def quote(value: Any) -> str:
     """Returns the beginning of a JSON value as text, for messages."""
-    return json.dumps(value, ensure_ascii=False)[:_LONGEST_QUOTE]
+    try:
+        return json.dumps(value, ensure_ascii=False)[:_LONGEST_QUOTE]
+    except RecursionError:  # it was just shallow enough to be read
+        return json_type(value)
 
 
 def _columns(value: Any, signature: meta_graph_pb2.SignatureDef) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ import logging
 
 import pytest
 
+from export.server import rest_json
+
 SECONDS = 20
 
 
@@ -171,6 +173,13 @@ def test_bad_rest_request(toy_server, method, path, body, status, message):
     received, content = rest(toy_server, method, path, body)
     assert (received, set(content)) == (status, {"error"})
     assert message in content["error"]
+
+
+def test_what_is_too_deep_to_be_quoted_is_named():
+    value = {}
+    for _ in range(2000):
+        value = {"a": value}
+    assert rest_json.quote(value) == "Object"
 
 
 def test_an_internal_failure_is_answered_in_json_and_logged_without_the_request(toy_server, caplog, monkeypatch):
