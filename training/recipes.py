@@ -15,7 +15,7 @@ Settings = dict[str, dict[str, Any]]
 # steps were where pre-norm ones are after 600. Recurrent models bear the same peak: `rnnsearch` is after 1,000 steps
 # where it is after 2,000 with a third of it.
 _TRANSLATION = {"eval_every": 500, "batch_tokens": 2048, "schedule": "constant", "warmup_steps": 500}
-_TRANSFORMER = {"max_steps": 12000, "learning_rate": 3e-3, "cooldown": 0.35, "average_checkpoints": 3}
+_TRANSFORMER = {"max_steps": 16000, "learning_rate": 3e-3, "cooldown": 0.35, "average_checkpoints": 3}
 _RECURRENT = {"max_steps": 6500, "learning_rate": 3e-3, "cooldown": 0.4, "average_checkpoints": 3}
 _DATES = {"batch_tokens": 4096, "cooldown": 0.4, "label_smoothing": 0.0, "average_checkpoints": 2}
 _PAPER = {

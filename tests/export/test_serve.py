@@ -191,7 +191,7 @@ def test_every_flag_of_the_stock_server_is_known():
 
 def test_command_becomes_the_stock_server_where_there_is_one(tmp_path):
     stock = tmp_path / "tensorflow_model_server"
-    stock.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
+    stock.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "oneDNN=$TF_ENABLE_ONEDNN_OPTS"\nexit 7\n')
     stock.chmod(0o755)
     flags = ["--port", "8500", "--model_base_path", "models/m", "--enable_batching", "--brand_new=1", "--log_requests"]
     numbers = ["--file_system_poll_wait_seconds=5", "--per_process_gpu_memory_fraction=0.5"]
@@ -200,7 +200,8 @@ def test_command_becomes_the_stock_server_where_there_is_one(tmp_path):
     assert process.returncode == 7
     assert errors == "left out, as tensorflow_model_server has no such flag: --log_requests\n"
     path = f"--model_base_path={Path('models/m').absolute()}"
-    assert sorted(output.split()) == sorted(["--port=8500", path, "--enable_batching=true", "--brand_new=1", *numbers])
+    expected = ["--port=8500", path, "--enable_batching=true", "--brand_new=1", *numbers, "oneDNN=0"]
+    assert sorted(output.split()) == sorted(expected)
 
 
 def settings_of(*flags):
