@@ -28,7 +28,7 @@ class ModelSpec:
 
     Args:
         name: The model's name.
-        task: `"seq2seq"`.
+        task: `"seq2seq"`, `"classifier"` or `"language_model"`.
         paper: Where the architecture was published.
         summary: One sentence.
         config: Default options; all of them can be overridden in `create_model`.
