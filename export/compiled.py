@@ -16,9 +16,11 @@ class Buckets:
 
     Args:
         limit: Largest number of symbols that there can be.
+        largest: Largest number of texts that there is. Default: any.
     """
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, largest: int = BATCHES[-1]):
+        self.batches = sorted({min(batch, largest) for batch in BATCHES})
         self.lengths = sorted({min(length, limit) for length in LENGTHS})
 
     def warm_up(self, read: Callable[[list[str]], tf.Tensor]) -> Iterator[list[str]]:
@@ -33,7 +35,7 @@ class Buckets:
             longer = ("a" + " a" * number for number in range(shorter // 2, length))
             texts += itertools.islice((text for text in longer if read([text]).shape[1] > shorter), 1)
             shorter = length
-        for batch, text in itertools.product(BATCHES, texts):
+        for batch, text in itertools.product(self.batches, texts):
             yield [text] * batch
 
     def compiled(self, function: Callable, otherwise: Callable) -> Callable:
@@ -52,13 +54,13 @@ class Buckets:
             ids_of_any_size = tf.TensorSpec([None, None], tf.int32)
             compiled = tf.function(function, input_signature=[ids_of_any_size], jit_compile=True, autograph=False)
             batch, length = tf.unstack(tf.shape(ids))
-            room = [[0, _smallest(BATCHES, batch) - batch], [0, _smallest(self.lengths, length) - length]]
+            room = [[0, _smallest(self.batches, batch) - batch], [0, _smallest(self.lengths, length) - length]]
             results = compiled(tf.pad(ids, room, constant_values=PAD))
             return tf.nest.map_structure(lambda result: result[:batch], results)
 
         def answer(ids):
             batch, length = tf.unstack(tf.shape(ids))
-            fits = (batch > 0) & (batch <= BATCHES[-1]) & (length <= self.lengths[-1])
+            fits = (batch > 0) & (batch <= self.batches[-1]) & (length <= self.lengths[-1])
             return tf.cond(fits, lambda: padded(ids), lambda: otherwise(ids))
 
         return answer

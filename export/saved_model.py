@@ -37,10 +37,11 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
         "default: what the model can hold",
     ),
     "weights": (str, "KIND", "float32, bfloat16 or int8: how matrices are stored; default: float32"),
+    "num_batch_threads": (int, "N", "batches that --dynamic_batching answers at the same time; default: 2"),
     "no_repeat_ngram": (int, "N", "no N symbols come twice in an answer; default: 0, they may"),
 }
 FLAGS = {
-    "dynamic_batching": "answer requests that arrive together at once",
+    "dynamic_batching": "answer requests that arrive together at once, and large ones in parts",
     "xla": "add the signature `xla`, which XLA compiles, for servers with --xla_cpu_compilation_enabled",
 }
 CLASSIFY_METHOD = "tensorflow/serving/classify"

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.batching import batched
-from export.compiled import Buckets
+from export.batching import PART, THREADS, batched
+from export.compiled import BATCHES, Buckets
 from export.weights import store_weights
 from zoo import decoding
 from zoo.errors import InputError
@@ -33,6 +33,7 @@ CLASSIFY = "classify"
 XLA = "xla"
 """The signature that XLA compiles, otherwise like the default one."""
 NBEST = 5
+MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,23 @@ class Form:
     Attributes:
         weights: How weights are stored, see `export.weights`.
         dynamic_batching: Whether requests that arrive together are answered together, see `export.batching`.
+        num_batch_threads: How many batches are then answered at the same time.
         xla: Whether there is the signature `xla`, see `export.compiled`.
+
+    Raises:
+        InputError: If a number is out of range.
     """
 
     weights: str = "float32"
     dynamic_batching: bool = False
+    num_batch_threads: int = THREADS
     xla: bool = False
+
+    def __post_init__(self):
+        if not 1 <= self.num_batch_threads <= MAX_THREADS:
+            raise InputError(
+                f"`num_batch_threads` must be from 1 to {MAX_THREADS}. Received: {self.num_batch_threads}."
+            )
 
 
 class ServedModel(tf.Module):
@@ -96,7 +108,8 @@ class ServedModel(tf.Module):
             with reading():
                 return function(*inputs)
 
-        answer = batched(read) if together and self.form.dynamic_batching else read
+        share = together and self.form.dynamic_batching
+        answer = batched(read, self.form.num_batch_threads) if share else read
         if together and len(specs) > 1:
             answer = _of_one_size(answer, [spec.name for spec in specs])
         return tf.function(answer, input_signature=specs, autograph=False)
@@ -125,7 +138,7 @@ class ServedModel(tf.Module):
         answer = answering(work)
         self.functions["serving_default"] = self._function(answer, TEXT, together=True)
         if self.form.xla:
-            buckets = Buckets(limit)
+            buckets = Buckets(limit, PART if self.form.dynamic_batching else BATCHES[-1])
             compiled = answering(buckets.compiled(fixed, otherwise=work))
             self.functions[XLA] = self._function(compiled, TEXT, together=True)
             self.warm_up[XLA] = buckets.warm_up(read)
@@ -140,9 +153,12 @@ def served_model(run: Run, **options) -> ServedModel:
         **options: Fields of `Form`, and options of the class for its task.
 
     Raises:
-        InputError: If the task has no such option.
+        InputError: If the task has no such option, or one is out of range or of no use.
     """
-    form = Form(**{field.name: options.pop(field.name) for field in fields(Form) if field.name in options})
+    given = {field.name: options.pop(field.name) for field in fields(Form) if field.name in options}
+    form = Form(**given)
+    if "num_batch_threads" in given and not form.dynamic_batching:
+        raise InputError("--num_batch_threads is of no use without --dynamic_batching.")
     cls, known = _CLASSES[run.spec.task]
     for name in options:
         if name not in known:
@@ -218,17 +234,17 @@ class ServedSeq2Seq(ServedModel):
 
     def __init__(self, run: Seq2SeqRun, form: Form, nbest: int | None = None, **options):
         super().__init__(run, form)
-        translator = Translator(run.model, **options)
+        translator = Translator(run.model, **options, nbest=1)
         count = (translator.beam_size if translator.beam_size > 1 else NBEST) if nbest is None else nbest
         if count < 1:
             raise InputError(f"`nbest` must be at least 1. Received: nbest={count}.")
-        wide = Translator(run.model, **{**options, "beam_size": max(count, translator.beam_size)})
-        fixed = Translator(run.model, **options, resizes=False)
+        wide = Translator(run.model, **{**options, "beam_size": max(count, translator.beam_size), "nbest": count})
+        fixed = Translator(run.model, **options, nbest=1, resizes=False)
         # The penalties have no effect on greedy search, but on the signature `nbest`.
         shared = ("length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram")
         self._note(beam_size=translator.beam_size, nbest=count, **{name: getattr(wide, name) for name in shared})
         self._add_default(self._sources, _best(translator), self._translations, _best(fixed), MAX_SOURCE_LENGTH)
-        self._add_others(run.model, _best(translator), wide, count)
+        self._add_others(run.model, _best(translator), wide)
 
     def _sources(self, text):
         return _read(self.tokenizers["source"], text, MAX_SOURCE_LENGTH)
@@ -236,18 +252,17 @@ class ServedSeq2Seq(ServedModel):
     def _translations(self, _, found):
         return {"text": self.tokenizers["target"].decode(_cut(found["ids"])), "log_prob": found["log_prob"]}
 
-    def _add_others(self, model, best, wide, count):
+    def _add_others(self, model, best, wide):
         source_tokenizer, target_tokenizer = self.tokenizers["source"], self.tokenizers["target"]
         scorer = Scorer(model)
 
         def nbest(text):
-            outputs = wide({"source": self._sources(text)})
-            ids, log_probs = outputs["ids"][:, :count], outputs["log_prob"][:, :count]
+            found = wide({"source": self._sources(text)})
             # What is no sequence is an empty text.
-            ids = tf.where(log_probs[:, :, None] > LEAST_LOG_PROB, ids, PAD)
+            ids = tf.where(found["log_prob"][:, :, None] > LEAST_LOG_PROB, found["ids"], PAD)
             shape = tf.shape(ids)
-            texts = target_tokenizer.decode(tf.reshape(ids, [shape[0] * count, shape[2]]))
-            return {"texts": tf.reshape(texts, [-1, count]), "log_probs": log_probs}
+            texts = target_tokenizer.decode(tf.reshape(ids, [shape[0] * wide.nbest, shape[2]]))
+            return {"texts": tf.reshape(texts, [-1, wide.nbest]), "log_probs": found["log_prob"]}
 
         def attention(text):
             source = self._sources(text)

@@ -1,12 +1,12 @@
 """How the weights of an exported model are stored, and how its graph reads them."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from zoo.models.embeddings import tied_tables, transposed_tables
 from zoo.rounding import check_kind, is_large_matrix, restored, rounded
 
 
@@ -14,7 +14,7 @@ def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Va
     """Returns the variables that hold a model's weights, and what makes a context in which the model reads them.
 
     Matrices are stored as they are, in half the space or in a quarter of it (see `zoo.rounding`), and become float32 in
-    the graph, once in each call.
+    the graph, once in each call. As they are, a table that also gives the logits is stored a second time, transposed.
 
     Args:
         model: The Keras model.
@@ -25,7 +25,9 @@ def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Va
     """
     check_kind(kind)
     if kind == "float32":
-        return [variable.value for variable in model.variables], contextlib.nullcontext
+        kernels = [tf.Variable(table.transposed(), trainable=False) for table in tied_tables(model)]
+        held = [variable.value for variable in model.variables] + kernels
+        return held, lambda: transposed_tables(model, kernels)
     held, readers = [], []
     for variable in model.variables:
         if is_large_matrix(variable):

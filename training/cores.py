@@ -2,19 +2,15 @@
 
 import functools
 import itertools
-import os
 
 import keras
 
 from training.config import TrainingConfig
+from zoo.cores import available_cores
 from zoo.errors import InputError
 
 # Below, a part of a batch is too small for a core to gain what putting the parts together costs.
 _SYMBOLS = 512
-
-
-def _available() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _elsewhere(settings: TrainingConfig) -> str:
@@ -44,7 +40,7 @@ def choose_cores(settings: TrainingConfig) -> int:
         if settings.cores > 1 and reason:
             raise InputError(f"Cores do not share batches where {reason}. Received: training.cores={settings.cores}.")
         return settings.cores
-    return 1 if reason else max(1, min(_available(), settings.batch_tokens // _SYMBOLS))
+    return 1 if reason else max(1, min(available_cores(), settings.batch_tokens // _SYMBOLS))
 
 
 def use_cores(count: int, available: int = 0) -> None:
@@ -61,7 +57,7 @@ def use_cores(count: int, available: int = 0) -> None:
     import tensorflow as tf
 
     try:
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, (available or _available()) // count))
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, (available or available_cores()) // count))
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
         pass

@@ -9,6 +9,7 @@ from training.config import check_task
 from training.data import FORMS, SPLITS, load_data
 from training.origin import origin_of
 from zoo.cli import ArgumentParser, run_command
+from zoo.cores import available_cores
 from zoo.errors import InputError
 from zoo.quiet import start_backend
 from zoo.registry import get_spec
@@ -56,7 +57,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.data:
         load_data(arguments.data, check_task=partial(check_task, name, arguments.data))
     start_backend()
+    from training.cores import use_cores
     from training.evaluation import evaluate
+
+    if task == "seq2seq":  # of whose time most goes into decoding, batches side by side
+        use_cores(available_cores())
 
     metrics = evaluate(arguments.workdir, arguments.data, arguments.split, arguments.weights, **decoding)
     print(json.dumps(metrics, ensure_ascii=False))

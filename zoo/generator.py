@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo import decoding
 from zoo.errors import InputError, check_finite, check_whole
+from zoo.models.embeddings import transposed_tables
 from zoo.translator import SYMBOLS, shifted
 
 
@@ -87,6 +88,10 @@ class Generator(keras.Model):
         self.built = True
 
     def call(self, inputs):
+        with transposed_tables(self.model):
+            return self._search(inputs)
+
+    def _search(self, inputs):
         prompt = inputs["prompt"]
         batch = ops.shape(prompt)[0]
         limits = ops.full((batch,), self.max_length, dtype="int32")

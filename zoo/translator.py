@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo import decoding
 from zoo.errors import InputError, check_finite, check_whole
+from zoo.models.embeddings import transposed_tables
 from zoo.text import END, PAD, START
 
 SYMBOLS = decoding.Symbols(start=START, end=END, pad=PAD)
@@ -56,6 +57,8 @@ class Translator(keras.Model):
             number of its source symbols plus 10.
         no_repeat_ngram: No n symbols come twice in an answer; 0 for no such rule.
         resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
+        nbest: How many answers to each sentence are wanted, 1 to `beam_size`; the fewer, the sooner search ends.
+            Default: `beam_size`.
 
     Call arguments:
         inputs: Dict with `source` [B, S], int32, padded with 0 at the end; and, where answers are to begin with given
@@ -63,7 +66,7 @@ class Translator(keras.Model):
 
     Returns:
         Dict with `ids` [B, K, L], padded, best first, and `log_prob` [B, K], float32, of what follows the prefix; K is
-        `beam_size`.
+        `nbest`.
 
     Raises:
         InputError: If an option is out of range.
@@ -78,6 +81,7 @@ class Translator(keras.Model):
         max_length=256,
         no_repeat_ngram=0,
         resizes=None,
+        nbest=None,
         **kwargs,
     ):
         super().__init__(dtype=model.dtype_policy, **kwargs)
@@ -87,6 +91,8 @@ class Translator(keras.Model):
                 f"`beam_size` must be at least 1 and at most half the vocabulary of {model.target_vocab_size}. "
                 f"Received: beam_size={beam_size}."
             )
+        if nbest is not None and not 1 <= nbest <= beam_size:
+            raise InputError(f"`nbest` must be from 1 to `beam_size`, {beam_size}. Received: nbest={nbest}.")
         check_finite(length_penalty=length_penalty, coverage_penalty=coverage_penalty)
         least = {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
         least |= {"no_repeat_ngram": no_repeat_ngram, "max_length": max_length}
@@ -105,6 +111,7 @@ class Translator(keras.Model):
         self.coverage_penalty = coverage_penalty if beam_size > 1 else 0.0
         self.max_length = max_length
         self.no_repeat_ngram = no_repeat_ngram
+        self.nbest = nbest or beam_size
         self.resizes = decoding.can_resize() if resizes is None else resizes
         self.built = True
 
@@ -122,6 +129,10 @@ class Translator(keras.Model):
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
     def call(self, inputs):
+        with transposed_tables(self.model):
+            return self._search(inputs)
+
+    def _search(self, inputs):
         source = inputs["source"]
         rules = self._rules(source, inputs.get("prefix"))
         memory = self.model.encode(source, training=False)
@@ -130,7 +141,7 @@ class Translator(keras.Model):
         if self.beam_size == 1:
             ids, log_prob = decoding.greedy_search(**search)
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}
-        penalties = {"alpha": self.length_penalty}
+        penalties = {"alpha": self.length_penalty, "nbest": self.nbest}
         if self.coverage_penalty:
             penalties |= {"beta": self.coverage_penalty, "source_mask": ops.not_equal(source, PAD)}
         ids, log_prob = decoding.beam_search(**search, beam_size=self.beam_size, **penalties)

@@ -1,8 +1,10 @@
 """Measures how fast a trained `transformer_tiny` translates, exported, beside CTranslate2 with the same weights.
 
-`python -m benchmarks.decoding WORKDIR --text FILE`: 64 sentences of about 16 symbols from the file, in one batch, with
-greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols; ours takes part twice, the second time
-with what XLA compiled (`export.saved_model --xla`).
+`python -m benchmarks.decoding WORKDIR --text FILE`: 64 sentences of about 16 symbols from the file, in one request,
+with greedy and with beam search. Ours reads and writes strings, CTranslate2 symbols. Each takes part twice: with all
+sentences in one batch, whose operations have as many threads as there are, and in parts of 32, each of which has one
+thread (`export.saved_model --dynamic_batching`). Ours does so once more with what XLA compiled (`--xla`), in parts, but
+with all threads for each: with one, XLA works on one part after the other.
 
 With `--whole`: every sentence of the file with beam search, as `training.evaluate` translates a test set. Each
 contestant sorts the sentences by length and makes batches of 64.
@@ -22,11 +24,13 @@ from benchmarks.arguments import MeasurementParser
 from benchmarks.peers import python_of
 from benchmarks.process import Process
 from benchmarks.timing import Spread, take_turns, where
+from export.batching import PART
 from export.saved_model import export_saved_model
 from zoo.layers import SinusoidalPositions
 
 SENTENCES, LENGTH, BEAMS = 64, 16, (1, 5)
 PEER = "CTranslate2"
+IN_PARTS = ", in parts"
 ROOM = 600  # positions that the peer's table has
 
 
@@ -62,12 +66,30 @@ def our_commands(options, base):
     if options.whole:
         workdir = str(Path(options.workdir).resolve())
         return {"zoo": [sys.executable, "-m", "benchmarks.decoding.whole", workdir, str(SENTENCES), *shared]}
-    exports = [
-        export_saved_model(options.workdir, base / "exports", beam_size=beam, length_penalty=0.0, xla=True)
-        for beam in BEAMS
-    ]
-    module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports)]
-    return {"zoo": [*module, "serving_default", *shared], "zoo, XLA": [*module, "xla", *shared]}
+
+    def command(signature, threads_of_operations, **form):
+        exports = [
+            export_saved_model(options.workdir, base / signature, beam_size=beam, length_penalty=0.0, **form)
+            for beam in BEAMS
+        ]
+        module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports), signature, *shared]
+        return [*module, str(threads_of_operations)]
+
+    parts = {"dynamic_batching": True, "num_batch_threads": options.threads}
+    return {
+        "zoo": command("serving_default", options.threads),
+        f"zoo{IN_PARTS}": command("serving_default", 1, **parts),
+        f"zoo, XLA{IN_PARTS}": command("xla", options.threads, **parts, xla=True),
+    }
+
+
+def their_commands(options, base):
+    """Returns the commands of CTranslate2's contestants, by name; see `our_commands`."""
+    worker = [python_of("ctranslate2"), str(Path(__file__).with_name("ctranslate2_worker.py"))]
+    worker += [str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)]
+    if options.whole:
+        return {PEER: [*worker, str(SENTENCES)]}
+    return {PEER: [*worker, "0"], f"{PEER}{IN_PARTS}": [*worker, str(PART)]}
 
 
 def main(arguments=None):
@@ -84,10 +106,7 @@ def main(arguments=None):
         write_weights(run, base / "weights.npz")
         (base / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
         (base / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
-        script = [python_of("ctranslate2"), str(Path(__file__).with_name("ctranslate2_worker.py"))]
-        batch = SENTENCES if options.whole else 0
-        peer = [*script, str(base / "weights.npz"), str(base / "ids.json"), str(options.threads), str(batch)]
-        commands = {**our_commands(options, base), PEER: peer}
+        commands = {**our_commands(options, base), **their_commands(options, base)}
         with contextlib.ExitStack() as stack:
             workers = {name: stack.enter_context(Process(command)) for name, command in commands.items()}
             report(run, workers, options)
@@ -112,15 +131,16 @@ def rows(beam, workers, run, rounds):
 
     times = take_turns({name: lambda name=name: measure(name) for name in workers}, rounds)
     spreads = {name: Spread.of([1000 * value for value in values]) for name, values in times.items()}
+    fastest = min(spread.median for name, spread in spreads.items() if name.startswith(PEER))
     theirs = run.tokenizers.target.decode(last[PEER]["ids"])
     tokens = sum(map(len, last[PEER]["ids"])) + len(theirs)  # with the ends
     search = "greedy" if beam == 1 else f"beam {beam}"
     for name, spread in spreads.items():
         time = f"{spread.median:.0f} ({spread.low:.0f} to {spread.high:.0f})"
         cells = [search, name, time, f"{1000 * tokens / spread.median:,.0f}", "", ""]
-        if name != PEER:
+        if not name.startswith(PEER):
             same = sum(a == b for a, b in zip(theirs, last[name]["texts"], strict=True))
-            cells[-2:] = f"{spreads[PEER].median / spread.median:.2f}×", f"{same} of {len(theirs)}"
+            cells[-2:] = f"{fastest / spread.median:.2f}×", f"{same} of {len(theirs)}"
         yield f"| {' | '.join(cells)} |"
 
 

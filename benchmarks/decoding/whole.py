@@ -4,16 +4,18 @@
 """
 
 import json
+import os
 import sys
 
 from benchmarks.decoding.turns import serve
-from benchmarks.training.peers.worker import use_threads
+from training.cores import use_cores
 
 
 def main():
     workdir, batch, texts, threads = sys.argv[1:]
-    use_threads(int(threads))
-    import zoo  # reads how many threads there are
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
+    use_cores(int(threads))
+    import zoo
 
     run = zoo.load(workdir)
     texts = json.loads(open(texts, encoding="utf-8").read())

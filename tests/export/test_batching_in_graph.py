@@ -9,10 +9,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from export import batching
-from export.batching import LARGEST, batched
+from export.batching import LARGEST, PART, batched
 from export.server.models import LoadedModel
 
-REQUESTS = [["a"], ["bcd", "e"], [], ["fg"] * LARGEST, ["hi", "", "jklm"], ["n"] * (LARGEST + 1)] * 3
+REQUESTS = [["a"], ["bcd", "e"], [], ["fg"] * (2 * PART + 5), ["hi", "", "jklm"], ["n"] * (LARGEST + 1)] * 3
 
 
 def test_every_request_gets_its_own_answer(monkeypatch):
@@ -35,7 +35,11 @@ def test_every_request_gets_its_own_answer(monkeypatch):
     for texts, found in zip(REQUESTS, answers, strict=True):
         assert [text.decode() for text in found["text"].numpy()] == [text.upper() for text in texts]
         np.testing.assert_array_equal(found["length"], [len(text) for text in texts])
-    assert sum(together) == sum(map(len, REQUESTS)) and len(together) < len(REQUESTS), "some were answered together"
+    assert sum(together) == sum(map(len, REQUESTS))
+    alone = [size for size in together if size == 0 or size > PART]
+    assert sorted(alone) == sorted([0, LARGEST + 1] * 3)
+    parts = sum(-(-len(texts) // PART) for texts in REQUESTS if len(texts) <= LARGEST)
+    assert len(together) - len(alone) < parts, "some were answered together"
 
 
 def test_sizes_are_known():

@@ -50,9 +50,23 @@ def test_weights_of_another_kind_are_refused(text_workdir, tmp_path, capsys):
     assert "`weights` must be one of float32, bfloat16, int8. Received: 'int4'." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--num_batch_threads", 3], "--num_batch_threads is of no use without --dynamic_batching."),
+        (["--dynamic_batching", "--num_batch_threads", 0], "`num_batch_threads` must be from 1 to 1024. Received: 0."),
+    ],
+)
+def test_batch_threads_that_cannot_be(text_workdir, tmp_path, capsys, flags, message):
+    assert run_quietly(saved_model.main, text_workdir, "--output", tmp_path / "x", *flags) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.fixture(scope="module")
 def batching(text_workdir, shared):
-    base = shared("exports/batching", lambda base: export_saved_model(text_workdir, base, dynamic_batching=True))
+    options = {"dynamic_batching": True, "num_batch_threads": 3}
+    base = shared("exports/batching", lambda base: export_saved_model(text_workdir, base, **options))
     return LoadedModel(base / "1", 1)
 
 

@@ -1,6 +1,7 @@
 """Exported models, loaded the way the stock server loads them: what they answer, and what they consist of."""
 
 import json
+import math
 import os
 import signal
 import stat
@@ -19,6 +20,7 @@ from export.saved_model import export_saved_model, next_version
 from export.server.models import LoadedModel
 from export.server.status import RequestError
 from zoo.errors import InputError
+from zoo.models.embeddings import tied_tables
 from zoo.run import MAX_SOURCE_LENGTH
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
@@ -34,7 +36,7 @@ OUTPUTS = {
 }
 ANSWERING = ["serving_default", "attention"]
 OUTPUTS |= {"nbest": {"texts": ("string", 2), "log_probs": ("float32", 2)}, "score": {"log_prob": ("float32", 1)}}
-FORM = {"weights": "float32", "dynamic_batching": False, "xla": False}
+FORM = {"weights": "float32", "dynamic_batching": False, "num_batch_threads": 2, "xla": False}
 DEFAULTS = {**FORM, "beam_size": 1, "nbest": 5, "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256}
 DEFAULTS["no_repeat_ngram"] = 0
 
@@ -159,12 +161,13 @@ def test_answers_have_the_rank_that_the_signature_says(fast_case):
             assert array.ndim == outputs[key][1]
 
 
-def test_weights_are_float32_and_there_once(case):
+def test_weights_are_float32_and_there_once_but_for_transposed_tables(case):
     reader = tf.train.load_checkpoint(str(case.path / "variables" / "variables"))
     shapes = reader.get_variable_to_shape_map()
     floats = {name: shape for name, shape in shapes.items() if reader.get_variable_to_dtype_map()[name].is_floating}
     assert {reader.get_variable_to_dtype_map()[name] for name in floats} == {tf.float32}
-    assert sum(int(np.prod(shape)) for shape in floats.values()) == case.run.model.count_params()
+    tables = sum(math.prod(table.embeddings.shape) for table in tied_tables(case.run.model))
+    assert sum(math.prod(shape) for shape in floats.values()) == case.run.model.count_params() + tables
 
 
 @pytest.mark.parametrize("signature", OUTPUTS)

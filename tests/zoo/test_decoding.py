@@ -251,6 +251,31 @@ def test_search_stops_when_nothing_can_change(beam_size, expected):
     assert np.all(ops.convert_to_numpy(ids).reshape(2, -1)[:, 0] == END)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_the_best_alone_are_the_first_of_all(alpha, resizes):
+    table = scripts(37, 40, 9, 5, scale=2.0)
+    ids, log_probs = run_beam(table, [5] * 40, 4, alpha, resizes)
+    for nbest in (1, 2, 4):
+        step, state = stepper(table)
+        state = repeat_rows(state, 4)
+        found = beam_search(step, state, rules([5] * 40), 4, alpha, resizes=resizes, nbest=nbest)
+        np.testing.assert_array_equal(ops.convert_to_numpy(found[0]), ids[:, :nbest])
+        np.testing.assert_allclose(ops.convert_to_numpy(found[1]), log_probs[:, :nbest], rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX traces the step once")
+@pytest.mark.parametrize(("nbest", "expected"), [(1, 1), (2, 2), (3, 2)])
+def test_search_for_the_best_alone_stops_sooner(nbest, expected):
+    calls = []
+
+    def step(last, state, memory):
+        calls.append(1)
+        return ops.one_hot(ops.zeros_like(last) + END, 7) * 20.0, state
+
+    beam_search(step, (), rules([50, 50]), 3, alpha=0.0, nbest=nbest)
+    assert len(calls) == expected
+
+
 @pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
 @pytest.mark.parametrize("beam_size", [None, 3])
 def test_compiled_with_a_width_known_at_run_time(beam_size, xla):
@@ -459,6 +484,16 @@ def test_the_largest_by_groups_are_the_largest(size):
     expected = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
     np.testing.assert_array_equal(ops.convert_to_numpy(places), expected)
     np.testing.assert_array_equal(ops.convert_to_numpy(values), np.take_along_axis(logits, expected, -1))
+
+
+@pytest.mark.parametrize("size", [6000, 97, 2])
+def test_the_most_probable_is_the_first_of_the_largest(size):
+    logits = np.random.default_rng(5).normal(size=(4, size)).astype("float32")
+    if keras.backend.backend() != "torch":
+        logits[1, [size // 2, size - 1]] = 7.0
+    values, places = map(ops.convert_to_numpy, best.most_probable(ops.convert_to_tensor(logits)))
+    np.testing.assert_array_equal(places, logits.argmax(axis=-1))
+    np.testing.assert_array_equal(values, logits.max(axis=-1))
 
 
 def test_log_total_of_large_and_small_logits():

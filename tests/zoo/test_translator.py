@@ -142,6 +142,13 @@ def test_an_empty_batch_is_an_empty_result(model):
         assert outputs["ids"].shape == shape and outputs["log_prob"].shape == shape[:2]
 
 
+def test_the_best_alone(model):
+    every = graph(model, beam_size=3, max_length=9)(SOURCE)
+    best = graph(model, beam_size=3, max_length=9, nbest=1)(SOURCE)
+    np.testing.assert_array_equal(best["ids"], every["ids"][:, :1])
+    np.testing.assert_allclose(best["log_prob"], every["log_prob"][:, :1], rtol=1e-5)
+
+
 def test_mixed_precision_scores_are_float32():
     sizes = {"source_vocab_size": V, "target_vocab_size": V}
     model = zoo.create_model("rnnsearch", dtype="mixed_bfloat16", **sizes, **SMALL["rnnsearch"])
@@ -157,6 +164,8 @@ def test_mixed_precision_scores_are_float32():
             "`beam_size` must be at least 1 and at most half the vocabulary of 13. Received: beam_size=0.",
         ),
         ({"beam_size": 7}, "at most half the vocabulary of 13. Received: beam_size=7."),
+        ({"beam_size": 2, "nbest": 3}, "`nbest` must be from 1 to `beam_size`, 2. Received: nbest=3."),
+        ({"beam_size": 2, "nbest": 0}, "`nbest` must be from 1 to `beam_size`, 2. Received: nbest=0."),
         ({"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0."),
         ({"length_penalty": -0.1}, "`length_penalty` must be at least 0. Received: length_penalty=-0.1."),
         ({"length_penalty": math.nan}, "`length_penalty` must be a finite number. Received: length_penalty=nan."),

@@ -46,26 +46,26 @@ class _Beam(Search):
         alpha: Exponent of the length penalty.
         beta: Factor of the coverage penalty.
         source_mask: Which source symbols are real, [B, S]; or `None` without coverage penalty.
+        nbest: How many hypotheses of each sentence are kept when they end.
         others: See `Search`.
     """
 
     results = ("done_ids", "done_scores", "done_log_probs")
 
-    def __init__(self, alpha, beta, source_mask, *others):
+    def __init__(self, alpha, beta, source_mask, nbest, *others):
         super().__init__(*others)
-        self.alpha, self.beta, self.source_mask = alpha, beta, source_mask
+        self.alpha, self.beta, self.source_mask, self.nbest = alpha, beta, source_mask, nbest
 
     def first_rows(self, batch):
-        size = self.width
-        empty = ops.full((batch, size, self.rules.room), self.symbols.pad, dtype="int32")
-        lowest = ops.full((batch, size), LOWEST, dtype="float32")
+        size, room = self.width, self.rules.room
         # All beams start equal: only the first one counts, or every hypothesis would come K times.
         first = ops.where(ops.arange(size) == 0, 0.0, LOWEST)
+        lowest = ops.full((batch, self.nbest), LOWEST, dtype="float32")
         rows = {
-            "live_ids": empty,
-            "live_scores": lowest * 0.0 + first,
+            "live_ids": ops.full((batch, size, room), self.symbols.pad, dtype="int32"),
+            "live_scores": ops.zeros((batch, size), dtype="float32") + first,
             "last": ops.full((batch, size), self.symbols.start, dtype="int32"),
-            "done_ids": empty,
+            "done_ids": ops.full((batch, self.nbest, room), self.symbols.pad, dtype="int32"),
             "done_scores": lowest,  # with both penalties
             "done_log_probs": lowest,
         }
@@ -131,7 +131,7 @@ class _Beam(Search):
             coverage = rows["coverage"] + ops.reshape(ops.cast(attention[0], "float32"), ops.shape(rows["coverage"]))
             coverage = _take_beams(coverage, parents)
             ranked = ranked + coverage_penalty(coverage, rows["source_mask"][:, None], self.beta)
-        done_scores, keep = ops.top_k(ops.concatenate([rows["done_scores"], ranked], axis=1), self.width)
+        done_scores, keep = ops.top_k(ops.concatenate([rows["done_scores"], ranked], axis=1), self.nbest)
         keep = ops.cast(keep, "int32")
         new = {
             "done_scores": done_scores,
@@ -147,11 +147,13 @@ class _Beam(Search):
         return {**rows, **new}, take_rows(state, ops.reshape(numbers, (-1,)))
 
 
-def beam_search(step, state, rules, beam_size, alpha=0.6, memory=None, beta=0.0, source_mask=None, resizes=None):
+def beam_search(
+    step, state, rules, beam_size, alpha=0.6, memory=None, beta=0.0, source_mask=None, resizes=None, nbest=None
+):
     """Keeps the `beam_size` best hypotheses at every step.
 
     Those that have ended are ranked by `log P / length_penalty(length, alpha) + coverage_penalty(coverage, beta)`.
-    Search ends for a sentence when no live hypothesis can beat the worst of `beam_size` finished ones.
+    Search ends for a sentence when no live hypothesis can beat the worst of the `nbest` best finished ones.
 
     Args:
         step: The step function, on B · `beam_size` rows, those of one sentence adjacent; with a `source_mask` it
@@ -164,13 +166,16 @@ def beam_search(step, state, rules, beam_size, alpha=0.6, memory=None, beta=0.0,
         beta: Factor of the coverage penalty, ≥ 0.
         source_mask: Which source symbols are real, boolean [B, S]; `None` for no coverage penalty.
         resizes: See `greedy_search`.
+        nbest: How many hypotheses N are wanted, 1 to K; the fewer, the sooner search ends. Default: K.
 
     Returns:
-        Ids [B, K, room] and the float32 sum of the log probabilities [B, K] of what follows the prompt, best first by
-        that rank. Where there are fewer than K sequences, the rest has log probabilities below −1e29.
+        Ids [B, N, room] and the float32 sum of the log probabilities [B, N] of what follows the prompt, best first by
+        that rank. Where there are fewer than N sequences, the rest has log probabilities below −1e29.
 
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144
     """
-    found = _Beam(alpha, beta, source_mask, step, rules, resizes, beam_size).run(state, memory or {})
+    found = _Beam(alpha, beta, source_mask, nbest or beam_size, step, rules, resizes, beam_size).run(
+        state, memory or {}
+    )
     return found["done_ids"], found["done_log_probs"]

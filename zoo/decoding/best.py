@@ -15,7 +15,7 @@ def top_k(logits, count):
         count: How many, at most V.
     """
     size = logits.shape[-1]
-    groups = _groups(size)
+    groups = _groups(size, count)
     if groups is None or 3 * count > groups:
         return ops.top_k(logits, count)
     grouped = ops.reshape(logits, (-1, groups, size // groups))
@@ -28,9 +28,24 @@ def top_k(logits, count):
     return values, group * (size // groups) + places % (size // groups)
 
 
-def _groups(size):
-    """Returns a number of groups of equal size near the square root, or `None`."""
-    middle = math.sqrt(size)
+def most_probable(logits):
+    """Returns the largest of each row and the first place where it stands, [R] each.
+
+    Keras' `argmax` goes over the logits several times to tell zeros of either sign apart; it takes six times as long.
+
+    Args:
+        logits: [R, V].
+    """
+    values, places = top_k(logits, 1)
+    return values[:, 0], places[:, 0]
+
+
+def _groups(size, count):
+    """Returns how many groups of equal size leave least to select from, or `None` where none are near.
+
+    Of G groups, a selection is made from G maxima and from `count` · V / G numbers.
+    """
+    middle = math.sqrt(size * count)
     fitting = [number for number in range(math.ceil(middle / 3), math.floor(middle * 3) + 1) if size % number == 0]
     return min(fitting, key=lambda number: abs(number - middle), default=None)
 

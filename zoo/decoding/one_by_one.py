@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from zoo.decoding.best import log_total
+from zoo.decoding.best import log_total, most_probable
 from zoo.decoding.draws import uniform
 from zoo.decoding.rules import allowed
 from zoo.decoding.search import Search
@@ -37,12 +37,11 @@ class _OneByOne(Search):
     def advance(self, index, rows, state, memory):
         logits, state = self.step(rows["last"], state, memory)
         logits = allowed(logits, self.symbols)
-        place = ops.argmax(logits, axis=-1)
-        largest = ops.take_along_axis(logits, place[:, None], axis=1)[:, 0]
+        largest, place = most_probable(logits)
         total = log_total(logits, largest)
         chosen = place
         if self.choose is not None or self.rules.no_repeat_ngram:
-            choose = self.choose or _most_probable
+            choose = self.choose or (lambda logits, known, index: most_probable(logits)[1])
             chosen = choose(self.rules.without_repeats(logits, rows["ids"], index), rows, index)
         chosen = ops.cast(chosen, "int32")
         ends = ops.equal(chosen, self.symbols.end)
@@ -62,10 +61,6 @@ class _OneByOne(Search):
             "finished": ops.logical_or(rows["finished"], ends),
         }
         return {**rows, **new}, state
-
-
-def _most_probable(logits, rows, index):
-    return ops.argmax(logits, axis=-1)
 
 
 def _run(choose, known, step, state, rules, memory, resizes):

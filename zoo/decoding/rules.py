@@ -93,8 +93,8 @@ def allowed(logits, symbols):
     """Returns float32 logits [..., V] with those of start and padding at `LOWEST`."""
     ids = ops.arange(logits.shape[-1])
     banned = ops.logical_or(ops.equal(ids, symbols.start), ops.equal(ids, symbols.pad))
-    # A sum with a vector is fused with the product that the logits come from; a selection is one more pass.
-    return ops.cast(logits, "float32") + ops.where(banned, LOWEST, 0.0)
+    # This sum with a vector is fused with the product that the logits come from; a selection is one more pass.
+    return ops.add(ops.cast(logits, "float32"), ops.where(banned, LOWEST, 0.0))
 
 
 def score(logits, ids, symbols):

@@ -7,7 +7,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
-from zoo.models.embeddings import reversible_embedding
+from zoo.models.embeddings import ReversibleEmbedding
 from zoo.models.language_model import LanguageModel
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
@@ -41,7 +41,7 @@ class CausalLM(LanguageModel):
         parts.set_options(self, options)
         self.tied_embeddings = tied_embeddings
         policy = self.dtype_policy
-        self.embedding = reversible_embedding(
+        self.embedding = ReversibleEmbedding(
             vocab_size,
             self.model_dim,
             tie_weights=tied_embeddings,

@@ -6,7 +6,7 @@ from keras import ops
 from zoo.errors import InputError
 from zoo.layers.dropout import Dropout
 from zoo.models.checks import check_dropout, check_sizes
-from zoo.models.embeddings import reversible_embedding
+from zoo.models.embeddings import ReversibleEmbedding
 from zoo.models.language_model import LanguageModel
 
 
@@ -55,7 +55,7 @@ class LSTMLanguageModel(LanguageModel):
         self.dropout = dropout
         self.tied_embeddings = tied_embeddings
         policy = {"dtype": self.dtype_policy}
-        self.embedding = reversible_embedding(vocab_size, embedding_dim, name="embedding", **policy)
+        self.embedding = ReversibleEmbedding(vocab_size, embedding_dim, name="embedding", **policy)
         self.recurrent_layers = [
             keras.layers.LSTM(units, return_sequences=True, return_state=True, name=f"lstm_{index}", **policy)
             for index in range(num_layers)

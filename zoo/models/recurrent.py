@@ -7,7 +7,7 @@ from zoo.errors import InputError
 from zoo.layers.dropout import Dropout
 from zoo.layers.sizes import check_size
 from zoo.models.checks import check_choice, check_dropout, check_sizes
-from zoo.models.embeddings import reversible_embedding
+from zoo.models.embeddings import ReversibleEmbedding
 from zoo.models.seq2seq import Seq2SeqModel
 
 # Each kind of cell as a layer over a sequence, as a cell, and how many states it has.
@@ -77,7 +77,7 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     def _embedding(self, size, name, reversible):
         if not reversible:
             return keras.layers.Embedding(size, self.embedding_dim, dtype=self.dtype_policy, name=name)
-        return reversible_embedding(size, self.embedding_dim, dtype=self.dtype_policy, name=name)
+        return ReversibleEmbedding(size, self.embedding_dim, dtype=self.dtype_policy, name=name)
 
     def _make_start(self, count):
         """Makes what gives `count` states of the decoder, where the encoder does not."""

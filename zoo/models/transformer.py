@@ -11,7 +11,7 @@ from zoo.layers.flat import at_positions
 from zoo.models import attention_parts as parts
 from zoo.models.attention_options import AttentionOptions
 from zoo.models.checks import check_choice, check_sizes
-from zoo.models.embeddings import reversible_embedding
+from zoo.models.embeddings import ReversibleEmbedding
 from zoo.models.ids import real
 from zoo.models.seq2seq import Seq2SeqModel
 
@@ -74,21 +74,19 @@ class Transformer(Seq2SeqModel):
         return ("all" if same_size else "target") if tied == "auto" else tied
 
     def _make_embeddings(self):
-        def embedding(size, name, tied):
-            return reversible_embedding(
-                size,
-                self.model_dim,
-                tie_weights=tied,
-                # With the scaling by √D below, embeddings enter with unit variance and tied logits start small.
-                embeddings_initializer=keras.initializers.RandomNormal(stddev=self.model_dim**-0.5),
-                dtype=self.dtype_policy,
-                name=name,
-            )
+        def embedding(cls, size, name, **options):
+            # With the scaling by √D below, embeddings enter with unit variance and tied logits start small.
+            initializer = keras.initializers.RandomNormal(stddev=self.model_dim**-0.5)
+            options |= {"embeddings_initializer": initializer, "dtype": self.dtype_policy, "name": name}
+            return cls(size, self.model_dim, **options)
 
-        self.target_embedding = embedding(self.target_vocab_size, "target_embedding", self.tied_embeddings != "none")
+        tied = self.tied_embeddings != "none"
+        self.target_embedding = embedding(
+            ReversibleEmbedding, self.target_vocab_size, "target_embedding", tie_weights=tied
+        )
         self.source_embedding = self.target_embedding
         if self.tied_embeddings != "all":
-            self.source_embedding = embedding(self.source_vocab_size, "source_embedding", True)
+            self.source_embedding = embedding(keras.layers.Embedding, self.source_vocab_size, "source_embedding")
 
     def build(self, input_shape=None):
         shape = (None, None, self.model_dim)

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from zoo.errors import InputError
+from zoo.run.predictor import Predictor
 from zoo.run.run import Run, check_texts, read_texts
 from zoo.text import Tokenizer
 from zoo.workdir import WorkDir
@@ -87,10 +89,13 @@ class ClassifierRun(Run):
         """
         rows = self.ids(texts)
         probabilities = np.zeros((len(rows), len(self.classes)), np.float32)
-        for chosen, batch in self._in_batches(rows, batch_size):
-            logits = self.model.predict_on_batch({"tokens": batch})[: len(chosen)]
-            probabilities[chosen] = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+        for chosen, logits in self._answers(self._predictor, rows, batch_size, lambda _, batch: {"tokens": batch}):
+            probabilities[chosen] = keras.ops.convert_to_numpy(keras.ops.softmax(logits[: len(chosen)]))
         return [Answer(self.classes[row.argmax()], row) for row in probabilities]
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.model)
 
     def embed(self, texts: Sequence[str]) -> list[tuple[list[str], np.ndarray]]:
         """Returns the tokens of each text and what the model makes of them in their context.

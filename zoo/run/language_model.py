@@ -10,6 +10,7 @@ import numpy as np
 from zoo.errors import InputError, check_whole
 from zoo.generator import Generator, TextScorer
 from zoo.run.classifier import Tokenizers
+from zoo.run.predictor import Predictor
 from zoo.run.run import Run, check_texts, cut_texts
 from zoo.text import PAD, Tokenizer
 
@@ -63,7 +64,7 @@ class LanguageModelRun(Run):
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
         self.tokenizers = Tokenizers(self._load_tokenizer("text"))
-        self._generators: dict[str, Generator] = {}
+        self._generators: dict[str, Predictor] = {}
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """See `Run`."""
@@ -114,13 +115,16 @@ class LanguageModelRun(Run):
             raise InputError(f"`seed` must be from {-_SEEDS} to {_SEEDS - 1}. Received: seed={seed}.")
         generator = self._generator(temperature, top_k, top_p, max_length, no_repeat_ngram)
         ids = self.tokenizers.text.encode(cut_texts(texts, from_end=True))
-        rows = [cut_prompt(row, generator.max_length) for row in ids]
+        rows = [cut_prompt(row, generator.model.max_length) for row in ids]
         answers = [Continuation("", 0.0)] * len(rows)
-        # Without a text the one column is padding.
-        for chosen, batch in self._in_batches([row or [PAD] for row in rows], batch_size, generator.max_length):
+
+        def inputs(chosen, batch):
             numbers = np.resize(chosen, len(batch)).astype("int32")
-            inputs = {"prompt": batch, "seed": np.full_like(numbers, seed), "row": numbers}
-            found = generator.predict_on_batch(inputs)
+            return {"prompt": batch, "seed": np.full_like(numbers, seed), "row": numbers}
+
+        # Without a text the one column is padding.
+        prompts, limit = [row or [PAD] for row in rows], generator.model.max_length
+        for chosen, found in self._answers(generator, prompts, batch_size, inputs, limit):
             for index, row, log_prob in zip(chosen, found["ids"], found["log_prob"], strict=False):
                 answers[index] = Continuation(self._behind(len(rows[index]), row.tolist()), float(log_prob))
         return answers
@@ -139,25 +143,23 @@ class LanguageModelRun(Run):
         limit = self.model.max_length
         rows = [row[:limit] for row in self.tokenizers.text.encode(cut_texts(texts))]
         scores = [Score(0.0, 0)] * len(rows)
-        for chosen, batch in self._in_batches([row or [PAD] for row in rows], batch_size, limit):
-            for index, log_prob in zip(chosen, self._scorer.predict_on_batch({"tokens": batch}), strict=False):
+        given = [row or [PAD] for row in rows]
+        for chosen, found in self._answers(self._scorer, given, batch_size, lambda _, batch: {"tokens": batch}, limit):
+            for index, log_prob in zip(chosen, found, strict=False):
                 scores[index] = Score(float(log_prob), len(rows[index]))
         return scores
 
     @cached_property
-    def _scorer(self) -> TextScorer:
-        scorer = TextScorer(self.model)
-        scorer.compile(jit_compile=self._static_shapes)
-        return scorer
+    def _scorer(self) -> Predictor:
+        return Predictor(TextScorer(self.model))
 
     def _behind(self, length: int, ids: list[int]) -> str:
         """Returns the text of ids without that of the first `length` of them; what joins the two belongs to it."""
         whole, prompt = self.tokenizers.text.decode([ids, ids[:length]])
         return whole[len(prompt) :]
 
-    def _generator(self, *options) -> Generator:
+    def _generator(self, *options) -> Predictor:
         key = repr(options)  # In which 1 is neither True nor 1.0.
         if key not in self._generators:
-            self._generators[key] = Generator(self.model, *options)
-            self._generators[key].compile(jit_compile=self._static_shapes)
+            self._generators[key] = Predictor(Generator(self.model, *options))
         return self._generators[key]

@@ -1,7 +1,7 @@
 """What the runs of all tasks have in common."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from zoo.errors import InputError, check_whole
 from zoo.registry import ModelSpec, get_spec
+from zoo.run.predictor import Predictor
 from zoo.text import END, Tokenizer, load_tokenizer, pad, without_surrogates
 from zoo.workdir import WorkDir
 
@@ -100,6 +101,27 @@ class Run:
             batch = [rows[index] for index in chosen]
             width = self._width(batch)
             yield chosen, pad(batch, min(width, limit or width), batch_size if self._static_shapes else None)
+
+    def _answers(
+        self,
+        predictor: Predictor,
+        rows: list[list[int]],
+        batch_size: int,
+        inputs: Callable[[list[int], np.ndarray], dict[str, Any]],
+        limit: int | None = None,
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Yields the numbers of rows of like length, and what a model makes of them.
+
+        Args:
+            predictor: The model.
+            rows: See `_in_batches`.
+            batch_size: See `_in_batches`.
+            inputs: Function of what `_in_batches` yields that returns the model's inputs.
+            limit: See `_in_batches`.
+        """
+        batches = list(self._in_batches(rows, batch_size, limit))
+        found = predictor.each([inputs(*batch) for batch in batches])
+        return zip((chosen for chosen, _ in batches), found, strict=True)
 
     def _width(self, rows: list[list[int]]) -> int:
         """Returns the width of an array for these rows, at least 1: one of few where shapes are to be few."""

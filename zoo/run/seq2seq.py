@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from zoo.errors import InputError, unknown_name
+from zoo.run.predictor import Predictor
 from zoo.run.run import Run, check_texts, read_texts
 from zoo.text import PAD, START, Tokenizer, pad
 from zoo.translator import LEAST_LOG_PROB, Scorer, Translator
@@ -56,7 +57,7 @@ class Seq2SeqRun(Run):
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
         self.tokenizers = Tokenizers(*map(self._load_tokenizer, Tokenizers._fields))
-        self._translators: dict[str, Translator] = {}
+        self._translators: dict[str, Predictor] = {}
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """See `Run`."""
@@ -85,7 +86,7 @@ class Seq2SeqRun(Run):
         Raises:
             InputError: If `texts` or `prefixes` is one string, their numbers differ, or an option is out of range.
         """
-        return [best[0].text for best in self._hypotheses(texts, prefixes, batch_size, options)]
+        return [best[0].text for best in self._hypotheses(texts, prefixes, batch_size, 1, options)]
 
     def nbest(
         self,
@@ -104,7 +105,7 @@ class Seq2SeqRun(Run):
             batch_size: See `translate`.
             **options: See `translate`.
         """
-        return self._hypotheses(texts, prefixes, batch_size, {"beam_size": beam_size, **options})
+        return self._hypotheses(texts, prefixes, batch_size, None, {"beam_size": beam_size, **options})
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_size: int = 64) -> list[float]:
         """Returns the log probability of each target, its end included, given its source.
@@ -123,37 +124,39 @@ class Seq2SeqRun(Run):
         rows = self.source_ids(sources)
         ids = read_texts(self.tokenizers.target, targets, MAX_TARGET_LENGTH)
         scores = [0.0] * len(rows)
-        for chosen, batch in self._in_batches(rows, batch_size):
-            given = self._beside(batch, [ids[index] for index in chosen])
-            found = self._scorer.predict_on_batch({"source": batch, "target": given})
+
+        def inputs(chosen, batch):
+            return {"source": batch, "target": self._beside(batch, [ids[index] for index in chosen])}
+
+        for chosen, found in self._answers(self._scorer, rows, batch_size, inputs):
             for index, score in zip(chosen, found, strict=False):
                 scores[index] = float(score)
         return scores
 
     @cached_property
-    def _scorer(self) -> Scorer:
-        scorer = Scorer(self.model)
-        scorer.compile(jit_compile=self._static_shapes)
-        return scorer
+    def _scorer(self) -> Predictor:
+        return Predictor(Scorer(self.model))
 
     def _beside(self, batch: np.ndarray, rows: list[list[int]]) -> np.ndarray:
         """Returns rows as an array with as many rows as the batch, at least one symbol wide."""
         return pad(rows, self._width(rows), len(batch))
 
-    def _hypotheses(self, texts, prefixes, batch_size, options) -> list[list[Hypothesis]]:
+    def _hypotheses(self, texts, prefixes, batch_size, nbest, options) -> list[list[Hypothesis]]:
         check_texts(texts)
         given = None
         if prefixes is not None:
             check_texts(prefixes)
             _check_numbers("prefixes", prefixes, texts)
             given = self.tokenizers.target.encode(prefixes)
-        translator, rows = self._translator(options), self.source_ids(texts)
+        translator, rows = self._translator(nbest, options), self.source_ids(texts)
         found: list[list[Hypothesis]] = [[] for _ in rows]
-        for chosen, batch in self._in_batches(rows, batch_size):
-            inputs = {"source": batch}
-            if given is not None:
-                inputs["prefix"] = self._beside(batch, [given[index] for index in chosen])
-            outputs = translator.predict_on_batch(inputs)
+
+        def inputs(chosen, batch):
+            if given is None:
+                return {"source": batch}
+            return {"source": batch, "prefix": self._beside(batch, [given[index] for index in chosen])}
+
+        for chosen, outputs in self._answers(translator, rows, batch_size, inputs):
             for index, ids, log_probs in zip(chosen, outputs["ids"], outputs["log_prob"], strict=False):
                 found[index] = self._read_off(ids, log_probs)
         return found
@@ -164,14 +167,13 @@ class Seq2SeqRun(Run):
         texts = self.tokenizers.target.decode(rows)
         return [Hypothesis(*each) for each in zip(texts, map(float, log_probs[there]), rows, strict=True)]
 
-    def _translator(self, options) -> Translator:
+    def _translator(self, nbest, options) -> Predictor:
         for name in options:
             if name not in _OPTIONS:
                 raise unknown_name("option of decoding", name, _OPTIONS)
-        key = repr(sorted(options.items()))  # In which 1 is neither True nor 1.0.
+        key = repr((nbest, sorted(options.items())))  # In which 1 is neither True nor 1.0.
         if key not in self._translators:
-            self._translators[key] = Translator(self.model, **options)
-            self._translators[key].compile(jit_compile=self._static_shapes)
+            self._translators[key] = Predictor(Translator(self.model, nbest=nbest, **options))
         return self._translators[key]
 
     def attention(
@@ -188,7 +190,7 @@ class Seq2SeqRun(Run):
         Returns:
             A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S].
         """
-        hypotheses = self._hypotheses(texts, prefixes, batch_size, options)
+        hypotheses = self._hypotheses(texts, prefixes, batch_size, 1, options)
         return [self.align(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
 
     def align(self, text: str, hypothesis: Hypothesis) -> tuple[list[str], list[str], np.ndarray]:

@@ -1,0 +1,84 @@
+"""Tables that also give the logits."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import zoo
+from zoo.models.embeddings import ReversibleEmbedding, tied_tables, transposed_tables
+
+
+@pytest.fixture
+def table():
+    table = ReversibleEmbedding(11, 5)
+    table.build((None, None))
+    return table
+
+
+def model_with(table):
+    return keras.Sequential([keras.Input([None], dtype="int32"), table])
+
+
+def logits(table, hidden):
+    return ops.convert_to_numpy(table(hidden, reverse=True))
+
+
+def test_logits_are_the_same_with_a_table_transposed_before(table):
+    hidden = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
+    expected = hidden @ ops.convert_to_numpy(table.embeddings).T
+    np.testing.assert_allclose(logits(table, hidden), expected, rtol=1e-5)
+    with transposed_tables(model_with(table)):
+        np.testing.assert_allclose(logits(table, hidden), expected, rtol=1e-5)
+
+
+def test_what_is_given_counts_and_is_left_alone_inside(table):
+    model, hidden = model_with(table), np.ones((2, 5), "float32")
+    with transposed_tables(model, [ops.ones((5, 11))]):
+        with transposed_tables(model):
+            assert np.all(logits(table, hidden) == 5.0)
+        assert np.all(logits(table, hidden) == 5.0)
+    assert not np.any(logits(table, hidden) == 5.0)
+
+
+def test_an_error_inside_ends_it(table):
+    model, hidden = model_with(table), np.ones((2, 5), "float32")
+    with pytest.raises(KeyError), transposed_tables(model, [ops.ones((5, 11))]):
+        raise KeyError
+    assert not np.any(logits(table, hidden) == 5.0)
+
+
+def test_logits_have_the_precision_of_the_policy():
+    table = ReversibleEmbedding(11, 5, dtype="mixed_bfloat16")
+    table.build((None, None))
+    for nothing in (True, False):
+        with transposed_tables(model_with(table) if not nothing else keras.Sequential()):
+            found = table(ops.ones((2, 5)), reverse=True)
+            assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "count"),
+    [
+        ("transformer_tiny", {"tied_embeddings": "all"}, 1),
+        ("transformer_tiny", {"tied_embeddings": "none"}, 0),
+        ("rnnsearch", {"tied_embeddings": "target"}, 1),
+    ],
+)
+def test_the_tables_of_a_model(name, options, count):
+    model = zoo.create_model(name, source_vocab_size=13, target_vocab_size=13, **options)
+    model({"source": np.ones((1, 2), "int32"), "target": np.ones((1, 2), "int32")})
+    assert len(tied_tables(model)) == count
+
+
+def test_a_quantised_table_is_left_to_keras(table):
+    table.quantize("int8")
+    model = model_with(table)
+    assert not tied_tables(model)
+    with transposed_tables(model):
+        assert table(np.ones((2, 5), "float32"), reverse=True).shape == (2, 11)
+
+
+def test_configuration(table):
+    again = ReversibleEmbedding.from_config(table.get_config())
+    assert again.get_config() == table.get_config()

@@ -1,0 +1,64 @@
+"""Models as functions of arrays."""
+
+import threading
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from zoo.run import predictor
+from zoo.run.predictor import Predictor
+
+
+class Sums(keras.Model):
+    """Adds up rows, and counts how often it is traced or called."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.built = [], True
+
+    def call(self, inputs, training=True):
+        assert not training
+        self.calls.append(inputs["rows"].shape)
+        return {"sum": ops.sum(inputs["rows"], axis=1)}
+
+
+def batches():
+    return [{"rows": np.arange(6, dtype="int32").reshape(-1, width)} for width in (1, 2, 3, 6)]
+
+
+def test_answers_come_in_order():
+    found = list(Predictor(Sums()).each(batches()))
+    assert [each["sum"].tolist() for each in found] == [[0, 1, 2, 3, 4, 5], [1, 5, 9], [3, 12], [15]]
+    assert list(Predictor(Sums()).each([])) == []
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others compile each size, or nothing")
+def test_one_graph_serves_all_sizes():
+    model = Sums()
+    predict = Predictor(model)
+    assert [predict(each)["sum"].sum() for each in batches()] == [15] * 4
+    assert [shape.as_list() for shape in model.calls] == [[None, None]]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one at a time elsewhere")
+def test_as_many_at_a_time_as_there_are_cores(monkeypatch):
+    monkeypatch.setattr(predictor, "available_cores", lambda: 3)
+    meeting = threading.Barrier(3)
+
+    class Meeting(Predictor):
+        def __call__(self, inputs):
+            meeting.wait(60)  # for two others
+            return inputs["rows"].shape[1]
+
+    assert list(Meeting(Sums()).each(batches()[:3])) == [1, 2, 3]
+
+
+def test_a_failing_batch_fails_with_its_own_error():
+    class Failing(Predictor):
+        def __call__(self, inputs):
+            raise ValueError(f"width {inputs['rows'].shape[1]}")
+
+    with pytest.raises(ValueError, match="width 1"):
+        list(Failing(Sums()).each(batches()))

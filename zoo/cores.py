@@ -1,0 +1,8 @@
+"""The cores of the processor."""
+
+import os
+
+
+def available_cores() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
