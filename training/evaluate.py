@@ -1,6 +1,7 @@
 """Evaluates a work directory: `python -m training.evaluate DIR --data SPEC --split test [--beam_size N]`."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -56,13 +57,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             decoding[option] = value
     if arguments.data:
         load_data(arguments.data, check_task=partial(check_task, name, arguments.data))
+    if task == "seq2seq":  # oneDNN prepares its kernels anew for each shape, of which decoding has many
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     start_backend()
     from training.cores import use_cores
     from training.evaluation import evaluate
 
     if task == "seq2seq":  # of whose time most goes into decoding, batches side by side
         use_cores(available_cores())
-
     metrics = evaluate(arguments.workdir, arguments.data, arguments.split, arguments.weights, **decoding)
     print(json.dumps(metrics, ensure_ascii=False))
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401, its ops are in the graph
 
 from benchmarks.serving.questions import OUTPUTS, Answer
+from benchmarks.serving.server import THREADS
 from export.saved_model import export_saved_model
 
 SENTENCES = 64
@@ -22,7 +23,8 @@ class Local:
 
     def __init__(self, folder: Path):
         tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated; what it does is wanted
-        session = tf.compat.v1.Session(graph=tf.Graph())
+        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=THREADS)
+        session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         with session.graph.as_default():
             model = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(folder))
         signature = model.signature_def["serving_default"]

@@ -17,6 +17,8 @@ from benchmarks.serving.questions import MODEL
 from export.server.protos import get_model_status_pb2, model_service_pb2_grpc
 
 HOST = "127.0.0.1"
+# Threads of an operation, as in the deployment files: most operations of decoding are too small for two.
+THREADS = 1
 SECONDS = 120  # for an answer
 START = 600  # seconds for a server to start: TensorFlow itself takes long on a busy machine
 # One connection for each channel, of any size of message; never through a proxy.
@@ -42,6 +44,7 @@ class Server(Process):
             self.port = free.getsockname()[1]
         self.address = f"{HOST}:{self.port}"
         places = [f"--port={self.port}", f"--model_name={MODEL}", f"--model_base_path={base}"]
+        places.append(f"--tensorflow_intra_op_parallelism={THREADS}")
         super().__init__([sys.executable, "-m", "export.serve", *places, *flags], {"CUDA_VISIBLE_DEVICES": "-1"})
 
     def close(self) -> None:

@@ -101,7 +101,8 @@ def test_flags_are_the_stock_servers(name):
 def test_threads_match_the_limit(name):
     resources = containers()[name][2]["resources"]["limits"]
     cores = int(resources.get("cpus") or resources["cpu"])
-    assert {flags(name)[f"tensorflow_{which}_op_parallelism"] for which in ("intra", "inter")} == {str(cores)}
+    assert flags(name)["tensorflow_inter_op_parallelism"] == str(cores)
+    assert flags(name)["tensorflow_intra_op_parallelism"] == "1"
     assert config_files.read_batching(str(CONFIG / "batching_parameters.txt")).num_batch_threads.value == cores
 
 
