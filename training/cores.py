@@ -6,7 +6,7 @@ import itertools
 import keras
 
 from training.config import TrainingConfig
-from zoo.cores import available_cores
+from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
 
 # Below, a part of a batch is too small for a core to gain what putting the parts together costs.
@@ -17,9 +17,7 @@ def _elsewhere(settings: TrainingConfig) -> str:
     """Returns why the cores do not share batches under some settings; empty if they can."""
     if keras.backend.backend() != "tensorflow":
         return f"{keras.backend.backend()} uses the cores by itself"
-    import tensorflow as tf
-
-    if any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU")):
+    if has_accelerator():
         return "the model is trained on an accelerator"
     if settings.devices > 1:
         return f"training.devices={settings.devices}"

@@ -1,8 +1,15 @@
 """The cores of the processor."""
 
+import importlib
 import os
 
 
 def available_cores() -> int:
     """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def has_accelerator() -> bool:
+    """Returns whether TensorFlow computes on something else than the cores."""
+    tf = importlib.import_module("tensorflow")
+    return any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))

@@ -1,6 +1,7 @@
 """Models as functions of arrays."""
 
 import threading
+import time
 
 import keras
 import numpy as np
@@ -55,10 +56,18 @@ def test_as_many_at_a_time_as_there_are_cores(monkeypatch):
     assert list(Meeting(Sums()).each(batches()[:3])) == [1, 2, 3]
 
 
-def test_a_failing_batch_fails_with_its_own_error():
+def test_a_failing_batch_fails_with_its_own_error(monkeypatch):
+    """And what nobody wants any more is not begun."""
+    monkeypatch.setattr(predictor, "available_cores", lambda: 2)
+    asked = []
+
     class Failing(Predictor):
         def __call__(self, inputs):
-            raise ValueError(f"width {inputs['rows'].shape[1]}")
+            asked.append(inputs["rows"].shape[1])
+            time.sleep(0.02)
+            if inputs["rows"].shape[1] == 3:
+                raise ValueError("width 3")
 
-    with pytest.raises(ValueError, match="width 1"):
-        list(Failing(Sums()).each(batches()))
+    with pytest.raises(ValueError, match="width 3"):
+        list(Failing(Sums()).each([{"rows": np.zeros((1, width), "int32")} for width in range(100)]))
+    assert 3 < len(asked) < 20

@@ -7,7 +7,10 @@ from typing import Any
 
 import keras
 
-from zoo.cores import available_cores
+from zoo.cores import available_cores, has_accelerator
+
+MOST_AT_A_TIME = 8
+"""Batches that are worked on at a time; each takes its memory."""
 
 
 class Predictor:
@@ -48,18 +51,18 @@ class Predictor:
         for more than one core.
 
         Args:
-            batches: The inputs, the shortest first: the others are begun before them.
+            batches: The inputs, best with those first that take longest.
         """
         at_a_time = min(self._at_a_time(), len(batches))
         if at_a_time < 2:
             yield from map(self, batches)
             return
-        with ThreadPoolExecutor(at_a_time) as pool:
-            found = [pool.submit(self, batch) for batch in reversed(batches)]
-            while found:
-                yield found.pop().result()
+        pool = ThreadPoolExecutor(at_a_time)
+        try:
+            for found in [pool.submit(self, batch) for batch in batches]:
+                yield found.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # when one fails, or nobody wants the others
 
     def _at_a_time(self) -> int:
-        if self._graph is None or importlib.import_module("tensorflow").config.list_physical_devices("GPU"):
-            return 1
-        return available_cores()
+        return 1 if self._graph is None or has_accelerator() else min(available_cores(), MOST_AT_A_TIME)

@@ -110,7 +110,7 @@ class Run:
         inputs: Callable[[list[int], np.ndarray], dict[str, Any]],
         limit: int | None = None,
     ) -> Iterator[tuple[list[int], Any]]:
-        """Yields the numbers of rows of like length, and what a model makes of them.
+        """Yields the numbers of rows of like length, the longest first, and what a model makes of them.
 
         Args:
             predictor: The model.
@@ -119,7 +119,7 @@ class Run:
             inputs: Function of what `_in_batches` yields that returns the model's inputs.
             limit: See `_in_batches`.
         """
-        batches = list(self._in_batches(rows, batch_size, limit))
+        batches = list(self._in_batches(rows, batch_size, limit))[::-1]
         found = predictor.each([inputs(*batch) for batch in batches])
         return zip((chosen for chosen, _ in batches), found, strict=True)
 
