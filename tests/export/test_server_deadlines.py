@@ -31,7 +31,7 @@ def version(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("batching") / "1"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batching, "LARGEST", 2)
+        patch.setattr(batching, "PART", 2)
         patch.setattr(batching, "TIMEOUT_MICROSECONDS", int(SECONDS * 1e6))
         together = tf.function(batched(double), [tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
         tf.saved_model.save(tf.Module(), str(path), signatures=together)

@@ -111,7 +111,7 @@ def test_each_part_of_each_step_has_a_dropout_of_its_own():
     ],
 )
 def test_chosen(available, settings, chosen, monkeypatch):
-    monkeypatch.setattr(cores, "_available", lambda: available)
+    monkeypatch.setattr(cores, "available_cores", lambda: available)
     assert choose_cores(TrainingConfig(**settings)) == chosen
 
 
@@ -130,7 +130,7 @@ def test_where_cores_cannot_share(settings, reason, monkeypatch):
 def test_threads():
     program = """
 from training import cores
-cores._available = lambda: 6
+cores.available_cores = lambda: 6
 cores.use_cores(3)
 import tensorflow as tf
 tf.constant(1) + 1
