@@ -71,6 +71,7 @@ def test_the_tables_of_a_model(name, options, count):
     assert len(tied_tables(model)) == count
 
 
+@pytest.mark.filterwarnings("ignore:[^x]*The use of `x.T`:UserWarning")  # Keras' own, with PyTorch
 def test_a_quantised_table_is_left_to_keras(table):
     table.quantize("int8")
     model = model_with(table)
