@@ -10,7 +10,6 @@ from training.config import check_task
 from training.data import FORMS, SPLITS, load_data
 from training.origin import origin_of
 from zoo.cli import ArgumentParser, run_command
-from zoo.cores import available_cores
 from zoo.errors import InputError
 from zoo.quiet import start_backend
 from zoo.registry import get_spec
@@ -62,9 +61,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     start_backend()
     from training.cores import use_cores
     from training.evaluation import evaluate
+    from zoo.cores import computing_cores
 
     if task == "seq2seq":  # of whose time most goes into decoding, batches side by side
-        use_cores(available_cores())
+        use_cores(computing_cores())
     metrics = evaluate(arguments.workdir, arguments.data, arguments.split, arguments.weights, **decoding)
     print(json.dumps(metrics, ensure_ascii=False))
 

@@ -3,6 +3,8 @@
 import importlib
 import os
 
+import keras
+
 
 def available_cores() -> int:
     """Returns how many cores this process may use."""
@@ -13,3 +15,8 @@ def has_accelerator() -> bool:
     """Returns whether TensorFlow computes on something else than the cores."""
     tf = importlib.import_module("tensorflow")
     return any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
+
+
+def computing_cores() -> int:
+    """Returns how many cores TensorFlow computes on, 1 where it has an accelerator or Keras another backend."""
+    return 1 if keras.backend.backend() != "tensorflow" or has_accelerator() else available_cores()

@@ -44,8 +44,10 @@ class Server(Process):
             self.port = free.getsockname()[1]
         self.address = f"{HOST}:{self.port}"
         places = [f"--port={self.port}", f"--model_name={MODEL}", f"--model_base_path={base}"]
-        places.append(f"--tensorflow_intra_op_parallelism={THREADS}")
-        super().__init__([sys.executable, "-m", "export.serve", *places, *flags], {"CUDA_VISIBLE_DEVICES": "-1"})
+        threads = f"--tensorflow_intra_op_parallelism={THREADS}"
+        super().__init__(
+            [sys.executable, "-m", "export.serve", *places, threads, *flags], {"CUDA_VISIBLE_DEVICES": "-1"}
+        )
 
     def close(self) -> None:
         """Ends the server."""

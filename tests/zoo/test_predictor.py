@@ -45,7 +45,7 @@ def test_one_graph_serves_all_sizes():
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one at a time elsewhere")
 def test_as_many_at_a_time_as_there_are_cores(monkeypatch):
-    monkeypatch.setattr(predictor, "available_cores", lambda: 3)
+    monkeypatch.setattr(predictor, "computing_cores", lambda: 3)
     meeting = threading.Barrier(3)
 
     class Meeting(Predictor):
@@ -58,7 +58,7 @@ def test_as_many_at_a_time_as_there_are_cores(monkeypatch):
 
 def test_a_failing_batch_fails_with_its_own_error(monkeypatch):
     """And what nobody wants any more is not begun."""
-    monkeypatch.setattr(predictor, "available_cores", lambda: 2)
+    monkeypatch.setattr(predictor, "computing_cores", lambda: 2)
     asked = []
 
     class Failing(Predictor):

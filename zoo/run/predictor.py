@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from zoo.cores import available_cores, has_accelerator
+from zoo.cores import computing_cores
 
 MOST_AT_A_TIME = 8
 """Batches that are worked on at a time; each takes its memory."""
@@ -53,7 +53,7 @@ class Predictor:
         Args:
             batches: The inputs, best with those first that take longest.
         """
-        at_a_time = min(self._at_a_time(), len(batches))
+        at_a_time = min(computing_cores(), MOST_AT_A_TIME, len(batches))
         if at_a_time < 2:
             yield from map(self, batches)
             return
@@ -63,6 +63,3 @@ class Predictor:
                 yield found.result()
         finally:
             pool.shutdown(cancel_futures=True)  # when one fails, or nobody wants the others
-
-    def _at_a_time(self) -> int:
-        return 1 if self._graph is None or has_accelerator() else min(available_cores(), MOST_AT_A_TIME)
