@@ -12,6 +12,7 @@ import tiny
 from training import cores
 from training.config import TrainingConfig
 from training.cores import choose_cores, share_batches
+from zoo.cores import available_cores, computing_cores
 from zoo.errors import InputError
 
 # The norm of the gradient is clipped at every step, and many a batch has a number of rows that 2 or 3 do not divide.
@@ -139,3 +140,12 @@ print(tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threadin
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == ["3", "2"], done.stderr
+
+
+def test_other_backends_compute_on_what_they_like(monkeypatch):
+    """TensorFlow is kept out of their processes, and must not be asked."""
+    assert computing_cores() == available_cores()
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    assert computing_cores() == 1
+    cores.use_cores(computing_cores())
