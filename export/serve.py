@@ -22,7 +22,7 @@ from export.server import logs
 from export.server.embedded import EmbeddedServer
 from export.server.settings import Command, Settings, read_command
 from zoo.cli import run_command
-from zoo.quiet import without_greeting
+from zoo.quiet import without_greeting, without_onednn
 
 STOCK_SERVER = "tensorflow_model_server"
 
@@ -63,8 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         InputError: A model cannot be found or loaded, a port cannot be had, or a configuration file is wrong.
     """
     description = f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one."
-    # oneDNN prepares its kernels anew for each shape, of which decoding has many, and keeps what it has prepared.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    without_onednn()
     stock = shutil.which(STOCK_SERVER)
     command = read_command(argv, "python -m export.serve", description, for_stock=stock is not None)
     if stock is not None:

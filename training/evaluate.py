@@ -1,7 +1,6 @@
 """Evaluates a work directory: `python -m training.evaluate DIR --data SPEC --split test [--beam_size N]`."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from training.data import FORMS, SPLITS, load_data
 from training.origin import origin_of
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
-from zoo.quiet import start_backend
+from zoo.quiet import start_backend, without_onednn
 from zoo.registry import get_spec
 
 
@@ -56,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             decoding[option] = value
     if arguments.data:
         load_data(arguments.data, check_task=partial(check_task, name, arguments.data))
-    if task == "seq2seq":  # oneDNN prepares its kernels anew for each shape, of which decoding has many
-        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    if task == "seq2seq":
+        without_onednn()
     start_backend()
     from training.cores import use_cores
     from training.evaluation import evaluate

@@ -47,6 +47,14 @@ def collect_rarely() -> None:
     gc.set_threshold(200_000, 20, 100)
 
 
+def without_onednn() -> None:
+    """Has a TensorFlow that is yet to be imported, here or in a child process, leave out oneDNN's kernels, unless told.
+
+    They are prepared anew for each shape, of which decoding has many, and what has been prepared is kept.
+    """
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
 def start_backend() -> None:
     """Imports Keras quietly, for a command; on other backends than TensorFlow keeps TensorFlow out of the process.
 

@@ -27,6 +27,7 @@ from benchmarks.timing import Spread, take_turns, where
 from export.batching import PART
 from export.saved_model import export_saved_model
 from zoo.layers import SinusoidalPositions
+from zoo.quiet import without_onednn
 
 SENTENCES, LENGTH, BEAMS = 64, 16, (1, 5)
 PEER = "CTranslate2"
@@ -99,6 +100,7 @@ def main(arguments=None):
     parser.add_argument("--whole", action="store_true", help="all sentences, in batches, with beam search")
     parser.add_count("threads", 2, "of each contestant")
     options = parser.parse_args(arguments)
+    without_onednn()  # in all processes of ours, as `export.serve` and `training.evaluate` do
     run = zoo.load(options.workdir)
     texts, ids = choose(run, options.text, options.whole)
     with tempfile.TemporaryDirectory() as folder:

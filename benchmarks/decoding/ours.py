@@ -4,10 +4,7 @@
 """
 
 import json
-import os
 import sys
-
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # as `export.serve` and the deployment files do
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401, its ops are in the graph

@@ -7,10 +7,8 @@ import json
 import os
 import sys
 
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # as `training.evaluate` does
-
-from benchmarks.decoding.turns import serve  # noqa: E402
-from training.cores import use_cores  # noqa: E402
+from benchmarks.decoding.turns import serve
+from training.cores import use_cores
 
 
 def main():
