@@ -14,6 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import attention, growth
+from benchmarks.decoding import untrained
 from benchmarks.kept import kept
 from benchmarks.timing import ROOT
 from benchmarks.training import __main__ as training
@@ -58,7 +59,7 @@ def parts(options) -> dict[str, Callable[[], str]]:
     Args:
         options: The command line.
     """
-    fresh = options.fresh
+    fresh, text = options.fresh, ["--data", options.data] if options.data else []
 
     def decoding(name, *more):
         if not options.text:
@@ -68,10 +69,11 @@ def parts(options) -> dict[str, Callable[[], str]]:
 
     return {
         "Attention": lambda: printed_by(attention.main, fresh),
-        "Training": lambda: printed_by(training.main, fresh, ["--data", options.data] if options.data else []),
+        "Training": lambda: printed_by(training.main, fresh, text),
         "Growth": lambda: printed_by(growth.main, fresh),
         "Decoding": lambda: decoding("decoding"),
         "Evaluation of a test set": lambda: decoding("evaluation", "--whole", "--rounds", "3"),
+        "Decoding, untrained": lambda: printed_by(untrained.main, fresh, text),
         "Who keeps the attention contract": lambda: output_of("conformance", "benchmarks.conformance", [], fresh),
     }
 
@@ -83,7 +85,7 @@ def main(arguments=None) -> int:
         arguments: Command line without the program. Default: that of the process.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch of training")
+    parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch and a test set")
     parser.add_argument("--workdir", help="a trained transformer_tiny, for the part about decoding")
     parser.add_argument("--text", help="source sentences, one a line, for the same")
     parser.add_argument("--output", type=Path, help="file to write everything into as well")

@@ -56,12 +56,13 @@ def choose(run, path, whole):
     return [text for _, text in pairs], [ids for ids, _ in pairs]
 
 
-def our_commands(options, base):
+def our_commands(options, base, **search):
     """Returns the commands of the zoo's contestants, by name.
 
     Args:
         options: The command line.
         base: Folder with `texts.json`, for what they need.
+        **search: How an export searches, besides the size of the beam, such as `max_length`.
     """
     shared = [str(base / "texts.json"), str(options.threads)]
     if options.whole:
@@ -70,7 +71,7 @@ def our_commands(options, base):
 
     def command(signature, threads_of_operations, **form):
         exports = [
-            export_saved_model(options.workdir, base / signature, beam_size=beam, length_penalty=0.0, **form)
+            export_saved_model(options.workdir, base / signature, beam_size=beam, length_penalty=0.0, **search, **form)
             for beam in BEAMS
         ]
         module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports), signature, *shared]

@@ -1,7 +1,8 @@
 """Worker: CTranslate2 with the weights of a `transformer_tiny`, in an environment of its own; needs nothing of the zoo.
 
-`python ctranslate2_worker.py WEIGHTS.npz TEXTS.json THREADS BATCH`; `WEIGHTS.npz` is what `benchmarks.decoding` wrote.
-Of several batches, `BATCH` sentences each, as many are translated at a time as there are threads; 0 is one batch.
+`python ctranslate2_worker.py WEIGHTS.npz TEXTS.json THREADS BATCH [exact]`; `WEIGHTS.npz` is what `benchmarks.decoding`
+wrote. Of several batches of `BATCH` sentences as many are translated at a time as there are threads; 0 is one batch.
+With `exact` each batch of sentences of about equal length gets as many symbols as its longest sentence has.
 """
 
 import json
@@ -13,6 +14,8 @@ import numpy as np
 from turns import serve
 
 SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]  # ids 0 to 3 of the zoo's tokenizers
+# Its length penalty is another formula; without one both rank alike.
+OPTIONS = {"length_penalty": 0, "suppress_sequences": [["<s>"], ["<blank>"]]}
 
 
 def linear(spec, weights, *names):
@@ -75,9 +78,46 @@ def convert(weights, folder):
     return symbols
 
 
+def make_translate(translator, source, batch):
+    """Returns a function from the size of the beam to the results of all sentences, in their order."""
+
+    def translate(beam):
+        return translator.translate_batch(source, beam_size=beam, max_batch_size=batch, **OPTIONS)
+
+    return translate
+
+
+def make_exact(translator, source, batch):
+    """Returns what `make_translate` does, with lengths that are prescribed and checked, and results by length."""
+    ordered, batch = sorted(source, key=len), batch or len(source)
+    rows = [ordered[start : start + batch] for start in range(0, len(ordered), batch)][::-1]  # the longest first
+
+    def translate(beam):
+        begun = [
+            translator.translate_batch(
+                each,
+                beam_size=beam,
+                asynchronous=True,
+                min_decoding_length=len(each[-1]),
+                max_decoding_length=len(each[-1]),
+                **OPTIONS,
+            )
+            for each in rows
+        ]
+        found = [[answer.result() for answer in answers] for answers in begun]
+        for each, results in zip(rows, found, strict=True):
+            lengths = {len(result.hypotheses[0]) for result in results}
+            if lengths != {len(each[-1])}:
+                raise ValueError(f"{len(each[-1])} symbols were to be found. Received: {lengths}.")
+        return [result for results in found for result in results]
+
+    return translate
+
+
 def main():
     weights, texts, *counts = sys.argv[1:]
-    threads, batch = map(int, counts)
+    exact = counts[2:] == ["exact"]
+    threads, batch = map(int, counts[:2])
     texts = json.loads(open(texts, encoding="utf-8").read())
     with tempfile.TemporaryDirectory() as folder:
         symbols = convert(np.load(weights), folder)
@@ -85,21 +125,13 @@ def main():
         translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", **parallel)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     source = [[symbols[number] for number in row] for row in texts]
+    translate = (make_exact if exact else make_translate)(translator, source, batch)
 
-    def translate(beam):
-        return translator.translate_batch(
-            source,
-            beam_size=beam,
-            max_batch_size=batch,
-            suppress_sequences=[["<s>"], ["<blank>"]],
-            # Its length penalty is another formula; without one both rank alike.
-            length_penalty=0,
-        )
+    def tell(results):
+        ids = [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]
+        return {"ids": ids, "versions": {"ctranslate2": ctranslate2.__version__}}
 
-    serve(
-        translate,
-        lambda results: {"ids": [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]},
-    )
+    serve(translate, tell)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def _command(name, asked):
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
     asked = []
-    for module in (bench.attention, bench.training, bench.growth):
+    for module in (bench.attention, bench.training, bench.growth, bench.untrained):
         monkeypatch.setattr(module, "main", _command(module.__name__, asked))
 
     def run(command, **options):
@@ -40,6 +40,7 @@ def test_all_parts_run_and_are_written(asked, tmp_path, capsys):
         "benchmarks.attention",
         "benchmarks.training.__main__",
         "benchmarks.growth",
+        "benchmarks.decoding.untrained",
         "benchmarks.conformance",
     ]
     text = file.read_text(encoding="utf-8")
@@ -60,6 +61,7 @@ def test_inputs_and_fresh_are_handed_on(asked, tmp_path):
     assert [name for name, _ in asked if name in ("benchmarks.decoding", "benchmarks.conformance")] == []
     bench.main([*arguments, "--fresh", "--data", "text:a:en-de"])
     assert ("benchmarks.training.__main__", ["--data", "text:a:en-de", "--fresh"]) in asked
+    assert ("benchmarks.decoding.untrained", ["--data", "text:a:en-de", "--fresh"]) in asked
     assert ("benchmarks.conformance", []) in asked
 
 

@@ -47,6 +47,17 @@ def make_model(task):
     return model
 
 
+def renaming(task):
+    """Returns the library's number of each symbol, int64 [V].
+
+    Args:
+        task: The task.
+    """
+    renamed = np.arange(task["vocabulary"])
+    renamed[[PAD, START, END, FIRST - 1]] = [SPECIAL[name] for name in ("pad", "bos", "eos", "unk")]
+    return renamed
+
+
 def make_step(task, model):
     """Returns a step of training.
 
@@ -54,8 +65,7 @@ def make_step(task, model):
         task: The task.
         model: The model.
     """
-    renamed = np.arange(task["vocabulary"])
-    renamed[[PAD, START, END, FIRST - 1]] = [SPECIAL[name] for name in ("pad", "bos", "eos", "unk")]
+    renamed = renaming(task)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def step(*batch):

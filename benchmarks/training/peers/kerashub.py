@@ -26,6 +26,7 @@ def make_model(task):
         embeddings_initializer=keras.initializers.RandomNormal(stddev=dim**-0.5),
         # Without it the logits of mixed precision are computed in float32, the largest product of a step.
         reverse_dtype=keras.config.dtype_policy().compute_dtype,
+        name="embedding",
     )
     positions, drop = keras_hub.layers.SinePositionEncoding(), keras.layers.Dropout(task["dropout"])
 
@@ -38,10 +39,10 @@ def make_model(task):
     memory, hidden = embed(source), embed(target)
     for _ in range(task["layers"]):
         memory = keras_hub.layers.TransformerEncoder(task["hidden"], task["heads"], **options)(memory)
-    memory = keras.layers.LayerNormalization(epsilon=1e-5)(memory)
+    memory = keras.layers.LayerNormalization(epsilon=1e-5, name="encoder_norm")(memory)
     for _ in range(task["layers"]):
         hidden = keras_hub.layers.TransformerDecoder(task["hidden"], task["heads"], **options)(hidden, memory)
-    hidden = keras.layers.LayerNormalization(epsilon=1e-5)(hidden)
+    hidden = keras.layers.LayerNormalization(epsilon=1e-5, name="decoder_norm")(hidden)
     return keras.Model({"source": source, "target": target}, embedding(hidden, reverse=True))
 
 

@@ -10,11 +10,12 @@ from official.nlp.modeling.models import seq2seq_transformer as garden  # noqa: 
 from worker import PAD, Turns, batches, use_threads  # noqa: E402
 
 
-def make_model(task):
+def make_model(task, **decoding):
     """Returns a pre-norm Transformer with one matrix for all embeddings and the output.
 
     Args:
         task: The task.
+        **decoding: How it decodes, such as `beam_size`.
     """
     options = {
         "num_layers": task["layers"],
@@ -30,6 +31,7 @@ def make_model(task):
         dropout_rate=task["dropout"],
         encoder_layer=garden.TransformerEncoder(**options),
         decoder_layer=garden.TransformerDecoder(**options),
+        **decoding,
     )
 
 

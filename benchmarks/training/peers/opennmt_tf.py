@@ -54,8 +54,8 @@ def luong(task):
 MODELS = {"transformer": transformer, "luong": luong}
 
 
-def make_step(task, model):
-    """Returns a step of training.
+def initialize(task, model):
+    """Gives a model its vocabulary and its weights.
 
     Args:
         task: The task.
@@ -69,6 +69,16 @@ def make_step(task, model):
         sides = {f"{side}_vocabulary": str(file) for side in ("source", "target")}
         model.initialize(sides, {"label_smoothing": task["label_smoothing"], "average_loss_in_time": True})
         model.create_variables()
+
+
+def make_step(task, model):
+    """Returns a step of training.
+
+    Args:
+        task: The task.
+        model: The model.
+    """
+    initialize(task, model)
     optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)

@@ -68,8 +68,12 @@ class Turns:
             loss: Its loss.
         """
         loss = float(loss)
+        self.tell(**self.taken(), loss=loss)
+
+    def taken(self):
+        """Returns what the turn took so far: time on the clock, and of processors, and the peak of memory."""
         seconds, processor = time.perf_counter() - self._begun[0], time.process_time() - self._begun[1]
-        self.tell(seconds=seconds, processor=processor, loss=loss, peak=peak_memory())
+        return {"seconds": seconds, "processor": processor, "peak": peak_memory()}
 
     def serve(self, step, parameters, packages):
         """Takes all turns, each a step, or as many as the text has batches.
@@ -156,14 +160,19 @@ def text_batches(task):
         found.append(batch)
     for index in generator.permutation(len(found)):
         sides = [source[pair] for pair in found[index]], [target[pair] for pair in found[index]]
-        yield _pad(sides[0]), _pad([[START, *row] for row in sides[1]]), _pad([[*row, END] for row in sides[1]])
+        yield padded(sides[0]), padded([[START, *row] for row in sides[1]]), padded([[*row, END] for row in sides[1]])
 
 
-def _pad(rows):
-    padded = np.full((len(rows), max(map(len, rows))), PAD, "int32")
+def padded(rows):
+    """Returns rows of ids as one array, int32, padded behind.
+
+    Args:
+        rows: The rows.
+    """
+    array = np.full((len(rows), max(map(len, rows))), PAD, "int32")
     for place, row in enumerate(rows):
-        padded[place, : len(row)] = row
-    return padded
+        array[place, : len(row)] = row
+    return array
 
 
 def make_batch(task):
