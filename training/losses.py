@@ -6,26 +6,13 @@ import keras
 from keras import ops
 
 
-def _normalizer(logits):
-    """Returns `e^(z − max z)`, its sum [..., 1] and `log Σ e^z`."""
-    largest = ops.max(logits, axis=-1, keepdims=True)
-    exponentials = ops.exp(logits - largest)
-    total = ops.sum(exponentials, axis=-1, keepdims=True)
-    return exponentials, total, ops.squeeze(ops.log(total) + largest, -1)
-
-
-def _at(rows, symbols):
-    """Returns `rows[n, symbols[n]]` and the indices for `ops.scatter_update`."""
-    indices = ops.stack([ops.arange(ops.shape(symbols)[0], dtype="int32"), symbols], axis=-1)
-    flat = ops.reshape(rows, (-1,))
-    return ops.take(flat, indices[:, 0] * rows.shape[-1] + symbols, axis=0), indices
-
-
 def cross_entropy(symbols, logits, label_smoothing=0.0):
     """Returns `−Σ_v q_v · log softmax(z)_v` in float32, with `q = (1 − ε) · one-hot + ε / V`.
 
-    The gradient is written out, `softmax(z) − q`: it is one pass over the logits, which are the largest tensors of a
-    step, where differentiating the terms one by one takes four. A metric beside the loss shares its first passes.
+    The logits are the largest tensors of a step, so passes over them count. There is one softmax, which every backend
+    has as a single kernel; `log Σ e^z = max z − log max softmax(z)`; and the gradient is written out,
+    `softmax(z) − q`, where differentiating the terms one by one takes four passes. A metric beside the loss shares what
+    both need.
 
     Args:
         symbols: [...].
@@ -38,26 +25,26 @@ def cross_entropy(symbols, logits, label_smoothing=0.0):
 
     @ops.custom_gradient
     def of_rows(rows):
-        exponentials, total, log_total = _normalizer(rows)
-        chosen, indices = _at(rows, symbols)
-        losses = log_total - (1.0 - label_smoothing) * chosen
+        numbers = ops.arange(ops.shape(symbols)[0], dtype="int32")
+        probabilities = ops.softmax(rows, axis=-1)
+        total = ops.max(rows, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
+        chosen = ops.take(ops.reshape(rows, (-1,)), numbers * size + symbols, axis=0)
+        losses = total - (1.0 - label_smoothing) * chosen
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(rows, axis=-1)
 
         def gradient(*args, upstream=None):
             if upstream is None:
                 (upstream,) = args
-            wide = ops.expand_dims(upstream, -1)
-            result = exponentials * (wide / total)
-            if label_smoothing:
-                result = result - wide * (label_smoothing / size)
-            here, _ = _at(result, symbols)
-            return ops.scatter_update(result, indices, here - (1.0 - label_smoothing) * upstream)
+            others = probabilities - label_smoothing / size if label_smoothing else probabilities
+            result = others * ops.expand_dims(upstream, -1)
+            here = (ops.exp(chosen - total) - label_smoothing / size - (1.0 - label_smoothing)) * upstream
+            return ops.scatter_update(result, ops.stack([numbers, symbols], axis=-1), here)
 
         return losses, gradient
 
-    rows = ops.reshape(ops.cast(logits, "float32"), (-1, size))
-    return ops.reshape(of_rows(rows), shape)
+    # Cast before anything else, as Keras does for losses: or a metric would share nothing.
+    return ops.reshape(of_rows(ops.reshape(ops.cast(logits, "float32"), (-1, size))), shape)
 
 
 def perplexity(cross_entropy: float) -> float:

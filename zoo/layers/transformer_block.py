@@ -6,9 +6,8 @@ from keras import ops
 from zoo.layers import cache as caches
 from zoo.layers.dropout import Dropout
 from zoo.layers.masks import check_mask, columns, differ
+from zoo.layers.normalization import NORMALIZATIONS
 from zoo.layers.parts import check_layer
-
-NORMALIZATIONS = {"layer_norm": keras.layers.LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
 
 
 class TransformerBlock(keras.layers.Layer):

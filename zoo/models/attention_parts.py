@@ -9,12 +9,12 @@ from keras import ops
 
 from zoo import layers
 from zoo.errors import InputError
+from zoo.layers.normalization import NORMALIZATIONS
 from zoo.layers.positions import distances
 from zoo.models.attention_options import INPUT_POSITIONS, MAX_DISTANCES, AttentionOptions
 from zoo.models.scores import model_score
 
 FIRST_TEMPERATURE = 0.1
-NORMS = {"layer_norm": keras.layers.LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
 
 
 def set_options(model, options: AttentionOptions):
@@ -306,6 +306,6 @@ def final_norm(options: AttentionOptions, name, dtype):
     """
     if not options.normalize_first:
         return None
-    norm = NORMS[options.normalization](epsilon=1e-5, dtype=dtype, name=name)
+    norm = NORMALIZATIONS[options.normalization](epsilon=1e-5, dtype=dtype, name=name)
     _keep_mask(norm)
     return norm
