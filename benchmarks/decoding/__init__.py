@@ -1,1 +1,1 @@
-"""Translating with an exported model, beside CTranslate2 with the same weights."""
+"""Translating beside the peers: trained and exported beside CTranslate2 with the same weights, untrained beside all."""

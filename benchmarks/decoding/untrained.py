@@ -36,12 +36,12 @@ from benchmarks.training.cases import CASES as STEPS
 
 FOLDER = Path(__file__).parent
 MODELS = FOLDER.parent / "training" / "peers"
-MOST = 5  # turns of a test set, which take up to a minute each
+MOST = 3  # turns of a test set, which take up to minutes each
 METHOD = (
     "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. Everyone takes as many steps as the"
-    " longest sentence of a batch has symbols, which is checked. Median of {rounds} turns A B A B (quartiles);"
-    " {threads} threads each, every contestant in a process of its own, every peer in an environment of its own. Ours"
-    " reads and writes text, the peers numbers of symbols."
+    " longest sentence of a batch has symbols, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
+    f" {MOST} of a test set; {{threads}} threads each, every contestant in a process of its own, every peer in an"
+    " environment of its own. Ours reads and writes text, the peers numbers of symbols."
 )
 Found = dict[str, Any]
 
