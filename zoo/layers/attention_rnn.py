@@ -1,11 +1,15 @@
 """A recurrent attention cell over a whole sequence."""
 
+import functools
+
 import keras
 from keras import ops
 
 from zoo.layers.base_attention_cell import BaseAttentionCell, join_output
 from zoo.layers.conventions import given, one_mask
+from zoo.layers.kernels import has_deferred_products
 from zoo.layers.masks import check_mask
+from zoo.layers.recurrence import run
 
 
 class _BoundCell:
@@ -17,8 +21,8 @@ class _BoundCell:
         self.state_size = cell.own_state_sizes
         self.compute_dtype = cell.compute_dtype
 
-    def call(self, inputs, states):
-        output, weights, states = self.cell.advance(inputs, states, **self.arguments)
+    def call(self, inputs, states, **more):
+        output, weights, states = self.cell.advance(inputs, states, **self.arguments, **more)
         return join_output(output, weights), states
 
     __call__ = call
@@ -97,6 +101,28 @@ class AttentionRNN(keras.layers.Layer):
             training=training,
             return_attention_scores=return_attention_scores,
         )
+        if initial_state is not None and not isinstance(initial_state, (list, tuple)):
+            initial_state = [initial_state]
+        states = self.cell.own_states(initial_state, ops.shape(inputs)[0])
+        loop = self._deferred(bound) if training and mask is None and has_deferred_products() else None
+        loop = loop or functools.partial(self._loop, bound, check_mask(mask, "mask", (2,)))
+        output, states = loop(inputs, states)
+        output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
+        return given(output, weights, states if return_state else None)
+
+    def _deferred(self, bound):
+        """Returns a loop for training, a function of inputs and states; `None` for cells of other kinds."""
+        found = self.cell.deferred()
+        if found is None:
+            return None
+        weights, updating = found
+
+        def step(inputs, states, product):
+            return bound(inputs[0], states, update=updating(product), product=product)
+
+        return lambda inputs, states: run(step, [inputs], states, weights)
+
+    def _loop(self, bound, mask, inputs, states):
         # Made here, since the cell is bound to the memory of this call; it has no weights of its own.
         loop = keras.layers.RNN(
             bound,
@@ -106,12 +132,8 @@ class AttentionRNN(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="loop",
         )
-        if initial_state is not None and not isinstance(initial_state, (list, tuple)):
-            initial_state = [initial_state]
-        states = self.cell.own_states(initial_state, ops.shape(inputs)[0])
-        output, *states = loop(inputs, initial_state=states, mask=check_mask(mask, "mask", (2,)))
-        output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
-        return given(output, weights, states if return_state else None)
+        output, *states = loop(inputs, initial_state=states, mask=mask)
+        return output, states
 
     def compute_output_shape(self, inputs_shape, memory_shape=None, initial_state_shape=None):
         return (*inputs_shape[:-1], self.cell.step_size)

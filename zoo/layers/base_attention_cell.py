@@ -1,11 +1,14 @@
 """What recurrent cells that attend to a memory share: their states, and the attention inside a step."""
 
+import functools
+
 import keras
 from keras import ops
 
 from zoo.layers.masks import blank, check_mask
 from zoo.layers.parts import check_cell, check_layer
 from zoo.layers.quantized import KeepsQuantization
+from zoo.layers.recurrence import deferred
 from zoo.layers.sharing import serialize_shared
 from zoo.layers.sizes import check_size
 
@@ -192,35 +195,71 @@ class BaseAttentionCell(KeepsQuantization):
     def _one_head(self, values):
         return values[:, 0] if self.attention.has_heads else values
 
-    def step(self, inputs, states, attend, training=None):
+    def step(self, inputs, states, attend, update, product=None):
         """Returns the output, the weights of the attention and the new states of one step.
 
         Args:
             inputs: x_t, [B, E].
             states: The states of the inner cells, and those of `fed_state_sizes`.
             attend: Function query [B, Q] → context [B, C], weights.
-            training: Whether dropout is active.
+            update: Function of what the bottom cell reads [B, E'] and the inner cells' states, which returns their new
+                states.
+            product: What multiplies with `own_weights`, see `zoo.layers.recurrence.run`; `None` for nothing special.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
 
-    def update(self, inputs, inner_states, training=None):
-        """Returns the new states of the inner cells.
-
-        Args:
-            inputs: What the bottom cell reads, [B, E'].
-            inner_states: Their states.
-            training: Whether dropout is active.
-        """
+    def _by_cell(self, inner_states):
         rest, states = list(inner_states), []
         for cell in self._inner_cells():
             states.append(rest[: len(_sizes(cell))])
             rest = rest[len(_sizes(cell)) :]
+        return states
+
+    def _update(self, inputs, inner_states, training=None):
+        states = self._by_cell(inner_states)
         stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
         _, states = self.cell(inputs, states if stacked else states[0], training=training)
         return keras.tree.flatten(states)
 
+    @property
+    def own_weights(self):
+        """Weights that a step multiplies with besides those of its cells, as `zoo.layers.recurrence.run` takes them."""
+        return {}
+
+    def deferred(self):
+        """Returns the weights of `zoo.layers.recurrence.run` and what updates the cells there.
+
+        Returns:
+            A dict, and a function of a product that returns an `update` of `step`; or `None` for cells of other kinds.
+        """
+        found = [deferred(cell, str(number)) for number, cell in enumerate(self._inner_cells())]
+        if None in found:
+            return None
+
+        def updating(product):
+            def update(inputs, inner_states):
+                new = []
+                for (_, step), states in zip(found, self._by_cell(inner_states), strict=True):
+                    states = step(inputs, states, product)
+                    inputs = states[0]
+                    new += states
+                return new
+
+            return update
+
+        return {**self.own_weights, **{name: each for weights, _ in found for name, each in weights.items()}}, updating
+
     def advance(
-        self, inputs, states, memory, memory_mask=None, training=None, return_attention_scores=False, sharing=1
+        self,
+        inputs,
+        states,
+        memory,
+        memory_mask=None,
+        training=None,
+        return_attention_scores=False,
+        sharing=1,
+        update=None,
+        product=None,
     ):
         """Returns the output [B, D], the weights [B, (N,) S] or `None`, and the new states, of one step.
 
@@ -232,8 +271,11 @@ class BaseAttentionCell(KeepsQuantization):
             training: Whether dropout is active.
             return_attention_scores: Whether the weights are wanted.
             sharing: How many adjacent rows share a row of the memory, as the beams of a search do.
+            update: See `step`. Default: a call of the inner cells.
+            product: See `step`.
         """
         states = list(states)
+        update = update or functools.partial(self._update, training=training)
         counter = [states.pop()] if self.counts_steps else []
         position = {"start_index": _position(counter[0])} if counter else {}
         if counter and sharing > 1:  # as queries of one row they would stand at different places
@@ -253,7 +295,7 @@ class BaseAttentionCell(KeepsQuantization):
             context = ops.reshape(context, (-1, context.shape[-1]))
             return context, None if weights is None else _rows_of_queries(weights)
 
-        output, weights, states = self.step(inputs, states, attend, training)
+        output, weights, states = self.step(inputs, states, attend, update, product)
         return output, weights, [*states, *map(_count, counter)]
 
     def call(self, inputs, states, training=None):

@@ -6,9 +6,10 @@ from keras import ops
 from zoo.layers.conventions import given
 from zoo.layers.dropout import Dropout
 from zoo.layers.masks import check_mask
+from zoo.layers.recurrence import GRU, LSTM
 from zoo.layers.sizes import check_size
 
-CELL_TYPES = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
+CELL_TYPES = {"gru": GRU, "lstm": LSTM}
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -257,3 +257,67 @@ def _kind(tensor, by_row):
 
 def _of_kind(kind, kinds, tensors):
     return [tensor for tensor, own in zip(tensors, kinds, strict=True) if own == kind]
+
+
+def has_deferred_products():
+    """Returns whether `loop_with_products` is to be used here: accelerators have kernels for whole recurrent layers."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    tf = importlib.import_module("tensorflow")
+    return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
+
+
+def loop_with_products(step, inputs, states, weights):
+    """Returns the outputs of all steps [T, B, D] and the last states; see `zoo.layers.recurrence.run`.
+
+    Args:
+        step: See there.
+        inputs: Tensors [T, B, ...].
+        states: Tensors with the batch first.
+        weights: `(kernel [D, K], bias [K] or None)` by name.
+    """
+    tf = importlib.import_module("tensorflow")
+    length, batch = tf.unstack(tf.shape(inputs[0])[:2])
+    factors = {}  # what the weights were multiplied with at all steps, [T, B, D]; known behind the loop
+
+    def addends(name, kernel, bias):
+        @tf.custom_gradient
+        def zeros(kernel):
+            def gradient(upstream):
+                left = tf.reshape(factors[name], [-1, kernel.shape[0]])
+                return tf.matmul(left, tf.reshape(upstream, [-1, kernel.shape[1]]), transpose_a=True)
+
+            return tf.zeros([length, batch, kernel.shape[1]], kernel.dtype), gradient
+
+        return zeros(kernel) if bias is None else zeros(kernel) + bias
+
+    def unstack(tensor):
+        return tf.TensorArray(tensor.dtype, length, element_shape=tensor.shape[1:]).unstack(tensor)
+
+    inputs = [unstack(each) for each in inputs]
+    added = {name: unstack(addends(name, *weight)) for name, weight in weights.items()}
+    constants = {name: tf.stop_gradient(kernel) for name, (kernel, _) in weights.items()}
+
+    def turn(index, states, written):
+        used = {}
+
+        def product(name, rows):
+            used[name] = rows
+            return tf.matmul(rows, constants[name]) + added[name].read(index)
+
+        output, states = step([each.read(index) for each in inputs], list(states), product)
+        values = [output, *(tf.stop_gradient(used[name]) for name in weights)]
+        return index + 1, states, [array.write(index, value) for array, value in zip(written, values, strict=True)]
+
+    dtype = states[0].dtype
+    written = [tf.TensorArray(dtype, length) for _ in range(1 + len(weights))]
+    _, states, written = tf.while_loop(
+        lambda index, *_: index < length,
+        turn,
+        (0, list(states), written),
+        parallel_iterations=1,
+        maximum_iterations=length,
+    )
+    outputs, *lefts = (array.stack() for array in written)
+    factors.update(zip(weights, lefts, strict=True))
+    return outputs, list(states)

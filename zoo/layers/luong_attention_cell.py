@@ -77,14 +77,19 @@ class LuongAttentionCell(BaseAttentionCell):
         super().build(input_shape)
         self.attentional_dense.build((input_shape[0], self.context_dim + self.query_dim))
 
-    def step(self, inputs, states, attend, training=None):
+    @property
+    def own_weights(self):
+        return {"attentional": (ops.convert_to_tensor(self.attentional_dense.kernel), None)}
+
+    def step(self, inputs, states, attend, update, product=None):
         if self.input_feeding:
             *states, fed = states
             inputs = ops.concatenate([inputs, fed], axis=-1)
-        states = self.update(inputs, states, training)
+        states = update(inputs, states)
         query = states[self.query_index]
         context, weights = attend(query)
-        attentional = self.attentional_dense(ops.concatenate([context, query], axis=-1))
+        joined = ops.concatenate([context, query], axis=-1)
+        attentional = ops.tanh(product("attentional", joined)) if product else self.attentional_dense(joined)
         return attentional, weights, [*states, attentional] if self.input_feeding else states
 
     def get_config(self):

@@ -47,8 +47,8 @@ class RecurrentAttentionCell(BaseAttentionCell):
     def cell_input_dim(self):
         return self.context_dim
 
-    def step(self, inputs, states, attend, training=None):
+    def step(self, inputs, states, attend, update, product=None):
         query = states[self.query_index]
         context, weights = attend(query)
-        states = self.update(ops.concatenate([inputs, context], axis=-1), states, training)
+        states = update(ops.concatenate([inputs, context], axis=-1), states)
         return ops.concatenate([query, context], axis=-1), weights, states

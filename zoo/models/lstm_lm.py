@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.errors import InputError
 from zoo.layers.dropout import Dropout
+from zoo.layers.recurrence import LSTM
 from zoo.models.checks import check_dropout, check_sizes
 from zoo.models.embeddings import ReversibleEmbedding
 from zoo.models.language_model import LanguageModel
@@ -57,7 +58,7 @@ class LSTMLanguageModel(LanguageModel):
         policy = {"dtype": self.dtype_policy}
         self.embedding = ReversibleEmbedding(vocab_size, embedding_dim, name="embedding", **policy)
         self.recurrent_layers = [
-            keras.layers.LSTM(units, return_sequences=True, return_state=True, name=f"lstm_{index}", **policy)
+            LSTM(units, return_sequences=True, return_state=True, name=f"lstm_{index}", **policy)
             for index in range(num_layers)
         ]
         self.dropout_layer = Dropout(dropout, name="dropout", **policy)

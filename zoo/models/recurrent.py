@@ -5,13 +5,14 @@ from keras import ops
 
 from zoo.errors import InputError
 from zoo.layers.dropout import Dropout
+from zoo.layers.recurrence import GRU, LSTM, deferred
 from zoo.layers.sizes import check_size
 from zoo.models.checks import check_choice, check_dropout, check_sizes
 from zoo.models.embeddings import ReversibleEmbedding
 from zoo.models.seq2seq import Seq2SeqModel
 
 # Each kind of cell as a layer over a sequence, as a cell, and how many states it has.
-LAYERS = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
+LAYERS = {"gru": GRU, "lstm": LSTM}
 CELLS = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
 NUM_STATES = {"gru": 1, "lstm": 2}
 START_STATES = ("encoder", "zeros", "learned", "random")
@@ -297,6 +298,19 @@ class MaskedInputCell(keras.layers.Layer):
         *states, mask = states
         output, states = self.cell(inputs * mask, states, training=training)
         return output, [*keras.tree.flatten(states), mask]
+
+    def deferred(self, name):
+        """See `zoo.layers.recurrence.deferred`."""
+        found = deferred(self.cell, name)
+        if found is None:
+            return None
+        weights, inner = found
+
+        def step(inputs, states, product):
+            *states, mask = states
+            return [*inner(inputs * mask, states, product), mask]
+
+        return weights, step
 
     def get_config(self):
         cell = keras.saving.serialize_keras_object(self.cell)

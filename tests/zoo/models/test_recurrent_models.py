@@ -106,7 +106,7 @@ def test_starts(name, cell_type):
     assert not np.any(starts["zeros"]) and not np.any(starts["random"])
     np.testing.assert_array_equal(starts["learned"], np.broadcast_to(weight[:, None], starts["learned"].shape))
     for kind in starts:
-        np.testing.assert_array_equal(trained[kind] == starts[kind], kind != "random")
+        np.testing.assert_array_equal(np.isclose(trained[kind], starts[kind], atol=1e-6), kind != "random")
 
 
 def test_random_starts_act_in_training_only():
