@@ -230,10 +230,12 @@ class BaseAttentionCell(KeepsQuantization):
         """Returns the weights of `zoo.layers.recurrence.run` and what updates the cells there.
 
         Returns:
-            A dict, and a function of a product that returns an `update` of `step`; or `None` for cells of other kinds.
+            A dict, and a function of a product that returns an `update` of `step`; `None` for cells of other kinds or
+            dtypes.
         """
-        found = [deferred(cell, str(number)) for number, cell in enumerate(self._inner_cells())]
-        if None in found:
+        cells = self._inner_cells()
+        found = [deferred(cell, str(number)) for number, cell in enumerate(cells)]
+        if None in found or any(cell.compute_dtype != self.compute_dtype for cell in cells):
             return None
 
         def updating(product):

@@ -239,3 +239,16 @@ def test_masked_steps_of_decoders_take_the_loop_of_keras(loops):
         random_array((BATCH, LENGTH, DIM), 1), random_array((BATCH, SIZE, SIZE), 2), mask=mask, training=True
     )
     assert not loops and not to_numpy(outputs)[~mask].any()
+
+
+@on_tensorflow
+def test_cells_of_another_dtype_take_the_loop_of_keras(loops):
+    cell = layers.LuongAttentionCell(
+        keras.layers.GRUCell(UNITS, dtype="float32"),
+        layers.AdditiveAttention(8, dtype="mixed_bfloat16"),
+        memory_dim=SIZE,
+        dtype="mixed_bfloat16",
+    )
+    decoder = layers.AttentionRNN(cell, dtype="mixed_bfloat16")
+    outputs = decoder(random_array((BATCH, LENGTH, DIM), 1), random_array((BATCH, SIZE, SIZE), 2), training=True)
+    assert not loops and tuple(outputs.shape) == (BATCH, LENGTH, UNITS)
