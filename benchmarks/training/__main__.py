@@ -12,7 +12,7 @@ from benchmarks.arguments import MeasurementParser
 from benchmarks.kept import kept
 from benchmarks.peers import REQUIREMENTS
 from benchmarks.training import measure, report, start
-from benchmarks.training.cases import CASES
+from benchmarks.training.cases import CASES, PRECISIONS
 from benchmarks.training.epoch import epoch_case
 
 START, EPOCH = "start", "epoch"
@@ -65,7 +65,8 @@ def _told(name, settings, options):
         case = CASES[name]
     case = case.among(options.contestant)
     file = "-".join([f"training/{name}", *(re.sub(r"\W+", "_", each) for each in options.contestant)])
-    hangs_on = {**settings, "case": dataclasses.asdict(case), "pins": REQUIREMENTS}
+    groups = [*PRECISIONS, "fastest precision"]
+    hangs_on = {**settings, "case": dataclasses.asdict(case), "pins": REQUIREMENTS, "groups": groups}
     found = kept(file, hangs_on, lambda: measure.measure(case, **settings), options.fresh, measure.is_complete)
     return report.table(case, found)
 

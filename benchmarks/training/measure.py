@@ -7,7 +7,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.process import Failed, Process, until_failure
-from benchmarks.timing import take_turns, where
+from benchmarks.timing import Spread, take_turns, where
 from benchmarks.training.cases import PRECISIONS, Case, Contestant
 
 Found = dict[str, Any]
@@ -41,6 +41,9 @@ class Worker(Process):
 def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) -> Found:
     """Returns the measurements of a case, one precision after the other: all at once would not fit into memory.
 
+    Then every contestant takes turns once more in the precision that it was fastest in, but for epochs, which take
+    long: a processor that is faster in one minute than in the next would favour one of the precisions.
+
     Args:
         case: The case.
         rounds: Turns that count.
@@ -48,29 +51,56 @@ def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) 
         tiny: Whether sizes are tiny, to see that everything runs.
 
     Returns:
-        `where` and `contestants`: by label either `seconds` and `processor` (time of processors), two lists, with
-        `peak`, `parameters`, `versions` and the first and last `losses`, or why it has `failed`.
+        `where`, `contestants` and, of those in their fastest precision, `fastest`: by label either `seconds` and
+        `processor` (time of processors), two lists, with `peak`, `parameters`, `versions` and the first and last
+        `losses`, or why it has `failed`.
     """
-    found: Found = {"where": where(), "contestants": {}}
+    found: Found = {"where": where(), "contestants": {}, "fastest": {}}
     for precision in PRECISIONS:
         group = [contestant for contestant in case.contestants if contestant.precision == precision]
-        workers: dict[str, Worker] = {}
-        try:
-            for contestant in tqdm(group, f"{case.name}, {precision}: starting", leave=False, disable=None):
-                found["contestants"][contestant.label] = _start(case, contestant, threads, tiny, workers)
-            turns = {label: _turn(worker, found["contestants"][label]) for label, worker in workers.items()}
-            for label, seconds in take_turns(turns, rounds, case.warm_up).items():
-                result = found["contestants"][label]
-                result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
-        finally:
-            for worker in workers.values():
-                worker.close()
+        found["contestants"] |= _in_turns(case, group, precision, rounds, threads, tiny)
+    if case.turn == "step":
+        group = fastest_of_each(case, found["contestants"])
+        found["fastest"] = _in_turns(case, group, "fastest precision", rounds, threads, tiny)
     return found
+
+
+def fastest_of_each(case: Case, results: Found) -> list[Contestant]:
+    """Returns each contestant in the precision in which its steps are fastest.
+
+    Args:
+        case: The case.
+        results: `contestants` of what `measure` returns.
+    """
+    fastest: dict[str, tuple[float, Contestant]] = {}
+    for contestant in case.contestants:
+        result = results.get(contestant.label, {})
+        if "seconds" in result and "failed" not in result:
+            candidate = Spread.of(result["seconds"]).median, contestant
+            fastest[contestant.name] = min(fastest.get(contestant.name, candidate), candidate, key=lambda pair: pair[0])
+    return [contestant for _, contestant in fastest.values()]
+
+
+def _in_turns(case, group, what, rounds, threads, tiny):
+    """Returns what was found of some contestants that take turns, by label."""
+    results: Found = {}
+    workers: dict[str, Worker] = {}
+    try:
+        for contestant in tqdm(group, f"{case.name}, {what}: starting", leave=False, disable=None):
+            results[contestant.label] = _start(case, contestant, threads, tiny, workers)
+        turns = {label: _turn(worker, results[label]) for label, worker in workers.items()}
+        for label, seconds in take_turns(turns, rounds, case.warm_up).items():
+            result = results[label]
+            result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return results
 
 
 def is_complete(found: Found) -> bool:
     """Tells whether no contestant failed: of one that did, the reason may be gone the next time."""
-    return not any("failed" in result for result in found["contestants"].values())
+    return not any("failed" in result for kind in ("contestants", "fastest") for result in found[kind].values())
 
 
 def _start(case, contestant, threads, tiny, workers):

@@ -21,6 +21,9 @@ def table(case: Case, found: Found) -> str:
     rows = [_row(case, contestant, found["contestants"].get(contestant.label)) for contestant in case.contestants]
     targets = ["| ratio to the fastest peer | found | target | |", "|---|---|---|---|"]
     targets += [_told(case, found, target) for target in case.targets]
+    together = [f"{label} {1000 * Spread.of(result['seconds']).median:,.1f} ms" for label, result in _rerun(found)]
+    if together:
+        targets += ["", f"In turns with one another, each at its fastest precision: {', '.join(together)}."]
     versions = {}
     for result in found["contestants"].values():
         versions |= {f"{name} {version}": None for name, version in result.get("versions", {}).items()}
@@ -46,8 +49,15 @@ def _row(case, contestant, result):
     return f"| {' | '.join(cells)} |"
 
 
+def _rerun(found):
+    """Returns labels and results of those that took turns in their fastest precision."""
+    return [(label, result) for label, result in found["fastest"].items() if "failed" not in result]
+
+
 def ratio(case: Case, found: Found, target: Target) -> float | None:
     """Returns how many times faster the fastest of ours is than the fastest peer; `None` without either.
+
+    Where a target is about several precisions, those count that took turns with one another.
 
     Args:
         case: The case.
@@ -55,20 +65,24 @@ def ratio(case: Case, found: Found, target: Target) -> float | None:
         target: Whom to compare.
     """
 
-    def fastest(ours, precisions):
+    def fastest(results, ours, precisions):
         medians = [
             Spread.of(result["seconds"]).median
             for contestant in case.contestants
             if (contestant.name == OURS) == ours
             and contestant.precision in precisions
             and (ours or contestant.name.startswith(target.within))
-            and "seconds" in (result := found["contestants"].get(contestant.label, {}))
+            and "seconds" in (result := results.get(contestant.label, {}))
             and "failed" not in result
         ]
         return min(medians, default=None)
 
-    mine, theirs = fastest(True, target.ours), fastest(False, target.peers)
-    return None if mine is None or theirs is None else theirs / mine
+    several = len({*target.ours, *target.peers}) > 1
+    for results in ([found["fastest"]] if several else []) + [found["contestants"]]:
+        mine, theirs = fastest(results, True, target.ours), fastest(results, False, target.peers)
+        if mine is not None and theirs is not None:
+            return theirs / mine
+    return None
 
 
 def _told(case, found, target):

@@ -60,7 +60,7 @@ def test_contestants_are_those_of_a_step_that_need_no_compiler(case):
     task = case.task_of(case.contestants[0], threads=1, tiny=True)
     assert task["layers"] == 4 and task["vocabulary"] > 50, "sizes are those of the text"
     result = {"seconds": [12.5], "processor": [20.0], "peak": 1e9, "parameters": 7, "versions": {}}
-    text = report.table(case, {"where": "a machine", "contestants": {"zoo, float32": result}})
+    text = report.table(case, {"where": "a machine", "contestants": {"zoo, float32": result}, "fastest": {}})
     assert "| contestant | precision | epoch |" in text
     assert f"| 12.5 s (12.5–12.5) | 20.0 s | {case.symbols / 12.5:,.0f} |" in text
     assert "| each at its fastest precision | not yet measured | ≥ 3.0× | |" in text
@@ -117,7 +117,9 @@ def test_command(case, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         measure,
         "measure",
-        lambda case, rounds, **_: given.append((case.name, rounds)) or {"where": "a machine", "contestants": {}},
+        lambda case, rounds, **_: (
+            given.append((case.name, rounds)) or {"where": "a machine", "contestants": {}, "fastest": {}}
+        ),
     )
     monkeypatch.setattr(command, "epoch_case", lambda spec: case)
     assert command.main(["--case", "epoch", "--data", "text:somewhere:en-de"]) == 0

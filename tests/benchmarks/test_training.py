@@ -1,6 +1,7 @@
 """Steps of training beside the peers: cases, worker processes, tables."""
 
 import ast
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -62,7 +63,10 @@ def test_contestants_run_or_say_why_not(monkeypatch, tmp_path):
     assert results["missing"]["failed"] == "ended with status 1: ImportError: there is no such library"
     assert results["unmade"]["failed"].startswith("pip install nothing==0")
     assert results["dying"]["failed"] == "ended with status 1: MemoryError: none left"
+    (again,) = found["fastest"].values()
+    assert len(again["seconds"]) == 3 and "failed" not in again
     text = report.table(case, found)
+    assert "In turns with one another, each at its fastest precision: zoo, float32 " in text
     assert "| missing | float32 | not measured: ended with status 1: ImportError" in text
     assert "| dying | float32 | not measured" in text and "numpy" in text
 
@@ -78,7 +82,9 @@ def _found():
     result = {"peak": 2e9, "parameters": 2_605_568, "versions": {"keras": "3.15.1"}}
     contestants = {label: {**result, "seconds": [value], "processor": [2 * value]} for label, value in seconds.items()}
     contestants["broken, float32"] = {"seconds": [0.001], "failed": "ended"}
-    return {"where": "a machine", "contestants": contestants}
+    together = {"zoo, bfloat16": 0.2, "KerasHub, bfloat16": 0.4, "PyTorch, float32": 0.5}
+    fastest = {label: {"seconds": [value]} for label, value in together.items()}
+    return {"where": "a machine", "contestants": contestants, "fastest": fastest}
 
 
 def test_table_and_ratios():
@@ -100,12 +106,31 @@ def test_table_and_ratios():
         "| PyTorch | bfloat16 | not yet measured |  |  |  |  | as all |",
         "| broken | float32 | not measured: ended |  |  |  |  | as all |",
         "| same precision | 1.05× | ≥ 1.3× | missed |",
-        "| fastest | 3.00× | ≥ 2.0× | met |",
-        "| one peer | 5.00× | ≥ 5.0× | met |",
+        "| fastest | 2.00× | ≥ 2.0× | met |",
+        "| one peer | 5.00× | ≥ 5.0× | met |",  # in a precision that is not its fastest
         "| nobody | not yet measured | ≥ 5.0× | |",
+        "In turns with one another, each at its fastest precision: "
+        "zoo, bfloat16 200.0 ms, KerasHub, bfloat16 400.0 ms, PyTorch, float32 500.0 ms.",
         "a machine. keras 3.15.1.",
     ):
         assert line in lines, line
+
+
+def test_epochs_are_not_measured_twice(monkeypatch):
+    asked = []
+    monkeypatch.setattr(measure, "_in_turns", lambda case, group, what, *rest: asked.append(what) or {})
+    case = _case(("zoo",))
+    measure.measure(dataclasses.replace(case, turn="epoch"))
+    assert asked == list(PRECISIONS)
+
+
+def test_each_contestant_counts_in_its_fastest_precision():
+    contestants = tuple(
+        Contestant(name, "stub", precision=each) for name in ("zoo", "KerasHub", "broken") for each in PRECISIONS
+    )
+    case = Case("made_up", "made up", {}, contestants, ())
+    group = measure.fastest_of_each(case, _found()["contestants"])
+    assert [contestant.label for contestant in group] == ["zoo, bfloat16", "KerasHub, bfloat16"]
 
 
 def test_targets_are_those_of_the_issue():
@@ -148,7 +173,7 @@ def test_command(monkeypatch, tmp_path, capsys):
 
     def measured(case, rounds, threads, tiny):
         given.append((case.name, rounds, threads, tiny))
-        return {"where": "a machine", "contestants": {}}
+        return {"where": "a machine", "contestants": {}, "fastest": {}}
 
     monkeypatch.setattr(keeping, "FOLDER", tmp_path)
     monkeypatch.setattr(measure, "measure", measured)
