@@ -43,6 +43,9 @@ def _widened_to(tensor, size):
     return ops.pad(tensor, [(0, 0)] * (len(tensor.shape) - 1) + [(0, missing)]) if missing else tensor
 
 
+NO_SECOND_DERIVATIVES = (
+    "In training, recurrent layers have first derivatives alone; keras.layers.GRU and keras.layers.LSTM have others."
+)
 RANDOM_BITS = 16  # in each number of `random_bits`
 
 
@@ -285,7 +288,8 @@ def loop_with_products(step, inputs, states, weights):
         def zeros(kernel):
             def gradient(upstream):
                 left = tf.reshape(factors[name], [-1, kernel.shape[0]])
-                return tf.matmul(left, tf.reshape(upstream, [-1, kernel.shape[1]]), transpose_a=True)
+                found = tf.matmul(left, tf.reshape(upstream, [-1, kernel.shape[1]]), transpose_a=True)
+                return tf.raw_ops.PreventGradient(input=found, message=NO_SECOND_DERIVATIVES)
 
             return tf.zeros([length, batch, kernel.shape[1]], kernel.dtype), gradient
 

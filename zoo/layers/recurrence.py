@@ -126,7 +126,7 @@ class _Deferring:
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class GRU(_Deferring, keras.layers.GRU):
-    """`keras.layers.GRU`, faster in training on processors with TensorFlow; second derivatives are wrong there.
+    """`keras.layers.GRU`, faster in training on processors with TensorFlow, where weights have no second derivatives.
 
     Reference:
         Cho et al. 2014, section 2.3, https://arxiv.org/abs/1406.1078
@@ -135,7 +135,7 @@ class GRU(_Deferring, keras.layers.GRU):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LSTM(_Deferring, keras.layers.LSTM):
-    """`keras.layers.LSTM`, faster in training on processors with TensorFlow; second derivatives are wrong there.
+    """`keras.layers.LSTM`, faster in training on processors with TensorFlow, where weights have no second derivatives.
 
     Reference:
         Hochreiter and Schmidhuber 1997, "Long Short-Term Memory", https://doi.org/10.1162/neco.1997.9.8.1735

@@ -173,6 +173,21 @@ def test_gradients_in_graphs_of_any_length(cls, xla):
         same([each.numpy() for each in graph(inputs)], [each.numpy() for each in gradient(inputs)])
 
 
+@on_tensorflow
+def test_second_derivatives_of_weights_are_refused():
+    import tensorflow as tf
+
+    layer = GRU(UNITS)
+    layer.build((None, None, DIM))
+    weight = layer.cell.recurrent_kernel.value
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            loss = tf.reduce_sum(layer(random_array((BATCH, LENGTH, DIM), 1), training=True) ** 2)
+        gradient = inner.gradient(loss, weight)
+    with pytest.raises(LookupError, match="first derivatives alone"):
+        outer.gradient(gradient, weight)
+
+
 def stack(dtype="float32"):
     return [keras.layers.GRUCell(DIM, dtype=dtype), MaskedInputCell(keras.layers.LSTMCell(UNITS, dtype=dtype), DIM)]
 
