@@ -6,6 +6,8 @@ from typing import Literal
 
 import keras
 
+from zoo.cores import has_accelerator
+
 Policy = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 
 _ACCELERATORS = ("gpu", "tpu", "cuda")
@@ -14,9 +16,7 @@ _FAST_IN_BFLOAT16 = ("amx_bf16", "avx512_bf16")
 
 def _has_accelerator() -> bool:
     if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
+        return has_accelerator()
     if keras.backend.backend() == "torch":
         import torch
 
