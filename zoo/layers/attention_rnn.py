@@ -1,7 +1,5 @@
 """A recurrent attention cell over a whole sequence."""
 
-import functools
-
 import keras
 from keras import ops
 
@@ -21,8 +19,8 @@ class _BoundCell:
         self.state_size = cell.own_state_sizes
         self.compute_dtype = cell.compute_dtype
 
-    def call(self, inputs, states, **more):
-        output, weights, states = self.cell.advance(inputs, states, **self.arguments, **more)
+    def call(self, inputs, states, product=None):
+        output, weights, states = self.cell.advance(inputs, states, **self.arguments, product=product)
         return join_output(output, weights), states
 
     __call__ = call
@@ -104,25 +102,17 @@ class AttentionRNN(keras.layers.Layer):
         if initial_state is not None and not isinstance(initial_state, (list, tuple)):
             initial_state = [initial_state]
         states = self.cell.own_states(initial_state, ops.shape(inputs)[0])
-        loop = self._deferred(bound) if training and mask is None and has_deferred_products() else None
-        loop = loop or functools.partial(self._loop, bound, check_mask(mask, "mask", (2,)))
-        output, states = loop(inputs, states)
+        deferred = self.cell.deferred_weights() if training and mask is None and has_deferred_products() else None
+        if deferred is None:
+            output, states = self._loop(bound, inputs, states, check_mask(mask, "mask", (2,)))
+        else:
+            output, states = run(
+                lambda inputs, states, product: bound(inputs[0], states, product=product), [inputs], states, deferred
+            )
         output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
         return given(output, weights, states if return_state else None)
 
-    def _deferred(self, bound):
-        """Returns a loop for training, a function of inputs and states; `None` for cells of other kinds."""
-        found = self.cell.deferred()
-        if found is None:
-            return None
-        weights, updating = found
-
-        def step(inputs, states, product):
-            return bound(inputs[0], states, update=updating(product), product=product)
-
-        return lambda inputs, states: run(step, [inputs], states, weights)
-
-    def _loop(self, bound, mask, inputs, states):
+    def _loop(self, bound, inputs, states, mask):
         # Made here, since the cell is bound to the memory of this call; it has no weights of its own.
         loop = keras.layers.RNN(
             bound,

@@ -1,6 +1,7 @@
 """What recurrent cells that attend to a memory share: their states, and the attention inside a step."""
 
 import functools
+import operator
 
 import keras
 from keras import ops
@@ -8,7 +9,7 @@ from keras import ops
 from zoo.layers.masks import blank, check_mask
 from zoo.layers.parts import check_cell, check_layer
 from zoo.layers.quantized import KeepsQuantization
-from zoo.layers.recurrence import deferred
+from zoo.layers.recurrence import deferred_step, deferred_weights
 from zoo.layers.sharing import serialize_shared
 from zoo.layers.sizes import check_size
 
@@ -215,8 +216,13 @@ class BaseAttentionCell(KeepsQuantization):
             rest = rest[len(_sizes(cell)) :]
         return states
 
-    def _update(self, inputs, inner_states, training=None):
+    def _update(self, inputs, inner_states, training=None, product=None):
         states = self._by_cell(inner_states)
+        if product is not None:
+            for number, cell in enumerate(self._inner_cells()):
+                states[number] = deferred_step(cell, str(number), inputs, states[number], product)
+                inputs = states[number][0]
+            return keras.tree.flatten(states)
         stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
         _, states = self.cell(inputs, states if stacked else states[0], training=training)
         return keras.tree.flatten(states)
@@ -226,30 +232,13 @@ class BaseAttentionCell(KeepsQuantization):
         """Weights that a step multiplies with besides those of its cells, as `zoo.layers.recurrence.run` takes them."""
         return {}
 
-    def deferred(self):
-        """Returns the weights of `zoo.layers.recurrence.run` and what updates the cells there.
-
-        Returns:
-            A dict, and a function of a product that returns an `update` of `step`; `None` for cells of other kinds or
-            dtypes.
-        """
+    def deferred_weights(self):
+        """Returns all weights that `zoo.layers.recurrence.run` takes; `None` for cells of other kinds or dtypes."""
         cells = self._inner_cells()
-        found = [deferred(cell, str(number)) for number, cell in enumerate(cells)]
+        found = [deferred_weights(cell, str(number)) for number, cell in enumerate(cells)]
         if None in found or any(cell.compute_dtype != self.compute_dtype for cell in cells):
             return None
-
-        def updating(product):
-            def update(inputs, inner_states):
-                new = []
-                for (_, step), states in zip(found, self._by_cell(inner_states), strict=True):
-                    states = step(inputs, states, product)
-                    inputs = states[0]
-                    new += states
-                return new
-
-            return update
-
-        return {**self.own_weights, **{name: each for weights, _ in found for name, each in weights.items()}}, updating
+        return functools.reduce(operator.or_, found, self.own_weights)
 
     def advance(
         self,
@@ -260,7 +249,6 @@ class BaseAttentionCell(KeepsQuantization):
         training=None,
         return_attention_scores=False,
         sharing=1,
-        update=None,
         product=None,
     ):
         """Returns the output [B, D], the weights [B, (N,) S] or `None`, and the new states, of one step.
@@ -273,11 +261,10 @@ class BaseAttentionCell(KeepsQuantization):
             training: Whether dropout is active.
             return_attention_scores: Whether the weights are wanted.
             sharing: How many adjacent rows share a row of the memory, as the beams of a search do.
-            update: See `step`. Default: a call of the inner cells.
             product: See `step`.
         """
         states = list(states)
-        update = update or functools.partial(self._update, training=training)
+        update = functools.partial(self._update, training=training, product=product)
         counter = [states.pop()] if self.counts_steps else []
         position = {"start_index": _position(counter[0])} if counter else {}
         if counter and sharing > 1:  # as queries of one row they would stand at different places

@@ -43,9 +43,6 @@ def _widened_to(tensor, size):
     return ops.pad(tensor, [(0, 0)] * (len(tensor.shape) - 1) + [(0, missing)]) if missing else tensor
 
 
-NO_SECOND_DERIVATIVES = (
-    "In training, recurrent layers have first derivatives alone; keras.layers.GRU and keras.layers.LSTM have others."
-)
 RANDOM_BITS = 16  # in each number of `random_bits`
 
 
@@ -268,6 +265,11 @@ def has_deferred_products():
         return False
     tf = importlib.import_module("tensorflow")
     return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
+
+
+NO_SECOND_DERIVATIVES = (
+    "In training, recurrent layers have first derivatives alone; keras.layers.GRU and keras.layers.LSTM have others."
+)
 
 
 def loop_with_products(step, inputs, states, weights):

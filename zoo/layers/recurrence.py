@@ -53,31 +53,37 @@ def _biases(cell):
     return (bias[0], bias[1]) if len(bias.shape) == 2 else (bias, None)
 
 
-def deferred(cell, name):
-    """Returns the weights of a cell, by name, as `run` takes them, and its step; `None` where it cannot be run so.
+def deferred_weights(cell, name):
+    """Returns the weights of a cell, by name, as `run` takes them; `None` where it cannot be run so.
 
     Args:
-        cell: A recurrent cell of Keras, or one that has a method `deferred` itself.
+        cell: A recurrent cell of Keras, or one that has `deferred_weights` and `deferred_step` itself.
         name: What the names of the weights begin with.
-
-    Returns:
-        A dict, and a function `(inputs [B, D], states, product) → states`.
     """
-    if hasattr(cell, "deferred"):
-        return cell.deferred(name)
-    gates = _gates(cell)
-    if gates is None:
+    if hasattr(cell, "deferred_weights"):
+        return cell.deferred_weights(name)
+    if _gates(cell) is None:
         return None
     outer, inner = _biases(cell)
-    weights = {
+    return {
         f"{name}/kernel": (ops.convert_to_tensor(cell.kernel), outer),
         f"{name}/recurrent_kernel": (ops.convert_to_tensor(cell.recurrent_kernel), inner),
     }
 
-    def step(inputs, states, product):
-        return gates(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
 
-    return weights, step
+def deferred_step(cell, name, inputs, states, product):
+    """Returns the new states of a cell that has `deferred_weights`.
+
+    Args:
+        cell: The cell.
+        name: What the names of its weights begin with.
+        inputs: [B, D].
+        states: Its states.
+        product: See `run`.
+    """
+    if hasattr(cell, "deferred_step"):
+        return cell.deferred_step(name, inputs, states, product)
+    return _gates(cell)(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
 
 
 def run(step, inputs, states, weights):

@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo.errors import InputError
 from zoo.layers.dropout import Dropout
-from zoo.layers.recurrence import GRU, LSTM, deferred
+from zoo.layers.recurrence import GRU, LSTM, deferred_step, deferred_weights
 from zoo.layers.sizes import check_size
 from zoo.models.checks import check_choice, check_dropout, check_sizes
 from zoo.models.embeddings import ReversibleEmbedding
@@ -299,18 +299,14 @@ class MaskedInputCell(keras.layers.Layer):
         output, states = self.cell(inputs * mask, states, training=training)
         return output, [*keras.tree.flatten(states), mask]
 
-    def deferred(self, name):
-        """See `zoo.layers.recurrence.deferred`."""
-        found = deferred(self.cell, name)
-        if found is None:
-            return None
-        weights, inner = found
+    def deferred_weights(self, name):
+        """See `zoo.layers.recurrence.deferred_weights`."""
+        return deferred_weights(self.cell, name)
 
-        def step(inputs, states, product):
-            *states, mask = states
-            return [*inner(inputs * mask, states, product), mask]
-
-        return weights, step
+    def deferred_step(self, name, inputs, states, product):
+        """See `zoo.layers.recurrence.deferred_step`."""
+        *states, mask = states
+        return [*deferred_step(self.cell, name, inputs * mask, states, product), mask]
 
     def get_config(self):
         cell = keras.saving.serialize_keras_object(self.cell)
