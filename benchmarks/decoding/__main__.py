@@ -56,33 +56,36 @@ def choose(run, path, whole):
     return [text for _, text in pairs], [ids for ids, _ in pairs]
 
 
-def our_commands(options, base, **search):
-    """Returns the commands of the zoo's contestants, by name.
+def our_commands(workdir, threads, base, **search):
+    """Returns the commands of the zoo's contestants, by name; their models are exported.
 
     Args:
-        options: The command line.
+        workdir: The work directory.
+        threads: Threads of each.
         base: Folder with `texts.json`, for what they need.
         **search: How an export searches, besides the size of the beam, such as `max_length`.
     """
-    shared = [str(base / "texts.json"), str(options.threads)]
-    if options.whole:
-        workdir = str(Path(options.workdir).resolve())
-        return {"zoo": [sys.executable, "-m", "benchmarks.decoding.whole", workdir, str(SENTENCES), *shared]}
 
     def command(signature, threads_of_operations, **form):
         exports = [
-            export_saved_model(options.workdir, base / signature, beam_size=beam, length_penalty=0.0, **search, **form)
+            export_saved_model(workdir, base / signature, beam_size=beam, length_penalty=0.0, **search, **form)
             for beam in BEAMS
         ]
-        module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports), signature, *shared]
-        return [*module, str(threads_of_operations)]
+        module = [sys.executable, "-m", "benchmarks.decoding.ours", *map(str, exports), signature]
+        return [*module, str(base / "texts.json"), str(threads), str(threads_of_operations)]
 
-    parts = {"dynamic_batching": True, "num_batch_threads": options.threads}
+    parts = {"dynamic_batching": True, "num_batch_threads": threads}
     return {
-        "zoo": command("serving_default", options.threads),
+        "zoo": command("serving_default", threads),
         f"zoo{IN_PARTS}": command("serving_default", 1, **parts),
-        f"zoo, XLA{IN_PARTS}": command("xla", options.threads, **parts, xla=True),
+        f"zoo, XLA{IN_PARTS}": command("xla", threads, **parts, xla=True),
     }
+
+
+def our_commands_for_whole(workdir, threads, base):
+    """Returns the command of the zoo's contestant for `--whole`, by name; see `our_commands`."""
+    module = [sys.executable, "-m", "benchmarks.decoding.whole", str(Path(workdir).resolve()), str(SENTENCES)]
+    return {"zoo": [*module, str(base / "texts.json"), str(threads)]}
 
 
 def their_commands(options, base):
@@ -109,7 +112,8 @@ def main(arguments=None):
         write_weights(run, base / "weights.npz")
         (base / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
         (base / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
-        commands = {**our_commands(options, base), **their_commands(options, base)}
+        ours = (our_commands_for_whole if options.whole else our_commands)(options.workdir, options.threads, base)
+        commands = {**ours, **their_commands(options, base)}
         with contextlib.ExitStack() as stack:
             workers = {name: stack.enter_context(Process(command)) for name, command in commands.items()}
             report(run, workers, options)

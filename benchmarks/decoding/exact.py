@@ -3,13 +3,10 @@
 `python -m benchmarks.decoding.exact WORKDIR BATCH TEXTS.json THREADS BEAM…`
 """
 
-import json
-import os
 import sys
 from unittest import mock
 
-from benchmarks.decoding.turns import serve
-from training.cores import use_cores
+from benchmarks.decoding.whole import answer, load
 
 
 def exact_length(translator):
@@ -52,21 +49,13 @@ def check(run, texts, batch, beam):
 
 def main():
     workdir, batch, texts, threads, *beams = sys.argv[1:]
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
-    use_cores(int(threads))
-    import zoo
+    run, texts = load(workdir, texts, threads)
     from zoo.run import seq2seq
 
-    run = zoo.load(workdir)
-    texts = json.loads(open(texts, encoding="utf-8").read())
-    # All else is what `training.evaluate` does with a test set.
     with mock.patch.object(seq2seq, "Translator", exact_length(seq2seq.Translator)):
         for beam in map(int, beams):
             check(run, texts, int(batch), beam)
-        serve(
-            lambda beam: run.translate(texts, beam_size=beam, length_penalty=0.0, batch_size=int(batch)),
-            lambda answers: {"texts": answers},
-        )
+        answer(run, texts, int(batch))
 
 
 if __name__ == "__main__":

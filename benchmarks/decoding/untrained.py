@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from benchmarks.decoding.untrained_cases import BATCH, CASES, LENGTH, NOTES, OUR
 from benchmarks.kept import kept
 from benchmarks.peers import REQUIREMENTS, python_of
 from benchmarks.process import Failed, Process, until_failure
+from benchmarks.texts import absolute, read
 from benchmarks.timing import Spread, take_turns, where
 from benchmarks.training.cases import CASES as STEPS
 
@@ -81,13 +81,7 @@ def test_split(spec: str, tiny: bool = False) -> Inputs:
         spec: The text, `text:DIR:SRC-TGT`.
         tiny: Whether there are few sentences.
     """
-    from training.config import resolve
-    from training.data import load_data
-    from training.tasks import get_task
-
-    config = resolve("transformer_tiny", spec, ["data.shared_vocabulary=true"])
-    data = load_data(spec)
-    tokenizer = get_task("seq2seq").make_tokenizers(config.data, data)["source"]
+    _, data, tokenizer = read(spec)
     texts = list(data.split("test").source)
     return Inputs(tokenizer, texts[: BATCH // 8] if tiny else texts)
 
@@ -152,7 +146,7 @@ def prepare(case: Case, inputs: Inputs, base: Path, threads: int, tiny: bool) ->
         ours = {OURS: [*exact, str(base / "texts.json"), str(threads), *beams]}
         sizes = {PEER: BATCH}
     else:
-        ours = our_commands(SimpleNamespace(workdir=workdir, threads=threads, whole=False), base, max_length=LENGTH)
+        ours = our_commands(workdir, threads, base, max_length=LENGTH)
         sizes = {PEER: 0, f"{PEER}{IN_PARTS}": PART}
     task = {
         **STEPS["transformer_step"].task,
@@ -374,11 +368,7 @@ def _told(case, options):
     settings: Mapping[str, Any] = {"rounds": options.rounds, "threads": options.threads, "tiny": options.tiny}
     spec = None
     if case.name == TEST_SET:
-        kind, directory, languages = options.data.split(":")
-        spec, settings = (
-            f"{kind}:{Path(directory).resolve()}:{languages}",
-            {**settings, "rounds": min(options.rounds, MOST)},
-        )
+        spec, settings = absolute(options.data), {**settings, "rounds": min(options.rounds, MOST)}
 
     def run():
         inputs = test_split(spec, options.tiny) if spec else made_up(options.tiny)

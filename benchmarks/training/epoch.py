@@ -1,11 +1,8 @@
 """An epoch of real text: from its lines to the last step."""
 
-from pathlib import Path
-
 from benchmarks.kept import FOLDER
+from benchmarks.texts import absolute, read
 from benchmarks.training.cases import Case, epoch
-from training.config import resolve
-from training.data import load_data
 from training.tasks import get_task
 
 BATCH_TOKENS = 2048  # on the longer side, padding included, as in the recipe of transformer_tiny
@@ -19,16 +16,14 @@ def epoch_case(spec: str) -> Case:
     Args:
         spec: The text, `text:DIR:SRC-TGT`.
     """
-    # Absolute, because contestants run in the root of the repository.
-    kind, directory, languages = spec.split(":")
-    spec = f"{kind}:{Path(directory).resolve()}:{languages}"
-    config = resolve("transformer_tiny", spec, ["data.shared_vocabulary=true"])
-    data, task = load_data(spec), get_task("seq2seq")
-    pairs, tokenizer = data.split("train"), task.make_tokenizers(config.data, data)["source"]
+    spec = absolute(spec)
+    config, data, tokenizer = read(spec)
+    pairs, languages = data.split("train"), spec.rpartition(":")[2]
     folder = FOLDER / "training" / "text"
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder / "tokenizer.json")
-    batches = task.batches(config, data, "train", {"source": tokenizer, "target": tokenizer}, batch_tokens=BATCH_TOKENS)
+    tokenizers = {"source": tokenizer, "target": tokenizer}
+    batches = get_task("seq2seq").batches(config, data, "train", tokenizers, batch_tokens=BATCH_TOKENS)
     sides = {"source": batches.source, "target": batches.target}
     for side, rows in sides.items():
         (folder / side).write_text("".join(f"{' '.join(map(str, row))}\n" for row in rows), encoding="ascii")

@@ -65,6 +65,15 @@ def measure(case: Case, rounds: int = 15, threads: int = 1, tiny: bool = False) 
     return found
 
 
+def median_of(result: Found) -> float | None:
+    """Returns the median of a contestant's seconds, `None` for one that was not measured or failed.
+
+    Args:
+        result: What was found of it.
+    """
+    return Spread.of(result["seconds"]).median if "seconds" in result and "failed" not in result else None
+
+
 def fastest_of_each(case: Case, results: Found) -> list[Contestant]:
     """Returns each contestant in the precision in which its steps are fastest.
 
@@ -74,9 +83,9 @@ def fastest_of_each(case: Case, results: Found) -> list[Contestant]:
     """
     fastest: dict[str, tuple[float, Contestant]] = {}
     for contestant in case.contestants:
-        result = results.get(contestant.label, {})
-        if "seconds" in result and "failed" not in result:
-            candidate = Spread.of(result["seconds"]).median, contestant
+        median = median_of(results.get(contestant.label, {}))
+        if median is not None:
+            candidate = median, contestant
             fastest[contestant.name] = min(fastest.get(contestant.name, candidate), candidate, key=lambda pair: pair[0])
     return [contestant for _, contestant in fastest.values()]
 

@@ -2,7 +2,7 @@
 
 from benchmarks.timing import Spread
 from benchmarks.training.cases import OURS, Case, Target
-from benchmarks.training.measure import Found
+from benchmarks.training.measure import Found, median_of
 
 HEAD = [
     "| contestant | precision | {turn} | processor time | target tokens/s | peak memory | parameters | what it does |",
@@ -21,7 +21,8 @@ def table(case: Case, found: Found) -> str:
     rows = [_row(case, contestant, found["contestants"].get(contestant.label)) for contestant in case.contestants]
     targets = ["| ratio to the fastest peer | found | target | |", "|---|---|---|---|"]
     targets += [_told(case, found, target) for target in case.targets]
-    together = [f"{label} {1000 * Spread.of(result['seconds']).median:,.1f} ms" for label, result in _rerun(found)]
+    medians = {label: median_of(result) for label, result in found["fastest"].items()}
+    together = [f"{label} {1000 * median:,.1f} ms" for label, median in medians.items() if median is not None]
     if together:
         targets += ["", f"In turns with one another, each at its fastest precision: {', '.join(together)}."]
     versions = {}
@@ -49,11 +50,6 @@ def _row(case, contestant, result):
     return f"| {' | '.join(cells)} |"
 
 
-def _rerun(found):
-    """Returns labels and results of those that took turns in their fastest precision."""
-    return [(label, result) for label, result in found["fastest"].items() if "failed" not in result]
-
-
 def ratio(case: Case, found: Found, target: Target) -> float | None:
     """Returns how many times faster the fastest of ours is than the fastest peer; `None` without either.
 
@@ -67,13 +63,12 @@ def ratio(case: Case, found: Found, target: Target) -> float | None:
 
     def fastest(results, ours, precisions):
         medians = [
-            Spread.of(result["seconds"]).median
+            median
             for contestant in case.contestants
             if (contestant.name == OURS) == ours
             and contestant.precision in precisions
             and (ours or contestant.name.startswith(target.within))
-            and "seconds" in (result := results.get(contestant.label, {}))
-            and "failed" not in result
+            and (median := median_of(results.get(contestant.label, {}))) is not None
         ]
         return min(medians, default=None)
 

@@ -1,0 +1,29 @@
+"""Parallel text for the measurements."""
+
+from pathlib import Path
+from typing import Any
+
+from training.config import resolve
+from training.data import load_data
+from training.tasks import get_task
+
+
+def absolute(spec: str) -> str:
+    """Returns a text with its folder as an absolute path: contestants run in the root of the repository.
+
+    Args:
+        spec: The text, `text:DIR:SRC-TGT`.
+    """
+    kind, directory, languages = spec.split(":")
+    return f"{kind}:{Path(directory).resolve()}:{languages}"
+
+
+def read(spec: str) -> tuple[Any, Any, Any]:
+    """Returns the configuration of `transformer_tiny` on a text, its data, and the tokenizer that both sides share.
+
+    Args:
+        spec: The text.
+    """
+    config = resolve("transformer_tiny", spec, ["data.shared_vocabulary=true"])
+    data = load_data(spec)
+    return config, data, get_task("seq2seq").make_tokenizers(config.data, data)["source"]
