@@ -36,15 +36,23 @@ def cross_entropy(symbols, logits, label_smoothing=0.0):
         def gradient(*args, upstream=None):
             if upstream is None:
                 (upstream,) = args
-            others = probabilities - label_smoothing / size if label_smoothing else probabilities
-            result = others * ops.expand_dims(upstream, -1)
-            here = (ops.exp(chosen - total) - label_smoothing / size - (1.0 - label_smoothing)) * upstream
-            return ops.scatter_update(result, ops.stack([numbers, symbols], axis=-1), here)
+            return (probabilities - _targets(symbols, size, label_smoothing)) * ops.expand_dims(upstream, -1)
 
         return losses, gradient
 
     # Cast before anything else, as Keras does for losses: or a metric would share nothing.
     return ops.reshape(of_rows(ops.reshape(ops.cast(logits, "float32"), (-1, size))), shape)
+
+
+def _targets(symbols, size, label_smoothing):
+    """Returns q [N, V] for symbols [N]; see `cross_entropy`."""
+    others = label_smoothing / size
+    own = 1.0 - label_smoothing + others
+    if keras.backend.backend() != "tensorflow":
+        return ops.one_hot(symbols, size) * (own - others) + others
+    import tensorflow as tf
+
+    return tf.one_hot(symbols, size, own, others)  # written once, where a scatter copies all rows
 
 
 def perplexity(cross_entropy: float) -> float:

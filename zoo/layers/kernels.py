@@ -64,6 +64,20 @@ def random_bits(shape, seed):
     return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
 
 
+def product_with_transposed(inputs, matrix):
+    """Returns `inputs · matrixᵀ`, [..., N]; on TensorFlow the matrix is not turned round for it, nor is its gradient.
+
+    Args:
+        inputs: [..., D].
+        matrix: [N, D].
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.matmul(inputs, ops.transpose(matrix))
+    rows = ops.reshape(inputs, (-1, matrix.shape[1]))
+    product = importlib.import_module("tensorflow").matmul(rows, matrix, transpose_b=True)
+    return ops.reshape(product, (*ops.shape(inputs)[:-1], matrix.shape[0]))
+
+
 def _split(tensor, count, size):
     """Returns [count, ..., size, D] from [..., T, D]; rows to spare at the end are the last row again.
 

@@ -5,6 +5,8 @@ import contextlib
 import keras
 from keras import ops
 
+from zoo.layers.kernels import product_with_transposed
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
@@ -33,6 +35,8 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
     def call(self, inputs, reverse=False):
         if reverse and self._transposed is not None:
             return ops.matmul(ops.cast(inputs, self.reverse_dtype), self._transposed)
+        if reverse and self.tie_weights and self.logit_soft_cap is None:
+            return product_with_transposed(*(ops.cast(each, self.reverse_dtype) for each in (inputs, self.embeddings)))
         return super().call(inputs, reverse=reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):

@@ -32,6 +32,33 @@ def test_logits_are_the_same_with_a_table_transposed_before(table):
         np.testing.assert_allclose(logits(table, hidden), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 5), (0, 5)])
+def test_logits_of_any_shape(table, shape):
+    hidden = np.random.default_rng(0).normal(size=shape).astype("float32")
+    np.testing.assert_allclose(logits(table, hidden), hidden @ ops.convert_to_numpy(table.embeddings).T, rtol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="differentiates with TensorFlow")
+@pytest.mark.parametrize("length", [3, None])
+def test_gradients_of_logits(table, length):
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    hidden, upstream = (rng.normal(size=(2, 3, size)).astype("float32") for size in (5, 11))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, length, 5]), tf.TensorSpec([None, length, 11])])
+    def gradients(hidden, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch(hidden)
+            total = tf.reduce_sum(table(hidden, reverse=True) * upstream)
+        return tape.gradient(total, [hidden, table._embeddings.value])
+
+    of_hidden, of_table = gradients(hidden, upstream)
+    embeddings = ops.convert_to_numpy(table.embeddings)
+    np.testing.assert_allclose(of_hidden, upstream @ embeddings, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(of_table, np.einsum("btv,btd->vd", upstream, hidden), rtol=1e-4, atol=1e-6)
+
+
 def test_what_is_given_counts_and_is_left_alone_inside(table):
     model, hidden = model_with(table), np.ones((2, 5), "float32")
     with transposed_tables(model, [ops.ones((5, 11))]):
