@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from training.memory import keep_freed_memory
 from zoo.text import END, PAD, START, pad
 
 # Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
@@ -265,6 +266,7 @@ def for_fit(batches: Batches):
     import tensorflow as tf
 
     def one_round():
+        keep_freed_memory()  # here, behind TensorFlow's own settings
         return (batches[index] for index in range(len(batches)))
 
     def spec(axes, dtype):
