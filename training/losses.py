@@ -49,7 +49,7 @@ def _targets(symbols, size, label_smoothing):
     others = label_smoothing / size
     own = 1.0 - label_smoothing + others
     if keras.backend.backend() != "tensorflow":
-        return ops.one_hot(symbols, size) * (own - others) + others
+        return ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), own, others)
     import tensorflow as tf
 
     return tf.one_hot(symbols, size, own, others)  # written once, where a scatter copies all rows
