@@ -18,13 +18,13 @@ def top_k(logits, count):
     groups = _groups(size, count)
     if groups is None or 3 * count > groups:
         return ops.top_k(logits, count)
-    grouped = ops.reshape(logits, (-1, groups, size // groups))
-    _, chosen = ops.top_k(ops.max(grouped, axis=-1), count)
+    _, chosen = ops.top_k(ops.max(ops.reshape(logits, (-1, groups, size // groups)), axis=-1), count)
     chosen = ops.sort(chosen, axis=-1)  # of equal numbers the first one counts
-    numbers = ops.arange(ops.shape(logits)[0], dtype="int32")[:, None] * groups + chosen
-    found = ops.take(ops.reshape(logits, (-1, size // groups)), numbers, axis=0)  # [R, count, V / groups]
+    rows = ops.arange(ops.shape(logits)[0], dtype="int32")[:, None]
+    grouped = ops.reshape(logits, (-1, size // groups))
+    found = ops.take(grouped, rows * groups + chosen, axis=0)  # [R, count, V / groups]
     values, places = ops.top_k(ops.reshape(found, (-1, count * (size // groups))), count)
-    group = ops.take_along_axis(chosen, places // (size // groups), axis=1)
+    group = ops.take(ops.reshape(chosen, (-1,)), rows * count + places // (size // groups))
     return values, group * (size // groups) + places % (size // groups)
 
 
