@@ -22,11 +22,9 @@ class Seq2SeqModel(KeepsQuantization, keras.Model):
 
     Attributes:
         attends: Whether there is attention to ask for.
-        shares_memory: Whether `decode_step` takes a memory that several rows have in common.
     """
 
     attends = True
-    shares_memory = False
 
     def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
         super().__init__(**kwargs)
@@ -61,7 +59,7 @@ class Seq2SeqModel(KeepsQuantization, keras.Model):
         Args:
             memory: From `encode`.
             max_length: Largest number of steps; `None` where tensors of the state may grow from step to step.
-            sharing: How many rows share a row of the memory; more than one only with `shares_memory`.
+            sharing: How many rows share a row of the memory.
         """
         raise NotImplementedError
 

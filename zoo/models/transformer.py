@@ -40,8 +40,6 @@ class Transformer(Seq2SeqModel):
         Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
-    shares_memory = True
-
     def __init__(self, source_vocab_size, target_vocab_size, tied_embeddings="auto", max_length=256, **kwargs):
         options, kwargs = AttentionOptions.take(kwargs)
         super().__init__(source_vocab_size, target_vocab_size, **kwargs)
