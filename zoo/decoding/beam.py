@@ -5,7 +5,7 @@ from keras import ops
 from zoo.decoding.best import log_total, top_k
 from zoo.decoding.rules import LOWEST, allowed
 from zoo.decoding.search import Search
-from zoo.rows import take_rows
+from zoo.rows import take_from_rows, take_rows
 
 # Attention that a source symbol has got counts as at least this much: the logarithm of zero is no number.
 LEAST_COVERAGE = 1e-10
@@ -31,14 +31,6 @@ def coverage_penalty(coverage, mask, beta):
     """
     got = ops.clip(ops.cast(coverage, "float32"), LEAST_COVERAGE, 1.0)
     return beta * ops.sum(ops.where(mask, ops.log(got), 0.0), axis=-1)
-
-
-def _take_beams(values, beams):
-    """Returns, for values [B, M, ...] and beams [B, K], the selected values [B, K, ...]."""
-    # Keras' `take_along_axis` turns its tensors round three times; its nine calls were a twentieth of a search.
-    batch, size, *sizes = ops.shape(values)
-    numbers = ops.arange(batch, dtype="int32")[:, None] * size + beams
-    return ops.take(ops.reshape(values, (batch * size, *sizes)), numbers, axis=0)
 
 
 class _Beam(Search):
@@ -107,7 +99,7 @@ class _Beam(Search):
         scores = ops.reshape(rows["live_scores"][:, :, None] + gains, (batch, size * each))
         scores, places = ops.top_k(scores, 2 * size)
         places = ops.cast(places, "int32")
-        return scores, places // each, _take_beams(ops.reshape(symbols, (batch, size * each)), places)
+        return scores, places // each, take_from_rows(ops.reshape(symbols, (batch, size * each)), places)
 
     def _prescribe(self, index, rows, gains, symbols):
         """Returns gains and symbols with the prompt's symbol as the only extension where there is one."""
@@ -121,7 +113,7 @@ class _Beam(Search):
         scores, parents, chosen = self.extensions(index, rows, logits)
         settled = self.ended(index, rows)[:, None]
         length = index + 1
-        ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], _take_beams(rows["live_ids"], parents))
+        ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], take_from_rows(rows["live_ids"], parents))
         ends = ops.equal(chosen, self.symbols.end)
         if self.rules.prompt is not None:
             ends = ops.logical_and(ends, ops.logical_not(self.rules.prescribed(rows, index)[1])[:, None])
@@ -131,20 +123,20 @@ class _Beam(Search):
         ranked = final / length_penalty(length, self.alpha)
         if attention:
             coverage = rows["coverage"] + ops.reshape(ops.cast(attention[0], "float32"), ops.shape(rows["coverage"]))
-            coverage = _take_beams(coverage, parents)
+            coverage = take_from_rows(coverage, parents)
             ranked = ranked + coverage_penalty(coverage, rows["source_mask"][:, None], self.beta)
         done_scores, keep = ops.top_k(ops.concatenate([rows["done_scores"], ranked], axis=1), self.nbest)
         keep = ops.cast(keep, "int32")
         new = {
             "done_scores": done_scores,
-            "done_ids": _take_beams(ops.concatenate([rows["done_ids"], ids], axis=1), keep),
-            "done_log_probs": _take_beams(ops.concatenate([rows["done_log_probs"], final], axis=1), keep),
+            "done_ids": take_from_rows(ops.concatenate([rows["done_ids"], ids], axis=1), keep),
+            "done_log_probs": take_from_rows(ops.concatenate([rows["done_log_probs"], final], axis=1), keep),
         }
         new["live_scores"], keep = ops.top_k(ops.where(ends, LOWEST, scores), self.width)
         keep = ops.cast(keep, "int32")
-        parents = _take_beams(parents, keep)
-        new |= {"live_ids": _take_beams(ids, keep), "last": _take_beams(chosen, keep)}
-        new |= {"coverage": _take_beams(coverage, keep)} if attention else {}
+        parents = take_from_rows(parents, keep)
+        new |= {"live_ids": take_from_rows(ids, keep), "last": take_from_rows(chosen, keep)}
+        new |= {"coverage": take_from_rows(coverage, keep)} if attention else {}
         numbers = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.width + parents
         return {**rows, **new}, take_rows(state, ops.reshape(numbers, (-1,)))
 

@@ -4,6 +4,8 @@ import math
 
 from keras import ops
 
+from zoo.rows import take_from_rows
+
 
 def top_k(logits, count):
     """Returns the `count` largest of each row and their places, [R, count], largest first.
@@ -18,13 +20,12 @@ def top_k(logits, count):
     groups = _groups(size, count)
     if groups is None or 3 * count > groups:
         return ops.top_k(logits, count)
-    _, chosen = ops.top_k(ops.max(ops.reshape(logits, (-1, groups, size // groups)), axis=-1), count)
+    grouped = ops.reshape(logits, (-1, groups, size // groups))
+    _, chosen = ops.top_k(ops.max(grouped, axis=-1), count)
     chosen = ops.sort(chosen, axis=-1)  # of equal numbers the first one counts
-    rows = ops.arange(ops.shape(logits)[0], dtype="int32")[:, None]
-    grouped = ops.reshape(logits, (-1, size // groups))
-    found = ops.take(grouped, rows * groups + chosen, axis=0)  # [R, count, V / groups]
+    found = take_from_rows(grouped, chosen)  # [R, count, V / groups]
     values, places = ops.top_k(ops.reshape(found, (-1, count * (size // groups))), count)
-    group = ops.take(ops.reshape(chosen, (-1,)), rows * count + places // (size // groups))
+    group = take_from_rows(chosen, places // (size // groups))
     return values, group * (size // groups) + places % (size // groups)
 
 
