@@ -203,18 +203,22 @@ def test_a_configuration_that_is_refused_is_tried_until_it_is_accepted(base, sca
         text_format.MessageToString(models(entry("scale", base, "all {}", labels))) for labels in ([], [("new", 2)])
     )
 
+    def write(text):  # at once: a server that reads a file half written refuses it
+        (tmp_path / "new.config").write_text(text)
+        (tmp_path / "new.config").replace(file)
+
     def events():
         return [record.getMessage() for record in caplog.records if record.getMessage().startswith("config_")]
 
     caplog.set_level("INFO", "export.server")
-    file.write_text(before)
+    write(before)
     with serving(model_config_file=str(file), model_config_file_poll_wait_seconds=0.05) as (_, ask):
-        file.write_text(after)
+        write(after)
         until(lambda: events() == ["config_refused"])
         publish(scale_models[3], base / "2")
         until(lambda: "config_reloaded" in events())
         assert ask.predict([1.0], label="new") == [3.0]
-        file.write_text(before)
+        write(before)
         until(lambda: len(events()) == 3)
         assert events() == ["config_refused", "config_reloaded", "config_reloaded"], "each said once"
 
