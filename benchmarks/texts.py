@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from training.config import resolve
+from training.config.run_config import resolve
 from training.data import load_data
 from training.tasks import get_task
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
-from zoo.quiet import without_greeting
+from zoo.startup import without_greeting
 from zoo.workdir import WorkDir
 
 
@@ -72,10 +72,10 @@ def export_saved_model(
         import tensorflow as tf
 
         import zoo
-        from export.check import check_export
-        from export.facts import write_facts
-        from export.signatures import CLASSIFY, served_model
-        from export.warmup import write_warmup
+        from export.check.compare import check_export
+        from export.graph.provenance import write_facts
+        from export.graph.signatures import CLASSIFY, served_model
+        from export.graph.warmup import write_warmup
 
     base = Path(output)
     if version is not None and (base / str(version)).exists():

@@ -22,7 +22,7 @@ from export.server import logs
 from export.server.embedded import EmbeddedServer
 from export.server.settings import Command, Settings, read_command
 from zoo.cli import run_command
-from zoo.quiet import without_greeting, without_onednn
+from zoo.startup import without_greeting, without_onednn
 
 STOCK_SERVER = "tensorflow_model_server"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tiny import CLASSIFIER, LANGUAGE_MODEL, RECURRENT, TRANSFORMER, train, write_labelled, write_lines, write_text
 
-from zoo.quiet import collect_rarely
+from zoo.startup import collect_rarely
 
 # Two processes share the cores, and operations on a few numbers gain nothing from more threads.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")

@@ -5,13 +5,13 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from training.config import check_task
+from training.config.origin import origin_of
+from training.config.run_config import check_task
 from training.data import FORMS, SPLITS, load_data
-from training.origin import origin_of
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
-from zoo.quiet import start_backend, without_onednn
 from zoo.registry import get_spec
+from zoo.startup import start_backend, without_onednn
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -58,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if task == "seq2seq":
         without_onednn()
     start_backend()
-    from training.cores import use_cores
     from training.evaluation import evaluate
+    from training.hardware.cores import use_cores
     from zoo.cores import computing_cores
 
     if task == "seq2seq":  # of whose time most goes into decoding, batches side by side

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from training.batching import for_fit
-from training.config import Config, check_task
+from training.config.run_config import Config, check_task
 from training.data import Dataset, load_data
-from training.losses import SmoothedCrossEntropy, TokenCrossEntropy
+from training.data.batching import for_fit
+from training.hardware.precision import use_xla
 from training.model_card import note_evaluation, note_weights
-from training.precision import use_xla
+from training.optimization.losses import SmoothedCrossEntropy, TokenCrossEntropy
 from training.tasks import Task, get_task
+from zoo.inference import Run
 from zoo.presets import PREFIX
-from zoo.rounding import check_kind, round_weights
-from zoo.run import Run
+from zoo.stored_weights import check_kind, round_weights
 from zoo.workdir import WorkDir
 
 # Options that the files say in any case.

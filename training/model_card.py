@@ -8,11 +8,11 @@ from typing import Any
 
 import keras
 
-from training.callbacks import RunState
-from training.config import FOUND, Config, resolve
+from training.config.origin import is_free
+from training.config.run_config import FOUND, Config, resolve
+from training.config.settings import AUTOMATIC, SECTIONS
 from training.data import Dataset
-from training.origin import is_free
-from training.settings import AUTOMATIC, SECTIONS
+from training.loop.callbacks import RunState
 from training.tasks import Task
 from training.tasks.task import Tokenizers
 from zoo.registry import get_spec

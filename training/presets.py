@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.config import resolve
+from training.config.run_config import resolve
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError, unknown_name
 from zoo.presets import CHECKSUMS, FOLDER, checksums
-from zoo.quiet import start_backend
+from zoo.startup import start_backend
 from zoo.workdir import WorkDir
 
 LARGEST = 2 * 1024 * 1024
@@ -52,7 +52,7 @@ def make(name: str, folder: Path) -> None:
         InputError: If it takes more than `LARGEST` bytes.
     """
     from training.evaluation import evaluate
-    from training.trainer import train
+    from training.loop.trainer import train
 
     recipe = RECIPES[name]
     with tempfile.TemporaryDirectory() as temporary:

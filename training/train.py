@@ -4,14 +4,14 @@ import json
 import sys
 from collections.abc import Sequence
 
-from training.config import Config, resolve
+from training.config.origin import origin_of
+from training.config.run_config import Config, resolve
+from training.config.settings import parse_settings, read_settings
+from training.config.settings_help import describe
 from training.data import FORMS, load_data
-from training.lock import check_vacant
-from training.origin import origin_of
-from training.settings import parse_settings, read_settings
-from training.settings_help import describe
+from training.loop.lock import check_vacant
 from zoo.cli import ArgumentParser, run_command
-from zoo.quiet import start_backend
+from zoo.startup import start_backend
 from zoo.workdir import WorkDir
 
 
@@ -100,8 +100,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         # A wrong SPEC is reported before the seconds that the backend takes to start.
         load_data(config.data.spec, max_examples=config.data.max_examples, check_task=config.check_data)
     start_backend()
-    from training.failures import RunStopped, report
-    from training.trainer import train
+    from training.loop.failures import RunStopped, report
+    from training.loop.trainer import train
 
     try:
         metrics = train(workdir, config, arguments.resume, arguments.profile)

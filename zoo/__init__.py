@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 
 def load(path):
-    """Returns the trained model of a work directory, a `zoo.run.Run` of its task.
+    """Returns the trained model of a work directory, a `zoo.inference.Run` of its task.
 
     Args:
         path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`).
@@ -34,7 +34,7 @@ def load(path):
     """
     if isinstance(path, str) and path.startswith(PREFIX):
         path = preset_path(path.removeprefix(PREFIX))
-    return importlib.import_module("zoo.run").load_run(path)
+    return importlib.import_module("zoo.inference").load_run(path)
 
 
 def __getattr__(name):

@@ -6,18 +6,44 @@ Exit status 0 is success, 2 is bad usage or bad input (one line on standard erro
 
 import argparse
 import errno
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 from zoo.errors import InputError
+from zoo.startup import without_greeting
 
 # What a path that the user named can be the reason of.
 _MENDABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 
 
+class _Import(argparse.Action):
+    """Imports a module while the arguments are read, so that what it registers is there for the others."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        sys.path.insert(0, os.getcwd())
+        try:
+            with without_greeting():
+                importlib.import_module(values)
+        except ImportError as error:
+            raise InputError(f"--import {values}: {error}.") from error
+        finally:
+            sys.path.remove(os.getcwd())
+
+
 class ArgumentParser(argparse.ArgumentParser):
-    """`argparse.ArgumentParser` that reports bad usage as one line."""
+    """`argparse.ArgumentParser` that reports bad usage as one line, and imports the modules of `--import`."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.add_argument(
+            "--import",
+            action=_Import,
+            dest=argparse.SUPPRESS,
+            metavar="MODULE",
+            help="a module of yours to import first, which registers models, data or signatures",
+        )
 
     def error(self, message: str):
         print(f"{self.prog}: error: {message} (see --help)", file=sys.stderr)

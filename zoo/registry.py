@@ -3,14 +3,22 @@
 No Keras here: listing and reading specs is fast; a model's module is imported when it is created.
 """
 
+import dataclasses
 import fnmatch
+import functools
 import importlib
+import importlib.metadata
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from zoo.errors import InputError, unknown_name
+from zoo.options import Option, Options
+
+ENTRY_POINTS = "attention_zoo.models"
+"""Group of the entry points whose modules register models of other packages."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class ModelSpec:
         config: Default options; all of them can be overridden in `create_model`.
         model_class: `"module:Class"` of the Keras model.
         required: Options without a default, such as the sizes of the vocabularies.
+        options: Declaration of the options, from which their checks and descriptions come; `None` for a model that has
+            its defaults alone.
     """
 
     name: str
@@ -43,6 +53,15 @@ class ModelSpec:
     config: Mapping[str, Any]
     model_class: str
     required: tuple[str, ...]
+    options: type[Options] | None = None
+
+    def declared(self) -> dict[str, Option]:
+        """Returns the declaration of each option in `config`, with this model's default."""
+        known = self.options.declared() if self.options else {}
+        return {
+            name: dataclasses.replace(known[name], default=default) if name in known else Option.like(default)
+            for name, default in self.config.items()
+        }
 
     def load_class(self):
         """Imports and returns the model's class."""
@@ -64,13 +83,24 @@ def register_model(spec: ModelSpec) -> ModelSpec:
     """
     if spec.name in _SPECS:
         raise ValueError(f"A model named {spec.name!r} is registered already.")
-    frozen = ModelSpec(**{**spec.__dict__, "config": MappingProxyType(dict(spec.config))})
+    frozen = dataclasses.replace(spec, config=MappingProxyType(dict(spec.config)))
     _SPECS[spec.name] = frozen
     return frozen
 
 
+@functools.cache
+def _load_entry_points() -> None:
+    """Imports the modules of other packages that register models; one that fails is named in a warning."""
+    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            entry_point.load()
+        except Exception as error:
+            warnings.warn(f"The models of {entry_point.value} are missing: {error!r}.", RuntimeWarning, stacklevel=3)
+
+
 def list_models(pattern: str = "*") -> list[str]:
     """Returns the sorted names that match `pattern` (as in `fnmatch`: `*`, `?`, `[...]`)."""
+    _load_entry_points()
     return sorted(fnmatch.filter(_SPECS, pattern))
 
 
@@ -80,6 +110,8 @@ def get_spec(name: str) -> ModelSpec:
     Raises:
         InputError: (a `ValueError`) If there is no such name; the close ones are named.
     """
+    if name not in _SPECS:
+        _load_entry_points()
     if name not in _SPECS:
         raise unknown_name("model", name, _SPECS)
     return _SPECS[name]

@@ -1,8 +1,8 @@
 """Tokenizers: the contract between text and a model's integer ids.
 
 Each tokenizer has two halves that agree line for line: this one, plain Python for training and
-evaluation on any Keras backend, and `Tokenizer.graph()`, TensorFlow ops that go into a SavedModel
-(`zoo/text_graph.py`). Ids 0 to 3 mean the same in every vocabulary: padding, start, end, unknown.
+evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops that go into a SavedModel.
+Ids 0 to 3 mean the same in every vocabulary: padding, start, end, unknown.
 """
 
 import abc
@@ -15,16 +15,12 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import sentencepiece
 
 from zoo.errors import InputError, unknown_name
 from zoo.workdir import replacing
-
-if TYPE_CHECKING:
-    from zoo.text_graph import TokenizerGraph
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL_PIECES = ("<pad>", "<s>", "</s>", "<unk>")
@@ -97,10 +93,6 @@ class Tokenizer(abc.ABC):
         for suffix, data in self._files().items():
             with replacing(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
-
-    @abc.abstractmethod
-    def graph(self) -> "TokenizerGraph":
-        """Returns the TensorFlow half, a `tf.Module`. This imports TensorFlow."""
 
     @abc.abstractmethod
     def _decode(self, rows: list[list[int]]) -> list[str]:
@@ -202,12 +194,6 @@ class SubwordTokenizer(Tokenizer):
         """See `Tokenizer`."""
         return self._pieces
 
-    def graph(self) -> "TokenizerGraph":
-        """See `Tokenizer`."""
-        from zoo.text_graph import SubwordGraph
-
-        return SubwordGraph(self)
-
     def _decode(self, rows: list[list[int]]) -> list[str]:
         return self._processor.decode(rows) if rows else []
 
@@ -291,12 +277,6 @@ class CharTokenizer(Tokenizer):
     def surfaces(self) -> tuple[str, ...]:
         """Returns what every id decodes to, in order; nothing for padding, start and end."""
         return ("", "", "", UNKNOWN_SURFACE, *self.characters)
-
-    def graph(self) -> "TokenizerGraph":
-        """See `Tokenizer`."""
-        from zoo.text_graph import CharGraph
-
-        return CharGraph(self)
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
         surfaces = self.surfaces()

@@ -24,10 +24,10 @@ from benchmarks.arguments import MeasurementParser
 from benchmarks.peers import python_of
 from benchmarks.process import Process
 from benchmarks.timing import Spread, take_turns, where
-from export.batching import PART
+from export.graph.batching import PART
 from export.saved_model import export_saved_model
 from zoo.layers import SinusoidalPositions
-from zoo.quiet import without_onednn
+from zoo.startup import without_onednn
 
 SENTENCES, LENGTH, BEAMS = 64, 16, (1, 5)
 PEER = "CTranslate2"

@@ -13,12 +13,12 @@ def exact_length(translator):
     """Returns a class of translators that find as many symbols as the source is wide.
 
     Args:
-        translator: `zoo.translator.Translator`, which has another rule.
+        translator: `zoo.inference.translator.Translator`, which has another rule.
     """
     from keras import ops
 
     from zoo.decoding import Rules
-    from zoo.translator import SYMBOLS
+    from zoo.inference.translator import SYMBOLS
 
     class ExactLength(translator):
         def _rules(self, source, prefix):
@@ -50,7 +50,7 @@ def check(run, texts, batch, beam):
 def main():
     workdir, batch, texts, threads, *beams = sys.argv[1:]
     run, texts = load(workdir, texts, threads)
-    from zoo.run import seq2seq
+    from zoo.inference import seq2seq_run as seq2seq
 
     with mock.patch.object(seq2seq, "Translator", exact_length(seq2seq.Translator)):
         for beam in map(int, beams):

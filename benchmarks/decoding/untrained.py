@@ -95,8 +95,8 @@ def write_workdir(path: Path, tokenizer) -> None:
     """
     import keras
 
-    from training.config import resolve
-    from training.trainer import save_model
+    from training.config.run_config import resolve
+    from training.loop.trainer import save_model
     from zoo.registry import create_model
     from zoo.text import END
     from zoo.workdir import WorkDir
@@ -131,7 +131,7 @@ def prepare(case: Case, inputs: Inputs, base: Path, threads: int, tiny: bool) ->
     """
     import zoo
     from benchmarks.decoding.__main__ import IN_PARTS, PEER, our_commands, write_weights
-    from export.batching import PART
+    from export.graph.batching import PART
 
     workdir = base / "workdir"
     write_workdir(workdir, inputs.tokenizer)

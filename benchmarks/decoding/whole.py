@@ -8,7 +8,7 @@ import os
 import sys
 
 from benchmarks.decoding.turns import serve
-from training.cores import use_cores
+from training.hardware.cores import use_cores
 
 
 def load(workdir, texts, threads):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.arguments import MeasurementParser
 from benchmarks.timing import where
-from zoo.quiet import without_greeting
+from zoo.startup import without_greeting
 
 CASES = ("latency", "throughput", "swaps", "soak", "hostile")
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.serving.questions import METHOD, question
 from benchmarks.serving.server import OPTIONS, SECONDS, Server, serving
-from export.server.protos import predict_pb2
-from export.server.tensors import to_proto
+from export.wire.protos import predict_pb2
+from export.wire.tensors import to_proto
 
 LARGE, LIMIT = 64 << 20, 32 << 20  # bytes of a large message, and of the largest where there is a limit
 

@@ -11,7 +11,7 @@ from benchmarks.serving.questions import METHOD, question, read
 from benchmarks.serving.report import Goal, table
 from benchmarks.serving.server import OPTIONS, serving
 from benchmarks.timing import Spread, take_turns
-from export.server.protos import predict_pb2
+from export.wire.protos import predict_pb2
 
 FACTOR, MORE = 1.3, 1.0  # milliseconds
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.serving.questions import METHOD, question, read
 from benchmarks.serving.server import OPTIONS
-from export.server.protos import predict_pb2
+from export.wire.protos import predict_pb2
 
 SECONDS = 60  # for an answer
 

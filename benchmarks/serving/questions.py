@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from export.server.protos import predict_pb2
-from export.server.tensors import to_array, to_proto
+from export.wire.protos import predict_pb2
+from export.wire.tensors import to_array, to_proto
 
 MODEL = "measured"
 METHOD = "/tensorflow.serving.PredictionService/Predict"

@@ -14,7 +14,7 @@ import psutil
 
 from benchmarks.process import Process
 from benchmarks.serving.questions import MODEL
-from export.server.protos import get_model_status_pb2, model_service_pb2_grpc
+from export.wire.protos import get_model_status_pb2, model_service_pb2_grpc
 
 HOST = "127.0.0.1"
 # Threads of an operation, as in the deployment files: most operations of decoding are too small for two.

@@ -4,7 +4,8 @@ import json
 import os
 import sys
 
-from training import callbacks, train
+from training import train
+from training.loop import callbacks
 
 
 def main():

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from benchmarks.training.peers.keras_turns import KerasTurns, train_on_text
 from benchmarks.training.peers.worker import Turns, make_batch, use_threads
-from training.batching import PairBatches, for_fit
-from training.config import resolve
-from training.cores import use_cores
+from training.config.run_config import resolve
 from training.data import load_data
-from training.devices import EvenBatches
-from training.precision import without_rewriting
+from training.data.batching import PairBatches, for_fit
+from training.hardware.cores import use_cores
+from training.hardware.devices import EvenBatches
+from training.hardware.precision import without_rewriting
+from training.loop.trainer import compile_model
 from training.tasks import get_task
-from training.trainer import compile_model
 from zoo.text import load_tokenizer
 
 PACKAGES = ("attention-zoo", "keras", "tensorflow")

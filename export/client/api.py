@@ -10,8 +10,8 @@ import grpc
 import numpy as np
 
 from export.client.channel import MAX_RETRIES, Tls, open_channel
-from export.server.protos import predict_pb2, prediction_service_pb2_grpc
-from export.server.tensors import to_array, to_proto
+from export.wire.protos import predict_pb2, prediction_service_pb2_grpc
+from export.wire.tensors import to_array, to_proto
 from zoo.errors import InputError
 
 DEFAULT_SIGNATURE = "serving_default"

@@ -24,7 +24,7 @@ from export.client.api import (
     batches,
 )
 from export.client.channel import MAX_RETRIES, Tls
-from export.server.tensors import to_list
+from export.wire.tensors import to_list
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 

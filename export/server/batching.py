@@ -16,7 +16,7 @@ import numpy as np
 from grpc import StatusCode
 
 from export.server.batch_arrays import join, split
-from export.server.call import Call, too_late
+from export.server.deadline import Call, too_late
 from export.server.status import RequestError, invalid_argument
 from zoo.errors import InputError
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from grpc import StatusCode
 
 from export.server import logs
-from export.server.protos import model_pb2
-from export.server.protos import model_server_config_pb2 as configs
 from export.server.servables import Load, ModelServables, Servable, VersionState
 from export.server.status import RequestError, invalid_argument, not_found
 from export.server.versions import list_versions, some_versions, wanted_versions
+from export.wire.protos import model_pb2
+from export.wire.protos import model_server_config_pb2 as configs
 from zoo.errors import InputError
 
 _PLATFORM = "tensorflow"

@@ -11,7 +11,7 @@ from typing import TypeVar
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from google.protobuf.message import Message
 
-from export.server.protos import model_server_config_pb2
+from export.wire.protos import model_server_config_pb2
 from zoo.errors import InputError
 
 _Message = TypeVar("_Message", bound=Message)

@@ -7,16 +7,16 @@ from export.server import logs
 from export.server.batching import Batcher, BatchingParameters
 from export.server.catalogue import Catalogue, single_model
 from export.server.config_files import read_batching, read_models
-from export.server.every import Every
 from export.server.grpc_api import GrpcServer
 from export.server.handlers import Handlers
 from export.server.loading import Loader
 from export.server.metrics import Metrics
-from export.server.protos import model_server_config_pb2
+from export.server.periodic import Every
 from export.server.rest_api import RestApp, RestServer
 from export.server.settings import Settings
 from export.server.status import RequestError
 from export.server.versions import some_versions
+from export.wire.protos import model_server_config_pb2
 from zoo.errors import InputError
 
 

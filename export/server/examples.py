@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from grpc import StatusCode
 
-from export.server.call import Call
+from export.server.deadline import Call
 from export.server.inference import CLASSIFY, REGRESS, answered_by
-from export.server.protos import (
+from export.server.signatures import DEFAULT_SIGNATURE
+from export.server.status import RequestError, invalid_argument
+from export.wire.protos import (
     classification_pb2,
     inference_pb2,
     input_pb2,
@@ -19,9 +21,7 @@ from export.server.protos import (
     model_pb2,
     regression_pb2,
 )
-from export.server.signatures import DEFAULT_SIGNATURE
-from export.server.status import RequestError, invalid_argument
-from export.server.tensors import type_of
+from export.wire.tensors import type_of
 
 if TYPE_CHECKING:
     from export.server.models import LoadedModel

@@ -9,18 +9,18 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from export.server.call import GRPC, Call
 from export.server.config_files import read_ssl
+from export.server.deadline import GRPC, Call
 from export.server.handlers import Handlers
 from export.server.ports import open_port
-from export.server.protos import (
+from export.server.settings import Settings, channel_arguments
+from export.server.status import RequestError
+from export.wire.protos import (
     model_service_pb2,
     model_service_pb2_grpc,
     prediction_service_pb2,
     prediction_service_pb2_grpc,
 )
-from export.server.settings import Settings, channel_arguments
-from export.server.status import RequestError
 from zoo.errors import InputError
 
 _OPTIONS = {

@@ -8,10 +8,12 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 
 from export.server import examples, inference, logs
-from export.server.call import REST, Call
 from export.server.catalogue import Catalogue
+from export.server.deadline import REST, Call
 from export.server.metrics import UNKNOWN_MODEL, Metrics
-from export.server.protos import (
+from export.server.signatures import DEFAULT_SIGNATURE
+from export.server.status import RequestError, broken, invalid_argument, not_found
+from export.wire.protos import (
     classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -22,8 +24,6 @@ from export.server.protos import (
     predict_pb2,
     regression_pb2,
 )
-from export.server.signatures import DEFAULT_SIGNATURE
-from export.server.status import RequestError, broken, invalid_argument, not_found
 
 if TYPE_CHECKING:
     from export.server.models import LoadedModel

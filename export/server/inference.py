@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from grpc import StatusCode
 
-from export.server.call import Call
-from export.server.protos import model_pb2, predict_pb2
+from export.server.deadline import Call
 from export.server.signatures import DEFAULT_SIGNATURE
 from export.server.status import RequestError, invalid_argument
-from export.server.tensors import to_array, to_proto
+from export.wire.protos import model_pb2, predict_pb2
+from export.wire.tensors import to_array, to_proto
 
 if TYPE_CHECKING:
     from export.server.models import LoadedModel

@@ -11,7 +11,7 @@ from export.server.metrics import Metrics
 from export.server.settings import Settings
 from export.server.status import RequestError
 from zoo.errors import InputError
-from zoo.quiet import without_greeting
+from zoo.startup import without_greeting
 
 if TYPE_CHECKING:
     from export.server.models import LoadedModel

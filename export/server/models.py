@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops that text models use)
 
 from export.server.batching import Batcher, BatchingParameters
-from export.server.call import Call, too_late
+from export.server.deadline import Call, too_late
 from export.server.signatures import can_be_asked, check_inputs, choose_outputs
 from export.server.status import from_number, invalid_argument
 from zoo.errors import InputError

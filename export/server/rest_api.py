@@ -15,11 +15,13 @@ from werkzeug.wrappers import Request, Response
 
 from export.server import logs, rest_examples, rest_json
 from export.server import metrics as prometheus
-from export.server.call import REST, Call
 from export.server.config_files import read_monitoring
+from export.server.deadline import REST, Call
 from export.server.handlers import Handlers
 from export.server.ports import open_port
-from export.server.protos import (
+from export.server.settings import Settings
+from export.server.status import RequestError, broken, invalid_argument
+from export.wire.protos import (
     classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -27,9 +29,7 @@ from export.server.protos import (
     predict_pb2,
     regression_pb2,
 )
-from export.server.settings import Settings
-from export.server.status import RequestError, broken, invalid_argument
-from export.server.tensors import to_array, to_proto
+from export.wire.tensors import to_array, to_proto
 
 _VERSION = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _ASK = re.compile(rf"/v1/models/(?P<name>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE)

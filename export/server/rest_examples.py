@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from export.server.protos import classification_pb2, example_pb2, input_pb2, regression_pb2
 from export.server.rest_json import is_base64, json_type, read_base64
 from export.server.status import invalid_argument
+from export.wire.protos import classification_pb2, example_pb2, input_pb2, regression_pb2
 
 _INT64 = range(-(1 << 63), 1 << 63)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from export.server.protos import meta_graph_pb2
 from export.server.signatures import input_type
 from export.server.status import invalid_argument
-from export.server.tensors import to_list, type_name, type_of
+from export.wire.protos import meta_graph_pb2
+from export.wire.tensors import to_list, type_name, type_of
 
 _BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
 _JSON_FLOATS = (np.float32, np.float64)

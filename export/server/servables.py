@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from grpc import StatusCode
 
 from export.server import logs
-from export.server.protos import get_model_status_pb2
 from export.server.versions import fingerprint
+from export.wire.protos import get_model_status_pb2
 from zoo.errors import InputError
 
 if TYPE_CHECKING:

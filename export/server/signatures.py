@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from grpc import StatusCode
 
-from export.server.protos import meta_graph_pb2, types_pb2
 from export.server.status import RequestError, invalid_argument
-from export.server.tensors import numpy_type, to_array, type_name, type_of
+from export.wire.protos import meta_graph_pb2, types_pb2
+from export.wire.tensors import numpy_type, to_array, type_name, type_of
 
 DEFAULT_SIGNATURE = "serving_default"
 

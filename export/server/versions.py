@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from export.server.protos import file_system_storage_path_source_pb2 as sources
+from export.wire.protos import file_system_storage_path_source_pb2 as sources
 from zoo.errors import InputError
 
 

@@ -6,10 +6,10 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from export.server import examples, inference
-from export.server.call import Call
+from export.server.deadline import Call
 from export.server.models import LoadedModel
-from export.server.protos import prediction_log_pb2
 from export.server.status import from_number, invalid_argument
+from export.wire.protos import prediction_log_pb2
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 MAX_RECORDS = 1000

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.training import ours, peers, start
 from benchmarks.training.cases import CASES
 from benchmarks.training.peers.worker import FIRST, START, make_batch, peak_memory, sinusoids
-from training.trainer import compile_model
+from training.loop.trainer import compile_model
 from zoo.layers import SinusoidalPositions
 
 if keras.backend.backend() != "tensorflow":

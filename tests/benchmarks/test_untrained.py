@@ -117,7 +117,7 @@ def test_batches_of_peers_are_those_of_ours(monkeypatch, tmp_path):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the measurements run on TensorFlow")
 def test_ours_takes_all_steps(monkeypatch, tmp_path):
     import zoo
-    from zoo.run import seq2seq
+    from zoo.inference import seq2seq_run as seq2seq
 
     inputs = untrained.made_up(tiny=True)
     untrained.write_workdir(tmp_path / "run", inputs.tokenizer)

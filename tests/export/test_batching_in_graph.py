@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from export import batching
-from export.batching import LARGEST, PART, batched
+from export.graph import batching
+from export.graph.batching import LARGEST, PART, batched
 from export.server.models import LoadedModel
 
 REQUESTS = [["a"], ["bcd", "e"], [], ["fg"] * (2 * PART + 5), ["hi", "", "jklm"], ["n"] * (LARGEST + 1)] * 3

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-import export.compiled
-from export import check
-from export.check import _QUESTIONS, check_export
-from export.facts import read_options
+import export.graph.compiled
+from export.check import compare as check
+from export.check.compare import _QUESTIONS, check_export
+from export.graph.provenance import read_options
 from export.saved_model import export_saved_model
 from export.server.models import LoadedModel
 from zoo.errors import InputError
-from zoo.run import ClassifierRun, LanguageModelRun, Seq2SeqRun
+from zoo.inference import ClassifierRun, LanguageModelRun, Seq2SeqRun
 
 slow = pytest.mark.slow
 
@@ -43,8 +43,8 @@ def test_every_output_of_every_signature_is_compared(kind, request):
     ],
 )
 def test_a_checked_export(kind, options, request, tmp_path, monkeypatch):
-    monkeypatch.setattr(export.compiled, "BATCHES", (1, 2))
-    monkeypatch.setattr(export.compiled, "LENGTHS", (8,))
+    monkeypatch.setattr(export.graph.compiled, "BATCHES", (1, 2))
+    monkeypatch.setattr(export.graph.compiled, "LENGTHS", (8,))
     assert export_saved_model(request.getfixturevalue(f"{kind}_workdir"), tmp_path, check=True, **options).is_dir()
 
 

@@ -18,8 +18,8 @@ import server_tls
 from export import client as client_module
 from export.client import Client, RequestRefused, ServerError, Tls
 from export.client.api import BATCH_SIZE, IN_FLIGHT
-from export.server.protos import predict_pb2, prediction_service_pb2_grpc
-from export.server.tensors import to_array, to_proto
+from export.wire.protos import predict_pb2, prediction_service_pb2_grpc
+from export.wire.tensors import to_array, to_proto
 from zoo.errors import InputError
 
 SECONDS = 60

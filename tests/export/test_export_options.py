@@ -9,9 +9,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 from tiny import run_quietly
 
-import export.compiled
+import export.graph.compiled
 from export import saved_model
-from export.batching import LARGEST
+from export.graph.batching import LARGEST
 from export.saved_model import export_saved_model
 from export.server.models import LoadedModel
 from export.server.status import RequestError
@@ -110,8 +110,8 @@ def test_signatures_keep_their_shapes(batching, text_export):
 def exported_with_xla(workdir, base, **options):
     """Returns an export of small buckets, which soon compile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export.compiled, "BATCHES", (2, 4))
-        patch.setattr(export.compiled, "LENGTHS", (8, 16))
+        patch.setattr(export.graph.compiled, "BATCHES", (2, 4))
+        patch.setattr(export.graph.compiled, "LENGTHS", (8, 16))
         return export_saved_model(workdir, base, xla=True, **options)
 
 
@@ -189,8 +189,8 @@ def test_warm_up_ends_where_no_text_is_long_enough():
         size = len(texts[0])
         return tf.zeros([1, size if size < 13 else 6], tf.int32)
 
-    texts = list(export.compiled.Buckets(13).warm_up(read))
-    assert [len(batch) for batch in texts] == list(export.compiled.BATCHES)
+    texts = list(export.graph.compiled.Buckets(13).warm_up(read))
+    assert [len(batch) for batch in texts] == list(export.graph.compiled.BATCHES)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from export.facts import read_options, write_facts
+from export.graph.provenance import read_options, write_facts
 from training.model_card import note_weights
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir

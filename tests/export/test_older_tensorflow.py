@@ -7,7 +7,7 @@ import venv
 
 import pytest
 
-from export.check import check_export
+from export.check.compare import check_export
 
 SERVER = ["tensorflow==2.20.0", "tensorflow-text==2.20.1"]
 

@@ -14,14 +14,15 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 from tiny import run_quietly
 
-from export import saved_model, warmup
-from export.facts import read_options
+from export import saved_model
+from export.graph import warmup
+from export.graph.provenance import read_options
 from export.saved_model import export_saved_model, next_version
 from export.server.models import LoadedModel
 from export.server.status import RequestError
 from zoo.errors import InputError
-from zoo.models.embeddings import tied_tables
-from zoo.run import MAX_SOURCE_LENGTH
+from zoo.inference import MAX_SOURCE_LENGTH
+from zoo.models.shared.embeddings import tied_tables
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
 

@@ -21,7 +21,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from export import serve
 from export.server.settings import WITHOUT_EFFECT, Settings, channel_arguments, read_command
-from export.server.tensors import to_proto
+from export.wire.tensors import to_proto
 from zoo.cli import run_command
 from zoo.errors import InputError
 
@@ -239,7 +239,7 @@ def test_command_shows_its_version(capsys):
 
 def test_messages_need_no_tensorflow_and_are_the_ones_it_uses():
     code = (
-        "import sys; from export.server.protos import tensor_pb2; import export.serve;"
+        "import sys; from export.wire.protos import tensor_pb2; import export.serve;"
         "print('tensorflow' in sys.modules);"
         "import tensorflow as tf; print(type(tf.make_tensor_proto([1])) is tensor_pb2.TensorProto)"
     )

@@ -13,7 +13,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from export.server import tensors
+from export.wire import tensors
 
 SECONDS = 20
 

@@ -19,7 +19,7 @@ from server_models import (
 
 from export.server import config_files
 from export.server.batching import Batcher, BatchingParameters
-from export.server.call import Call
+from export.server.deadline import Call
 from export.server.status import RequestError, invalid_argument
 from zoo.errors import InputError
 

@@ -11,10 +11,10 @@ import tensorflow as tf
 from google.protobuf import text_format
 from server_models import SECONDS, _pass, closed_gate
 
-from export import batching
-from export.batching import batched
+from export.graph import batching
+from export.graph.batching import batched
 from export.server import models
-from export.server.call import Call
+from export.server.deadline import Call
 from export.server.models import LoadedModel, Runtime
 from export.server.status import RequestError
 

@@ -7,7 +7,7 @@ from tiny import run_quietly
 
 from export import saved_model
 from export.server.models import LoadedModel
-from zoo.run import MAX_TEXT_LENGTH
+from zoo.inference import MAX_TEXT_LENGTH
 from zoo.text import PAD, START
 
 LABELLED = ["the horse sees girl", "", "girl sees horse", "old old book sees a child " * 7, "😀 unknown", "house"]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from export.weights import store_weights
+from export.graph.weights import store_weights
 
 
 @pytest.mark.parametrize(

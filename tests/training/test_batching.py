@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from training import batching
-from training.batching import (
+from training.data import batching
+from training.data.batching import (
     DocumentBatches,
     LabelledBatches,
     PairBatches,
@@ -14,7 +14,7 @@ from training.batching import (
     for_fit,
     pad,
 )
-from training.callbacks import Rounds
+from training.loop.callbacks import Rounds
 from zoo.text import END, PAD, START
 
 

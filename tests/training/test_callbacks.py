@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.callbacks import Averages, Checkpoints, Progress, RunState, stopped_early
-from training.checkpoints import averages_of, list_checkpoints, restore_checkpoint
-from training.failures import LossLost
+from training.loop.callbacks import Averages, Checkpoints, Progress, RunState, stopped_early
+from training.loop.checkpoints import averages_of, list_checkpoints, restore_checkpoint
+from training.loop.failures import LossLost
 from zoo.workdir import WorkDir
 
 
@@ -160,7 +160,7 @@ def pass_batch(callback, loss=1.5):
 
 def test_a_long_round_has_lines_of_its_own_with_the_time_left(model, capsys, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("training.callbacks.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("training.loop.callbacks.time.monotonic", lambda: clock[0])
     callback = progress(model, done=2)
     for _ in range(4):
         callback.on_train_batch_begin(0)
@@ -175,7 +175,7 @@ def test_a_long_round_has_lines_of_its_own_with_the_time_left(model, capsys, mon
 
 
 def test_the_time_is_unknown_behind_the_first_batch(model, capsys, monkeypatch):
-    monkeypatch.setattr("training.callbacks.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("training.loop.callbacks.SECONDS_BETWEEN_LINES", 0.0)
     callback = progress(model)
     pass_batch(callback)
     callback.close()
@@ -183,8 +183,8 @@ def test_the_time_is_unknown_behind_the_first_batch(model, capsys, monkeypatch):
 
 
 def test_a_terminal_has_a_bar(model, capsys, monkeypatch):
-    monkeypatch.setattr("training.callbacks.sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("training.callbacks.SECONDS_BETWEEN_BARS", 0.0)
+    monkeypatch.setattr("training.loop.callbacks.sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("training.loop.callbacks.SECONDS_BETWEEN_BARS", 0.0)
     callback = progress(model)
     pass_batch(callback)
     callback.close()

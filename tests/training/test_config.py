@@ -7,9 +7,9 @@ import re
 import pytest
 
 import zoo
-from training.config import Config, resolve
-from training.recipes import _RECIPES, recipe
-from training.settings import parse_settings
+from training.config.recipes import _RECIPES, recipe
+from training.config.run_config import Config, resolve
+from training.config.settings import parse_settings
 from zoo.errors import InputError
 from zoo.registry import get_spec
 

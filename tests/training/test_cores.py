@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tiny
 
-from training import cores
-from training.config import TrainingConfig
-from training.cores import choose_cores, share_batches
+from training.config.run_config import TrainingConfig
+from training.hardware import cores
+from training.hardware.cores import choose_cores, share_batches
 from zoo.cores import available_cores, computing_cores
 from zoo.errors import InputError
 
@@ -130,7 +130,7 @@ def test_where_cores_cannot_share(settings, reason, monkeypatch):
 
 def test_threads():
     program = """
-from training import cores
+from training.hardware import cores
 cores.available_cores = lambda: 6
 cores.use_cores(3)
 import tensorflow as tf

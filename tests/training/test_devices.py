@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training import devices
-from training.batching import LabelledBatches, PairBatches
-from training.config import TrainingConfig
-from training.devices import EvenBatches, choose_devices
-from training.optimizer import Adam
+from training.config.run_config import TrainingConfig
+from training.data.batching import LabelledBatches, PairBatches
+from training.hardware import devices
+from training.hardware.devices import EvenBatches, choose_devices
+from training.optimization.optimizer import Adam
 from zoo.errors import InputError
 
 TESTS = Path(__file__).resolve().parent.parent

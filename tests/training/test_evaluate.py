@@ -9,12 +9,12 @@ import shutil
 import pytest
 from tiny import run_quietly, write_labelled, write_text
 
-from training.config import resolve
+from training.config.run_config import resolve
 from training.data import load_data
 from training.evaluate import main
 from training.evaluation import evaluate
-from training.metrics import translation_metrics
 from training.tasks import get_task
+from training.tasks.metrics import translation_metrics
 from zoo.errors import InputError
 from zoo.presets import CHECKSUMS, checksums
 

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from tiny import run_quietly, train
 
-import training.checkpoints
-from training.callbacks import Progress
-from training.failures import RunStopped, explained
+import training.loop.checkpoints
+from training.loop.callbacks import Progress
+from training.loop.failures import RunStopped, explained
 from training.train import main
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
@@ -124,13 +124,13 @@ def test_a_full_disk(resumed, whole, labelled_spec, tmp_path, monkeypatch, capsy
         path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(training.checkpoints.np, "savez", full)
+    monkeypatch.setattr(training.loop.checkpoints.np, "savez", full)
     assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("error: no space left on the disk; there is no checkpoint yet. Go on with: python -m")
     assert list((workdir / "checkpoints").iterdir()) == []
     if resumed:
-        monkeypatch.setattr(training.checkpoints.np, "savez", savez)
+        monkeypatch.setattr(training.loop.checkpoints.np, "savez", savez)
         assert train("cnn_classifier", labelled_spec, workdir, "--resume") == 0
         assert losses_of(workdir) == losses_of(whole)
 

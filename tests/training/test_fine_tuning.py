@@ -8,8 +8,8 @@ import pytest
 from tiny import CLASSIFIER, run_quietly, write_labelled
 
 import zoo
-from training.config import Config, resolve
-from training.fine_tuning import add_lora, copy_weights
+from training.config.run_config import Config, resolve
+from training.optimization.fine_tuning import add_lora, copy_weights
 from training.train import main
 from zoo.errors import InputError
 from zoo.workdir import WorkDir

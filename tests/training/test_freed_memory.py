@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from training.batching import PairBatches, for_fit
-from training.memory import keep_freed_memory
+from training.data.batching import PairBatches, for_fit
+from training.hardware.memory import keep_freed_memory
 
 BLOCK = 200_000  # bytes: beyond what TensorFlow leaves to the C library, below what it keeps itself
 MANY = 5000  # more than there is room for among what was freed before; never written to

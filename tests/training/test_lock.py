@@ -8,14 +8,14 @@ import sys
 import pytest
 from tiny import CLASSIFIER, train
 
-from training import lock
-from training.lock import locked
+from training.loop import lock
+from training.loop.lock import locked
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 HOLD = """
 import sys, time
-from training.lock import locked
+from training.loop.lock import locked
 from zoo.workdir import WorkDir
 
 with locked(WorkDir(sys.argv[1])):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from training.losses import SmoothedCrossEntropy, TokenCrossEntropy, cross_entropy, perplexity
+from training.optimization.losses import SmoothedCrossEntropy, TokenCrossEntropy, cross_entropy, perplexity
 
 B, T, V = 3, 5, 7
 

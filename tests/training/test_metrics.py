@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from training.metrics import translation_metrics
+from training.tasks.metrics import translation_metrics
 
 
 def test_a_case_by_hand():

@@ -7,11 +7,11 @@ import shlex
 import pytest
 
 import zoo
-from training.config import Config, resolve
+from training.config.run_config import Config, resolve
 from training.data import load_data
+from training.loop.trainer import prepare
 from training.model_card import command
 from training.tasks import get_task
-from training.trainer import prepare
 from zoo.workdir import WorkDir
 
 RUNS = ("text", "dates", "labelled", "lines")
@@ -105,6 +105,6 @@ def test_the_command_of_a_run_that_began_from_another(labelled_workdir, labelled
         asked = ["--model", "self_attention_classifier", "--data", labelled_spec, *given]
         config, *rest = prepared(asked, tmp_path / "first")
         with monkeypatch.context() as patch:
-            patch.setattr("training.config.base_of", None)
+            patch.setattr("training.config.run_config.base_of", None)
             line = command(config, *rest)
         assert prepared(line, tmp_path / "again")[0].to_dict() == config.to_dict()

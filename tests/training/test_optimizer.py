@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import zoo
-from training.config import TrainingConfig
-from training.optimizer import exclude_from_decay, make_optimizer
+from training.config.run_config import TrainingConfig
+from training.optimization.optimizer import exclude_from_decay, make_optimizer
 
 TOTAL_STEPS = 10
 # A symbol that comes thrice, one that comes once, and one that does not.

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from training import precision
+from training.hardware import precision
 
 
 @pytest.fixture

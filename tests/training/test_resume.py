@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from training.config import Config, resolve
-from training.resume import take_over
+from training.config.resume import take_over
+from training.config.run_config import Config, resolve
 from zoo.errors import InputError
 
 TEXT = "text:data:en-de"
@@ -71,8 +71,8 @@ def test_before_the_first_checkpoint_all_of_training_may_change():
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    monkeypatch.setattr("training.precision._cpu_flags", lambda: "")
-    monkeypatch.setattr("training.precision._has_accelerator", lambda: False)
+    monkeypatch.setattr("training.hardware.precision._cpu_flags", lambda: "")
+    monkeypatch.setattr("training.hardware.precision._has_accelerator", lambda: False)
 
 
 def test_what_is_as_it_was_is_no_change():

@@ -5,7 +5,7 @@ import math
 import keras
 import pytest
 
-from training.schedules import WarmupSchedule
+from training.optimization.schedules import WarmupSchedule
 
 
 @pytest.mark.parametrize("warmup", [1, 4, 100])

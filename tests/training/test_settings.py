@@ -7,9 +7,9 @@ import pytest
 from tiny import run_quietly
 
 import zoo
-from training.config import DataConfig, TrainingConfig, resolve
-from training.settings import read_settings
-from training.settings_help import describe
+from training.config.run_config import DataConfig, TrainingConfig, resolve
+from training.config.settings import read_settings
+from training.config.settings_help import describe
 from training.train import main
 from zoo.errors import InputError
 
@@ -75,7 +75,7 @@ def test_changes_on_the_way_are_not_repeated_and_that_is_said(write, capsys):
 
 
 def test_name_and_spec_in_a_file(write, monkeypatch):
-    monkeypatch.setattr("training.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
+    monkeypatch.setattr("training.loop.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
     seen = []
     assert run_quietly(main, "--config", write(TOML), "--workdir", "x") == 0
     assert run_quietly(main, "--config", write(TOML), "--model", "rnnsearch", "--data", "dates", "--workdir", "x") == 0
@@ -100,7 +100,7 @@ def test_data_are_named_once(labelled_spec, monkeypatch, capsys):
     assert run_quietly(main, *argv) == 2
     message = f"error: --data senses and data.spec={labelled_spec} name different data; one of them suffices.\n"
     assert capsys.readouterr().err == message
-    monkeypatch.setattr("training.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
+    monkeypatch.setattr("training.loop.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
     seen = []
     del argv[2:4]
     assert run_quietly(main, *argv) == 0

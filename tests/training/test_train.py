@@ -14,11 +14,11 @@ import pytest
 from tiny import TRANSFORMER, train, write_text
 
 import zoo
-from training.config import Config, resolve
+from training.config.run_config import Config, resolve
 from training.data import load_data
-from training.profiling import Profile
+from training.loop.profiling import Profile
+from training.loop.trainer import compile_model
 from training.tasks import get_task
-from training.trainer import compile_model
 from zoo.text import END, CharTokenizer, SubwordTokenizer
 from zoo.workdir import WorkDir
 
@@ -206,10 +206,10 @@ def test_a_run_is_not_overwritten(text_workdir, text_spec, tmp_path, capsys):
 
 
 def test_resume_starts_a_run_where_there_is_none(text_spec, tmp_path, monkeypatch):
-    import training.trainer
+    import training.loop.trainer
 
-    monkeypatch.setattr(training.trainer, "fit", lambda workdir, config, *_: reached.append(config))
-    monkeypatch.setattr(training.trainer, "finish", lambda *_: {"cross_entropy": 1.0})
+    monkeypatch.setattr(training.loop.trainer, "fit", lambda workdir, config, *_: reached.append(config))
+    monkeypatch.setattr(training.loop.trainer, "finish", lambda *_: {"cross_entropy": 1.0})
     reached = []
     assert train("transformer_tiny", text_spec, tmp_path / "new", "--resume", "--set", *TRANSFORMER) == 0
     assert reached[0].training.max_steps == 56
@@ -259,10 +259,10 @@ def test_the_moving_average_is_validated_and_kept(averaged):
 
 KILLED_AT_STEP_6 = """
 import os, signal, sys
-from zoo.quiet import start_backend
+from zoo.startup import start_backend
 
 start_backend()
-from training.callbacks import Progress
+from training.loop.callbacks import Progress
 from training.train import command
 
 on_train_batch_end = Progress.on_train_batch_end
@@ -335,8 +335,8 @@ def test_a_finished_run_can_go_on_for_longer(averaged, labelled_spec, tmp_path, 
 
 
 def test_profile(labelled_spec, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("training.profiling.FIRST_BATCH", 1)
-    monkeypatch.setattr("training.profiling.NUM_BATCHES", 2)
+    monkeypatch.setattr("training.loop.profiling.FIRST_BATCH", 1)
+    monkeypatch.setattr("training.loop.profiling.NUM_BATCHES", 2)
     settings = [*SMALL, "training.max_steps=4"]
     assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--profile", "--set", *settings) == 0
     assert f"the profile of 2 batches stands in {tmp_path}/run/tb" in capsys.readouterr().err
@@ -353,9 +353,9 @@ def test_profile(labelled_spec, tmp_path, capsys, monkeypatch):
     ],
 )
 def test_what_is_said_of_a_profile(batches, said, capsys, monkeypatch):
-    monkeypatch.setattr("training.profiling.FIRST_BATCH", 2)
-    monkeypatch.setattr("training.profiling.NUM_BATCHES", 3)
-    monkeypatch.setattr("training.profiling._tracer", lambda folder: (lambda: None, lambda: None))
+    monkeypatch.setattr("training.loop.profiling.FIRST_BATCH", 2)
+    monkeypatch.setattr("training.loop.profiling.NUM_BATCHES", 3)
+    monkeypatch.setattr("training.loop.profiling._tracer", lambda folder: (lambda: None, lambda: None))
     profile = Profile("tb")
     for batch in range(batches):
         profile.on_train_batch_begin(batch)

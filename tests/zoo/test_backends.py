@@ -16,9 +16,9 @@ WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, tensorflow
 MODELS = """
 sys.path.insert(0, "tests/zoo/models")
 import numpy as np, test_classifiers, test_language_models, test_models
-import training.train, zoo, zoo.run
-from zoo.generator import Generator
-from zoo.translator import Translator
+import training.train, zoo, zoo.inference
+from zoo.inference.generator import Generator
+from zoo.inference.translator import Translator
 
 source, target = np.array([[5, 7, 2], [9, 2, 0]], "int32"), np.array([[1, 4, 5, 6], [1, 7, 0, 0]], "int32")
 shared = {

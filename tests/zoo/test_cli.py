@@ -9,7 +9,7 @@ import pytest
 
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
-from zoo.quiet import without_greeting
+from zoo.startup import without_greeting
 
 
 def raising(error):
@@ -60,7 +60,7 @@ def test_interruption(capsys):
 
 def test_the_greeting_is_held_back_and_nothing_else():
     code = (
-        "import os; from zoo.quiet import without_greeting\n"
+        "import os; from zoo.startup import without_greeting\n"
         "with without_greeting():\n"
         "    os.write(2, b'WARNING: All log messages before absl::InitializeLog() is called\\n')\n"
         "    os.write(2, b'I0000 00:00:1.2 3 port.cc:153] oneDNN custom operations are on.\\n')\n"

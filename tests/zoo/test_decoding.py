@@ -9,7 +9,8 @@ import pytest
 from keras import ops
 
 from zoo import decoding
-from zoo.decoding import Rules, Symbols, beam_search, best, greedy_search, length_penalty, repeat_rows, sample, uniform
+from zoo.decoding import Rules, Symbols, beam_search, greedy_search, length_penalty, repeat_rows, sample, uniform
+from zoo.decoding import top_k as best
 
 PAD, START, END = 0, 1, 2
 SYMBOLS = Symbols(start=START, end=END, pad=PAD)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from zoo.run import predictor
-from zoo.run.predictor import Predictor
+from zoo.inference import predictor
+from zoo.inference.predictor import Predictor
 
 
 class Sums(keras.Model):

@@ -11,8 +11,8 @@ import pytest
 import zoo
 from training.data import load_data
 from zoo.errors import InputError
-from zoo.run import MAX_SOURCE_LENGTH, MAX_TEXT_BYTES
-from zoo.run.run import cut_texts
+from zoo.inference import MAX_SOURCE_LENGTH, MAX_TEXT_BYTES
+from zoo.inference.base_run import cut_texts
 from zoo.text import END, PAD, START
 
 TEXTS = ["5 mai 1984", "", "Σάββατο 4 Οκτωβρίου 1986", "a red horse sleeps and my girl runs .", "x", "😀" * 20, "۴"]

@@ -8,7 +8,7 @@ import pytest
 import zoo
 from training.data import load_data
 from zoo.errors import InputError
-from zoo.run import MAX_TEXT_LENGTH, ClassifierRun
+from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
 from zoo.text import END
 
 TEXTS = ["the horse sees girl", "", "girl sees horse", "old old book sees a child " * 7, "😀 unknown words", "house"]

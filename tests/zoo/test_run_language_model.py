@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from zoo.errors import InputError
-from zoo.run.language_model import cut_prompt
+from zoo.inference.language_model_run import cut_prompt
 from zoo.text import PAD, START
 
 PROMPTS = ["abc", "", "h", "bcdefgha", "z😀", "abcdefghabcdefgh"]

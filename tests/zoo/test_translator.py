@@ -11,8 +11,8 @@ from keras import ops
 
 import zoo
 from zoo.errors import InputError
+from zoo.inference.translator import Translator
 from zoo.text import END, PAD, START
-from zoo.translator import Translator
 
 V = 13
 SOURCE = np.array([[5, 7, 11, 4, 2], [9, 2, 0, 0, 0], [4, 4, 2, 0, 0]], "int32")

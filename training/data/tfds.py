@@ -346,7 +346,7 @@ def _records(path: Path) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _tensorflow_in_reach() -> Iterator[None]:
-    """Lifts the block of `zoo.quiet.start_backend` on TensorFlow, which TFDS would take for a loaded TensorFlow."""
+    """Lifts the block of `zoo.startup.start_backend` on TensorFlow, which TFDS would take for a loaded TensorFlow."""
     blocked = sys.modules.get("tensorflow", True) is None
     if blocked:
         del sys.modules["tensorflow"]

@@ -2,8 +2,8 @@
 
 import keras
 
-from training.batching import LabelledBatches
-from training.metrics import classification_metrics
+from training.data.batching import LabelledBatches
+from training.tasks.metrics import classification_metrics
 from training.tasks.task import Task, cut
 from zoo.errors import InputError, unknown_name
 from zoo.text import END

@@ -2,7 +2,7 @@
 
 import math
 
-from training.batching import DocumentBatches, WindowBatches
+from training.data.batching import DocumentBatches, WindowBatches
 from training.tasks.task import Task, cut
 from zoo.text import END
 

@@ -2,8 +2,8 @@
 
 import time
 
-from training.batching import PairBatches
-from training.metrics import translation_metrics
+from training.data.batching import PairBatches
+from training.tasks.metrics import translation_metrics
 from training.tasks.task import Task, cut
 from zoo.text import END
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import keras
 
-from training.batching import Batches
-from training.config import Config, DataConfig
+from training.config.run_config import Config, DataConfig
 from training.data import Dataset
-from training.losses import perplexity
-from zoo.run import Run
+from training.data.batching import Batches
+from training.optimization.losses import perplexity
+from zoo.inference import Run
 from zoo.text import Tokenizer, train_tokenizer
 
 Tokenizers = dict[str, Tokenizer]

@@ -11,11 +11,11 @@ have come to their end are taken out of the loop, and cost nothing any more.
 """
 
 from zoo.decoding.beam import beam_search, coverage_penalty, length_penalty
-from zoo.decoding.draws import uniform
-from zoo.decoding.loops import can_resize
-from zoo.decoding.one_by_one import greedy_search, sample
-from zoo.decoding.rules import Rules, Symbols, score
-from zoo.rows import repeat_rows
+from zoo.decoding.constraints import Rules, Symbols, score
+from zoo.decoding.counter_based_random import uniform
+from zoo.decoding.greedy_and_sampling import greedy_search, sample
+from zoo.decoding.while_loops import can_resize
+from zoo.row_selection import repeat_rows
 
 __all__ = [
     "Rules",

@@ -2,10 +2,10 @@
 
 from keras import ops
 
-from zoo.decoding.best import log_total, top_k
-from zoo.decoding.rules import LOWEST, allowed
+from zoo.decoding.constraints import LOWEST, allowed
 from zoo.decoding.search import Search
-from zoo.rows import take_from_rows, take_rows
+from zoo.decoding.top_k import log_total, top_k
+from zoo.row_selection import take_from_rows, take_rows
 
 # Attention that a source symbol has got counts as at least this much: the logarithm of zero is no number.
 LEAST_COVERAGE = 1e-10

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from zoo.decoding.loops import can_resize, while_loop
-from zoo.rows import take_rows
+from zoo.decoding.while_loops import can_resize, while_loop
+from zoo.row_selection import take_rows
 
 # Rows are taken out of the loop when at most this part of them is left: copying the others costs something, too.
 SHRINK_AT = 0.75
@@ -20,7 +20,7 @@ class Search:
     Args:
         step: The step function.
         rules: The `Rules`.
-        resizes: Whether tensors may change their sizes, see `zoo.decoding.loops`; `None` for where they can.
+        resizes: Whether tensors may change their sizes, see `zoo.decoding.while_loops`; `None` for where they can.
         width: Rows of the state for each sentence.
     """
 

@@ -8,7 +8,7 @@ from contract import build, compiled, graph_and_xla, random_array, to_numpy
 from keras import ops
 
 from zoo import layers
-from zoo.layers import cache as caches
+from zoo.layers.attention import cache as caches
 
 B, LENGTH, ROOM, D = 2, 7, 11, 11
 MULTI_HEAD = [case for case in ATTENTION_CASES if case.covers is layers.MultiHeadAttention]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from zoo.layers.dropout import Dropout
+from zoo.layers.core.dropout import Dropout
 
 SHAPE = (101, 33, 7)
 

@@ -9,9 +9,11 @@ from contract import compiled, gradients, graph_and_xla, random_array, random_ma
 from keras import ops
 
 from zoo import layers
-from zoo.layers import base_attention, linear_attention, sliding_window_attention
-from zoo.layers import cache as caches
-from zoo.layers.performer_attention import orthogonal_features
+from zoo.layers.attention import base as base_attention
+from zoo.layers.attention import cache as caches
+from zoo.layers.attention import linear as linear_attention
+from zoo.layers.attention import sliding_window as sliding_window_attention
+from zoo.layers.attention.performer import orthogonal_features
 
 B, N, D = 2, 3, 11
 H, V = 5, 7
@@ -548,7 +550,7 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
 
     @tf.function
     def step(query, value, key, index):
-        visible = layers.masks.visibility((1, 1000), index, causal=True, heads=True)
+        visible = layers.attention.masks.visibility((1, 1000), index, causal=True, heads=True)
         return layer.attend(query, {"key": key, "value": value}, visible, None, False, False)["output"]
 
     function = step.get_concrete_function(
@@ -630,7 +632,7 @@ def test_errors(make, message):
 
 
 def test_blocked_base_says_what_to_override():
-    from zoo.layers.blocked_attention import BlockedAttention
+    from zoo.layers.attention.windowed import BlockedAttention
 
     layer = BlockedAttention(2, 4)
     with pytest.raises(NotImplementedError, match="BlockedAttention must override `sees`"):

@@ -19,7 +19,7 @@ from contract import (
 from keras import ops
 
 from zoo import layers
-from zoo.layers import base_attention
+from zoo.layers.attention import base as base_attention
 
 # Layers with a path of their own show elsewhere that it agrees.
 PLAIN = [case for case in ATTENTION_CASES if case.covers.attend is layers.BaseAttention.attend]

@@ -6,7 +6,7 @@ import pytest
 from contract import gradients, to_numpy
 from keras import ops
 
-from zoo.layers.kernels import map_rows
+from zoo.layers.core.kernels import map_rows
 
 
 def _scale(rows, shared, index):

@@ -8,7 +8,7 @@ from contract import arrays, build, call, gradients, random_array, random_mask, 
 from keras import ops
 
 from zoo import layers
-from zoo.layers import masks
+from zoo.layers.attention import masks
 
 one_of_each = with_each(ATTENTION_CASES)
 B, T, S, N = 2, 3, 5, 7

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from keras import ops
 
 from zoo import layers
-from zoo.layers import base_attention, linear_attention, sliding_window_attention
+from zoo.layers.attention import base as base_attention
+from zoo.layers.attention import linear as linear_attention
+from zoo.layers.attention import sliding_window as sliding_window_attention
 
 BACKEND = keras.backend.backend()
 # JAX compiles each operation for each size, which takes it minutes for what takes TensorFlow seconds.

@@ -6,8 +6,8 @@ import pytest
 from contract import gradients, to_numpy
 from keras import ops
 
-from zoo.layers import normalization
-from zoo.layers.normalization import LayerNormalization
+from zoo.layers.blocks import normalization
+from zoo.layers.blocks.normalization import LayerNormalization
 
 SHAPE = (3, 5, 8)
 

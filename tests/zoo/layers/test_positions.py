@@ -17,10 +17,10 @@ from zoo.layers import (
     SinusoidalPositions,
     T5RelativePositions,
 )
-from zoo.layers.absolute_positions import AbsolutePositions
-from zoo.layers.alibi_positions import head_slopes
-from zoo.layers.positions import Positions
-from zoo.layers.t5_relative_positions import distance_buckets
+from zoo.layers.positions.absolute import AbsolutePositions
+from zoo.layers.positions.alibi import head_slopes
+from zoo.layers.positions.base import Positions
+from zoo.layers.positions.t5 import distance_buckets
 
 SIZES = {"num_heads": 7, "key_dim": 19, "value_dim": 23, "query_dim": 22, "memory_dim": 22}
 # Positions in no order, some twice and some before the start: nothing may rest on their being consecutive.

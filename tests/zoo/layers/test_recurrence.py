@@ -7,9 +7,10 @@ from contract import gradients, random_array, random_mask, randomize, to_numpy
 from keras import ops
 
 from zoo import layers
-from zoo.layers import attention_rnn, recurrence
-from zoo.layers.recurrence import GRU, LSTM
-from zoo.models.recurrent import MaskedInputCell
+from zoo.layers.recurrent import attention_rnn
+from zoo.layers.recurrent import loops as recurrence
+from zoo.layers.recurrent.loops import GRU, LSTM
+from zoo.models.seq2seq.recurrent_base import MaskedInputCell
 
 BATCH, LENGTH, DIM, UNITS, SIZE = 3, 6, 4, 5, 7
 PEERS = {GRU: keras.layers.GRU, LSTM: keras.layers.LSTM}

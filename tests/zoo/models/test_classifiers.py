@@ -18,8 +18,8 @@ from keras import ops
 
 import zoo
 from zoo.errors import InputError
-from zoo.models.classifier import ClassifierModel
-from zoo.models.word_dropout import WordDropout
+from zoo.models.classifiers.base import ClassifierModel
+from zoo.models.shared.word_dropout import WordDropout
 from zoo.text import END, PAD, UNKNOWN
 
 SYMBOLS, CLASSES = 13, 3

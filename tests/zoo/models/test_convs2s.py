@@ -8,7 +8,7 @@ from test_models import B, T, batch, create, logits
 
 import zoo
 from zoo.errors import InputError
-from zoo.models import convs2s
+from zoo.models.seq2seq import convs2s
 
 SMALL = {"embedding_dim": 6, "units": 5, "encoder_layers": 2, "decoder_layers": 2, "width": 3, "dropout": 0.25}
 SIZES = {"source_vocab_size": 13, "target_vocab_size": 17}

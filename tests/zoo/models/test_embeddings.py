@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import zoo
-from zoo.models.embeddings import ReversibleEmbedding, tied_tables, transposed_tables
+from zoo.models.shared.embeddings import ReversibleEmbedding, tied_tables, transposed_tables
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from keras import ops
 
 import zoo
 from zoo.errors import InputError
-from zoo.models.recurrent import RecurrentSeq2SeqModel
-from zoo.models.seq2seq import Seq2SeqModel
+from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.seq2seq.recurrent_base import RecurrentSeq2SeqModel
 from zoo.text import PAD, START
 
 SOURCE_SYMBOLS, TARGET_SYMBOLS = 13, 17

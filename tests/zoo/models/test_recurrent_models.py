@@ -7,9 +7,9 @@ from harness import numpy
 from test_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
 
 from zoo.errors import InputError
-from zoo.models.recurrent import NOISE, MaskedInputCell, OneWayEncoder, StartStates
+from zoo.inference.translator import Translator
+from zoo.models.seq2seq.recurrent_base import NOISE, MaskedInputCell, OneWayEncoder, StartStates
 from zoo.text import PAD
-from zoo.translator import Translator
 
 LUONG = SMALL["luong_dot"][0]
 ENCDEC = SMALL["rnn_encdec"][0]

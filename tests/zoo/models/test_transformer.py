@@ -11,7 +11,7 @@ import zoo
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.scores import SCORES
-from zoo.models.attention_options import INPUT_POSITIONS, POSITIONS, AttentionOptions
+from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS, AttentionOptions
 from zoo.text import PAD
 
 SMALL = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3, "dropout": 0.25}

@@ -21,7 +21,7 @@ register_model(
             "positions": "learned",
             "max_length": 256,
         },
-        model_class="zoo.models.convs2s:ConvS2S",
+        model_class="zoo.models.seq2seq.convs2s:ConvS2S",
         required=SEQ2SEQ,
     )
 )

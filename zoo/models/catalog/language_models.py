@@ -1,7 +1,7 @@
 """Causal language models."""
 
-from zoo.models.attention_options import AttentionOptions
 from zoo.models.catalog.options import LANGUAGE_MODEL
+from zoo.models.shared.transformer_options import AttentionOptions
 from zoo.registry import ModelSpec, Paper, register_model
 
 GPT = Paper(
@@ -22,7 +22,9 @@ def _register_transformer(name, summary, **options):
     config = AttentionOptions(
         normalize_first=True, activation="gelu", positions="learned", use_bias=False, **options
     ).config()
-    _register(name, GPT, summary, "zoo.models.causal_lm:CausalLM", **config, tied_embeddings=True)
+    _register(
+        name, GPT, summary, "zoo.models.language_models.causal_transformer:CausalLM", **config, tied_embeddings=True
+    )
 
 
 _register_transformer(
@@ -48,7 +50,7 @@ _register(
     Paper("Recurrent Neural Network Regularization", 2014, "https://arxiv.org/abs/1409.2329"),
     "Two layers of LSTMs with dropout between them and none in time. The paper's medium model has embedding_dim 650, "
     "units 650, tied_embeddings false.",
-    "zoo.models.lstm_lm:LSTMLanguageModel",
+    "zoo.models.language_models.lstm:LSTMLanguageModel",
     embedding_dim=256,
     units=256,
     num_layers=2,

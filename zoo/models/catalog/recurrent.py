@@ -27,7 +27,7 @@ def _register_luong(name, summary, score="general", alignment="global"):
         LUONG,
         f"Stacked LSTMs with input feeding, a reversed source and {summary}. The paper's sizes are embedding_dim 1000, "
         "units 1000, num_layers 4, dropout 0.2, tied_embeddings none.",
-        "zoo.models.luong:Luong",
+        "zoo.models.seq2seq.luong:Luong",
         num_layers=2,
         cell_type="lstm",
         score=score,
@@ -48,7 +48,7 @@ _register(
     "embedding_dim 100, units 1000, readout_units 500. For Sutskever et al. 2014 (https://arxiv.org/abs/1409.3215): "
     "embedding_dim 1000, units 1000, num_layers 4, readout_units 0, cell_type lstm, feed_summary false, "
     "reverse_source true.",
-    "zoo.models.rnn_encdec:RNNEncoderDecoder",
+    "zoo.models.seq2seq.rnn_encdec:RNNEncoderDecoder",
     num_layers=1,
     readout_units=256,
     cell_type="gru",
@@ -61,7 +61,7 @@ _register(
     BAHDANAU,
     "Bidirectional GRU encoder, GRU decoder with additive attention, maxout readout. The paper's sizes are "
     "embedding_dim 620, units 1000, attention_units 1000, readout_units 500.",
-    "zoo.models.rnnsearch:RNNSearch",
+    "zoo.models.seq2seq.rnnsearch:RNNSearch",
     attention_units=256,
     readout_units=256,
     cell_type="gru",

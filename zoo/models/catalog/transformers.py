@@ -1,7 +1,7 @@
 """Transformers for sequence to sequence."""
 
-from zoo.models.attention_options import AttentionOptions
 from zoo.models.catalog.options import SEQ2SEQ
+from zoo.models.shared.transformer_options import AttentionOptions
 from zoo.registry import ModelSpec, Paper, register_model
 
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads": 4, "dropout": 0.3}
@@ -17,7 +17,7 @@ def _register(name, paper, summary, **options):
             paper=paper,
             summary=summary,
             config=config,
-            model_class="zoo.models.transformer:Transformer",
+            model_class="zoo.models.seq2seq.transformer:Transformer",
             required=SEQ2SEQ,
         )
     )

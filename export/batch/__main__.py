@@ -1,0 +1,8 @@
+"""Runs the command of the batch pipeline."""
+
+import sys
+
+from export.batch import command
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -1,0 +1,266 @@
+"""The steps of the batch pipeline: files to blocks of lines, blocks through the model, blocks to files in order.
+
+A block is some consecutive lines of one file. Blocks are what workers exchange: they are translated in any order and
+anywhere, and carry their number, by which the lines come back to their places.
+"""
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import Metrics
+from apache_beam.utils.shared import Shared
+
+from export.wire.tensors import to_list
+from zoo.startup import without_greeting
+
+FAILED = "failed"  # tag of the output for lines without an answer
+COUNTERS = "export.batch"
+
+Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a batch run does.
+
+    Attributes:
+        model_path: Folder of one version of a SavedModel; any file system that TensorFlow reads.
+        signature: The signature to run; it has one input, string [B].
+        output_name: The output whose strings are written; `None` writes all outputs as JSON lines.
+        batch_size: Lines that the model gets at once.
+        block_lines: Lines in a block. The lines of a block are batched by length.
+        file_blocks: Blocks in an output file.
+    """
+
+    model_path: str
+    signature: str = "serving_default"
+    output_name: str | None = "text"
+    batch_size: int = 64
+    block_lines: int = 1_000
+    file_blocks: int = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Consecutive lines of a file.
+
+    Attributes:
+        path: Where they were read.
+        name: The name of the output for that file.
+        number: The block's number in the file, from 0.
+        first: The number of its first line in the file, from 1.
+        lines: The lines, without their ends.
+    """
+
+    path: str
+    name: str
+    number: int
+    first: int
+    lines: list[bytes]
+
+
+class ReadBlocks(beam.DoFn):
+    """Reads (path, name of the output) and yields the file's blocks; an empty file is one empty block.
+
+    Args:
+        block_lines: Lines in a block.
+    """
+
+    def __init__(self, block_lines: int):
+        self.block_lines = block_lines
+
+    def process(self, element: tuple[str, str]) -> Iterator[Block]:
+        path, name = element
+        number = 0
+        lines: list[bytes] = []
+        with FileSystems.open(path) as file:  # a name such as x.gz is unpacked
+            for line in _lines(file):
+                if len(lines) == self.block_lines:
+                    yield self._block(path, name, number, lines)
+                    number, lines = number + 1, []
+                lines.append(line)
+        yield self._block(path, name, number, lines)
+
+    def _block(self, path: str, name: str, number: int, lines: list[bytes]) -> Block:
+        return Block(path, name, number, 1 + number * self.block_lines, lines)
+
+
+class Translate(beam.DoFn):
+    """Replaces the lines of a block by the model's answers; yields what failed as JSON under the tag `FAILED`.
+
+    A line that failed keeps its place with an empty line.
+
+    Args:
+        settings: What to run.
+    """
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._shared = Shared()  # one model for all threads of a worker
+        self._read = Metrics.counter(COUNTERS, "lines")
+        self._failed = Metrics.counter(COUNTERS, FAILED)
+
+    def setup(self) -> None:
+        settings = self.settings
+        self._infer: Infer = self._shared.acquire(
+            lambda: SavedModel(settings.model_path, settings.signature), tag=(settings.model_path, settings.signature)
+        )
+
+    def process(self, block: Block) -> Iterator[Any]:
+        answers = [b""] * len(block.lines)
+        # Lines of like length stand in a batch, so that little is padded.
+        order = sorted(range(len(block.lines)), key=lambda index: len(block.lines[index]))
+        for start in range(0, len(order), self.settings.batch_size):
+            places = order[start : start + self.settings.batch_size]
+            for place, answer in zip(places, self._ask([block.lines[place] for place in places]), strict=True):
+                if isinstance(answer, bytes):
+                    answers[place] = answer
+                else:
+                    self._failed.inc()
+                    yield beam.pvalue.TaggedOutput(FAILED, _letter(block, place, answer))
+        self._read.inc(len(answers))
+        yield dataclasses.replace(block, lines=answers)
+
+    def _ask(self, texts: Sequence[bytes]) -> list[bytes | Exception]:
+        """Returns an answer or an error for each text; a batch that fails is halved until the culprits stand alone."""
+        try:
+            outputs = self._infer(texts)
+        except Exception as error:  # whatever a model does about a line is for the list of failed lines
+            if len(texts) == 1:
+                return [error]
+            half = len(texts) // 2
+            return self._ask(texts[:half]) + self._ask(texts[half:])
+        return [*rows(outputs, self.settings.output_name, len(texts))]
+
+
+class WriteFile(beam.DoFn):
+    """Writes ((name, number of the output file), its blocks) as `OUTPUT/name.NNNNN` and yields that path.
+
+    Args:
+        output: The folder.
+    """
+
+    def __init__(self, output: str):
+        self.output = output
+
+    def process(self, element: tuple[tuple[str, int], Iterable[Block]]) -> Iterator[str]:
+        (name, number), blocks = element
+        *folders, name = name.split("/")
+        folder = FileSystems.join(self.output, *folders) if folders else self.output
+        path = FileSystems.join(folder, f"{name}.{number:05d}")
+        _make(folder)
+        # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
+        temporary = FileSystems.join(folder, f".{name}.{number:05d}.{uuid.uuid4().hex}")
+        with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
+            for block in sorted(blocks, key=lambda block: block.number):
+                file.write(b"".join(line + b"\n" for line in block.lines))
+        FileSystems.rename([temporary], [path])
+        yield path
+
+
+class SavedModel:
+    """A signature with one input, string [B], loaded in this process.
+
+    Args:
+        path: Folder of the version.
+        name: The signature's name.
+    """
+
+    def __init__(self, path: str, name: str):
+        with without_greeting():
+            import tensorflow as tf  # here, because workers that only read and write files need not wait for it
+            import tensorflow_text  # noqa: F401  the ops of the tokenizers
+
+        self._model = tf.saved_model.load(path)  # the signature alone does not keep its variables alive
+        self._signature = self._model.signatures[name]
+        (self._input,) = self._signature.structured_input_signature[1]
+        self._constant = tf.constant
+
+    def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:
+        """Returns the outputs for B texts."""
+        outputs = self._signature(**{self._input: self._constant(list(texts))})
+        # With its type, because of a single string NumPy would make plain bytes.
+        return {name: np.asarray(tensor.numpy(), tensor.dtype.as_numpy_dtype) for name, tensor in outputs.items()}
+
+
+def rows(outputs: dict[str, np.ndarray], name: str | None, count: int) -> list[bytes]:
+    """Returns a line for each of the `count` texts.
+
+    Args:
+        outputs: Arrays [B, …] by output name; what has no batch axis is repeated.
+        name: The output, string [B], that holds the lines; `None` makes a line of JSON of all outputs.
+        count: B.
+    """
+    if name is not None:
+        return [b" ".join(value.splitlines()) for value in outputs[name]]  # an answer stays one line
+    columns = {
+        key: to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count
+        for key, array in sorted(outputs.items())
+    }
+    lines = [{key: _plain(values[row]) for key, values in columns.items()} for row in range(count)]
+    return [json.dumps(line, ensure_ascii=False).encode() for line in lines]
+
+
+def translate_files(
+    pipeline: beam.Pipeline, files: Sequence[tuple[str, str]], output: str, settings: Settings
+) -> beam.PCollection:
+    """Adds the whole work to a pipeline; returns the paths that will have been written.
+
+    Args:
+        pipeline: The pipeline.
+        files: For each input its path and the name of its output.
+        output: The folder for the outputs.
+        settings: What to run.
+    """
+    translated, failed = (
+        pipeline
+        | "Files" >> beam.Create(files)
+        | "One file a worker" >> beam.Reshuffle()
+        | "Read" >> beam.ParDo(ReadBlocks(settings.block_lines))
+        | "Spread the blocks" >> beam.Reshuffle()
+        | "Translate" >> beam.ParDo(Translate(settings)).with_outputs(FAILED, main="translated")
+    )
+    failed | "Write failed" >> beam.io.WriteToText(
+        FileSystems.join(output, FAILED), ".jsonl", shard_name_template="-SSSSS", skip_if_empty=True
+    )
+    return (
+        translated
+        | "Of one file" >> beam.Map(lambda block: ((block.name, block.number // settings.file_blocks), block))
+        | "Together" >> beam.GroupByKey()
+        | "Write" >> beam.ParDo(WriteFile(output))
+    )
+
+
+def _lines(file) -> Iterator[bytes]:
+    """Yields lines; only a line feed ends one, and a carriage return before it is dropped."""
+    for line in iter(file.readline, b""):  # packed files cannot be iterated over
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _letter(block: Block, place: int, error: Exception) -> str:
+    text = block.lines[place].decode("utf-8", "replace")
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    letter = {"file": block.path, "line": block.first + place, "text": text, "error": reason}
+    return json.dumps(letter, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """Returns nested lists with text for bytes."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _make(folder: str) -> None:
+    """Makes a folder; object stores have none, and another worker may be quicker."""
+    try:
+        FileSystems.mkdirs(folder)
+    except (OSError, NotImplementedError):
+        pass

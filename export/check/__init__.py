@@ -1,0 +1,1 @@
+"""Compares an exported model with the work directory that it came from."""

@@ -1,0 +1,1 @@
+"""What goes into a SavedModel: signatures, tokenizers, batching, weights, warm-up requests."""

@@ -1,0 +1,1 @@
+"""Tensors and messages as TensorFlow Serving sends them."""

@@ -1,0 +1,159 @@
+"""NumPy arrays to and from `TensorProto`, shared by the server and the client; needs no TensorFlow.
+
+Values travel in the typed fields (`float_val`, `string_val`, …), as the stock server sends them, so that clients
+that read those fields keep working. `tensor_content` is understood as well.
+"""
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from export.wire.protos import tensor_pb2, types_pb2
+
+# A request may give one value and a large shape; this bounds what such a request can make the server allocate.
+MAX_EXPANDED_VALUES = 1 << 24
+
+_FIELDS = {
+    types_pb2.DT_FLOAT: (np.dtype(np.float32), "float_val"),
+    types_pb2.DT_DOUBLE: (np.dtype(np.float64), "double_val"),
+    types_pb2.DT_HALF: (np.dtype(np.float16), "half_val"),
+    types_pb2.DT_BFLOAT16: (np.dtype(ml_dtypes.bfloat16), "half_val"),
+    types_pb2.DT_INT8: (np.dtype(np.int8), "int_val"),
+    types_pb2.DT_INT16: (np.dtype(np.int16), "int_val"),
+    types_pb2.DT_INT32: (np.dtype(np.int32), "int_val"),
+    types_pb2.DT_INT64: (np.dtype(np.int64), "int64_val"),
+    types_pb2.DT_UINT8: (np.dtype(np.uint8), "int_val"),
+    types_pb2.DT_UINT16: (np.dtype(np.uint16), "int_val"),
+    types_pb2.DT_UINT32: (np.dtype(np.uint32), "uint32_val"),
+    types_pb2.DT_UINT64: (np.dtype(np.uint64), "uint64_val"),
+    types_pb2.DT_BOOL: (np.dtype(np.bool_), "bool_val"),
+    types_pb2.DT_STRING: (np.dtype(object), "string_val"),
+}
+_TYPE_OF = {dtype: number for number, (dtype, _) in _FIELDS.items()}
+
+
+def type_name(number: int) -> str:
+    """Returns TensorFlow's short name of a `DataType` number, such as `"float"` or `"string"`."""
+    if number not in types_pb2.DataType.values():
+        return f"type {number}"
+    return types_pb2.DataType.Name(number).removeprefix("DT_").lower()
+
+
+def type_of(array: np.ndarray) -> str:
+    """Returns TensorFlow's short name of an array's type, such as `"float"` or `"string"`."""
+    return type_name(_TYPE_OF[array.dtype]) if array.dtype in _TYPE_OF else array.dtype.name
+
+
+def numpy_type(number: int) -> np.dtype:
+    """Returns the NumPy type of a `DataType` number; strings are arrays of `bytes` objects.
+
+    Raises:
+        ValueError: The type is none that a request can carry.
+    """
+    if number not in _FIELDS:
+        raise ValueError(f"tensors of type {type_name(number)} are not supported")
+    return _FIELDS[number][0]
+
+
+def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
+    """Decodes a message.
+
+    Returns:
+        An array of the message's shape; an object array of `bytes` for strings.
+
+    Raises:
+        ValueError: The message contradicts itself.
+    """
+    dtype = numpy_type(proto.dtype)
+    shape = [dim.size for dim in proto.tensor_shape.dim]
+    if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
+        raise ValueError("the shape is not fully known")
+    count = math.prod(shape)
+    if proto.tensor_content:
+        return _from_content(proto.tensor_content, dtype, count).reshape(shape)
+    return _expand(_from_field(getattr(proto, _FIELDS[proto.dtype][1]), dtype), count).reshape(shape)
+
+
+def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorProto:
+    """Encodes an array; `str` and `bytes` elements both become strings, `str` as UTF-8.
+
+    Args:
+        array: The array.
+        as_content: Whether to send the bytes as they are, in `tensor_content`; strings have no such form.
+
+    Raises:
+        ValueError: The array's type has no counterpart.
+    """
+    array = np.asarray(array)
+    if array.dtype.kind in "SU":
+        array = array.astype(object)
+    if array.dtype not in _TYPE_OF:
+        raise ValueError(f"arrays of type {array.dtype} are not supported")
+    number = _TYPE_OF[array.dtype]
+    proto = tensor_pb2.TensorProto(dtype=number)
+    for size in array.shape:
+        proto.tensor_shape.dim.add(size=size)
+    if as_content and not array.dtype.hasobject:
+        proto.tensor_content = array.tobytes()
+    elif array.dtype.kind in "fb" and array.itemsize != 2:
+        proto.MergeFromString(_packed(_FIELDS[number][1], array.tobytes()))
+    else:
+        getattr(proto, _FIELDS[number][1]).extend(_to_field(array.ravel()))
+    return proto
+
+
+def to_list(array: np.ndarray) -> Any:
+    """Returns the array as nested lists for JSON.
+
+    float32 values become the shortest decimals that read back as the same float32: 0.2, not 0.20000000298023224.
+    """
+    return (array.astype("S").astype(np.float64) if array.dtype == np.float32 else array).tolist()
+
+
+def _from_content(content: bytes, dtype: np.dtype, count: int) -> np.ndarray:
+    if dtype.hasobject:
+        raise ValueError("strings belong in string_val, not in tensor_content")
+    if len(content) != count * dtype.itemsize:
+        raise ValueError(f"{len(content)} bytes of tensor_content for {count} values of {dtype.itemsize} bytes")
+    return np.frombuffer(content, dtype)
+
+
+def _packed(field: str, data: bytes) -> bytes:
+    """Returns a field as it travels: floats and booleans do so byte for byte, and need no detour through Python."""
+    number = tensor_pb2.TensorProto.DESCRIPTOR.fields_by_name[field].number
+    head, size = [number << 3 | 2], len(data)  # 2: its length, seven bits to a byte, and then its bytes
+    while size > 127:
+        head.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*head, size]) + data
+
+
+def _from_field(field, dtype: np.dtype) -> np.ndarray:
+    if dtype.itemsize == 2 and dtype.kind not in "iu":  # half and bfloat16 travel as their bits
+        return np.array(field, np.int64).astype(np.uint16).view(dtype)
+    if dtype.kind in "fb":
+        return np.fromiter(field, dtype, len(field))
+    values = np.empty(len(field), dtype)
+    values[:] = field if dtype.hasobject else np.array(field).astype(dtype)
+    return values
+
+
+def _expand(values: np.ndarray, count: int) -> np.ndarray:
+    """Applies the protocol's short form: missing values repeat the last one, or are zero (or empty)."""
+    if len(values) == count:
+        return values
+    if len(values) > count or count > MAX_EXPANDED_VALUES:
+        raise ValueError(f"{len(values)} values for a shape of {count}")
+    if len(values):
+        return np.concatenate([values, np.repeat(values[-1:], count - len(values))])
+    return np.full(count, b"", object) if values.dtype.hasobject else np.zeros(count, values.dtype)
+
+
+def _to_field(values: np.ndarray) -> list:
+    if values.dtype.hasobject:
+        return [value.encode() if isinstance(value, str) else value for value in values]
+    if values.dtype.itemsize == 2 and values.dtype.kind not in "iu":
+        values = values.view(np.uint16)
+    return values.tolist()

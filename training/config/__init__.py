@@ -1,0 +1,1 @@
+"""From defaults, recipe, file and command line to one resolved run."""

@@ -1,0 +1,1 @@
+"""Devices, cores, precision and memory of the machine."""

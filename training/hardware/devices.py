@@ -1,0 +1,104 @@
+"""Training on several local devices: each computes its rows of every batch, and all have the same weights."""
+
+import contextlib
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+
+from training.config.run_config import TrainingConfig
+from training.data.batching import Batches
+from zoo.errors import InputError
+
+
+def _found() -> list[str]:
+    """Returns the devices that a batch can be spread over: accelerators where there are any, else processors."""
+    if keras.backend.backend() == "jax":
+        return keras.distribution.list_devices()
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return [device.name.partition("device:")[2] for device in found]
+    return []
+
+
+def choose_devices(settings: TrainingConfig) -> list[str]:
+    """Returns the names of the devices that a run takes; none where there is nothing to choose.
+
+    Args:
+        settings: The settings.
+
+    Raises:
+        InputError: If there are not as many as asked for, or they cannot do together what the settings say.
+    """
+    found, count = _found(), settings.devices
+    if count > max(len(found), 1):
+        raise InputError(
+            f"training.devices={count} is more than {keras.backend.backend()} can spread a batch over here, which is "
+            f"{max(len(found), 1)}."
+        )
+    if not count:
+        # Processors work on one batch together anyway.
+        together = found and not found[0].lower().startswith("cpu") and not _alone(settings)
+        count = len(found) if together else 1
+    if count > 1 and (reason := _alone(settings)):
+        raise InputError(f"{reason} is for one device under TensorFlow. Received: training.devices={count}.")
+    return found[:count]
+
+
+def _alone(settings):
+    """Returns the setting that only one device can follow, if any."""
+    if keras.backend.backend() == "tensorflow":
+        # Both would have to decide on all devices at once whether a step is taken; Keras decides on each.
+        if settings.accumulate_steps > 1:
+            return f"training.accumulate_steps={settings.accumulate_steps}"
+        if settings.precision == "mixed_float16":
+            return "training.precision=mixed_float16"
+    return ""
+
+
+@contextlib.contextmanager
+def spread_over(names: list[str]) -> Iterator[None]:
+    """Spreads models that are made in the block, and their batches, over devices; with one or none nothing changes.
+
+    Args:
+        names: The devices, from `choose_devices`.
+    """
+    if len(names) < 2:
+        yield
+    elif keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.distribute.MirroredStrategy(names).scope():
+            yield
+    else:
+        with keras.distribution.DataParallel(devices=names).scope():
+            yield
+
+
+class EvenBatches(Batches):
+    """Batches whose number of rows is a multiple of the number of devices or cores: the last row again, with weight 0.
+
+    Args:
+        batches: The batches.
+        parts: The number of devices or cores.
+    """
+
+    def __init__(self, batches: Batches, parts: int):
+        super().__init__(batches.steps)
+        self.batches, self.parts, self.structure = batches, parts, batches.structure
+
+    def __len__(self):
+        return len(self.batches)
+
+    def batch_of(self, step):
+        (inputs, outputs, weights), symbols = self.batches.batch_of(step)
+        missing = -len(outputs) % self.parts
+
+        def filled(array):
+            return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+
+        inputs = {name: filled(array) for name, array in inputs.items()}
+        weights = np.concatenate([weights, np.zeros_like(weights[:1]).repeat(missing, axis=0)])
+        return (inputs, filled(outputs), weights), symbols

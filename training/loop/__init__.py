@@ -1,0 +1,1 @@
+"""The training loop: rounds, checkpoints, progress, failures."""

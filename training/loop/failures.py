@@ -1,0 +1,150 @@
+"""How a run that cannot go on ends: one message that says why and what to do, and a directory that can be resumed."""
+
+import contextlib
+import errno
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from training.loop.checkpoints import list_checkpoints
+from zoo.errors import InputError
+from zoo.workdir import WorkDir
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SIGNAL_STATUS = 128
+
+
+class RunStopped(Exception):
+    """A run ended before its last step.
+
+    Args:
+        message: Why, and how to go on.
+        status: Exit status of the command.
+    """
+
+    def __init__(self, message: str, status: int):
+        super().__init__(message)
+        self.status = status
+
+
+class LossLost(Exception):
+    """The loss is no number any more.
+
+    Args:
+        value: The loss.
+        step: The step that had it.
+    """
+
+    def __init__(self, value: float, step: int):
+        super().__init__(f"the loss became {value} at step {step}")
+
+
+class Terminated(BaseException):
+    """The process was asked to end by SIGTERM."""
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Returns whether memory ran out, as TensorFlow, JAX, PyTorch, NumPy and Python say it."""
+    if isinstance(error, MemoryError) or type(error).__name__ in ("ResourceExhaustedError", "OutOfMemoryError"):
+        return True
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _not_compiled(error: BaseException) -> bool:
+    """Returns whether XLA cannot compile a step, as TensorFlow says it."""
+    return type(error).__name__ in ("InvalidArgumentError", "UnimplementedError") and "XLA" in str(error)
+
+
+def _disk_full(error: BaseException) -> bool:
+    # h5py and TensorFlow say it in words.
+    return getattr(error, "errno", None) in _FULL or "No space left on device" in str(error)
+
+
+def _explanation(error: BaseException) -> tuple[str, str, int] | None:
+    """Returns what happened, the setting to lower, and the exit status; `None` for what is unforeseen."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", "", _SIGNAL_STATUS + signal.SIGINT
+    if isinstance(error, Terminated):
+        return "terminated", "", _SIGNAL_STATUS + signal.SIGTERM
+    if isinstance(error, LossLost):
+        return str(error), "learning_rate", 1
+    if _disk_full(error):  # first, as TensorFlow has one kind of error for both
+        return "no space left on the disk", "", 1
+    if _out_of_memory(error):
+        return "out of memory", "batch_tokens", 1
+    return None
+
+
+def _without_xla(workdir: WorkDir) -> str:
+    name = workdir.read_config()["model"]["name"]
+    command = f"python -m training.train --workdir {workdir.path} --resume --set training.jit=off"
+    return f"XLA cannot compile {name} with these options for batches of any length. Go on without: {command}"
+
+
+def _message(workdir: WorkDir, what: str, lower: str) -> str:
+    if not workdir.config.is_file():
+        return f"{what}; nothing was trained yet."
+    kept = list_checkpoints(workdir.checkpoints)
+    where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
+    command = f"python -m training.train --workdir {workdir.path} --resume"
+    if not lower:
+        return f"{what}; {where}. Go on with: {command}"
+    settings = workdir.read_config()["training"]
+    advice = f"lower training.{lower}, now {settings[lower]}"
+    if lower == "batch_tokens" and not kept:  # else the number of batches in a step is fixed
+        advice += f", and raise training.accumulate_steps, now {settings['accumulate_steps']}, as much"
+    return f"{what}; {where}. To go on, {advice}: {command} --set training.{lower}=…"
+
+
+@contextlib.contextmanager
+def explained(workdir: WorkDir) -> Iterator[None]:
+    """Turns what can end a run in the block into `RunStopped`; SIGTERM counts as well.
+
+    Args:
+        workdir: The work directory.
+
+    Raises:
+        InputError: If XLA cannot compile the model.
+        RunStopped: If the run was interrupted or terminated, its loss was lost, or memory or disk are full.
+    """
+    with _terminable():
+        try:
+            yield
+        except InputError:
+            raise
+        except (Exception, KeyboardInterrupt, Terminated) as error:
+            if _not_compiled(error):
+                raise InputError(_without_xla(workdir)) from error
+            explanation = _explanation(error)
+            if explanation is None:
+                raise
+            what, lower, status = explanation
+            raise RunStopped(_message(workdir, what, lower), status) from error
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Raises `Terminated` in the block on SIGTERM."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Signals reach the main thread only.
+        return
+
+    def terminate(number, frame):
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def report(stopped: RunStopped) -> None:
+    """Says on standard error why a run ended, and ends the process with the exit status.
+
+    Args:
+        stopped: Why.
+    """
+    print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
+    sys.exit(stopped.status)

@@ -1,0 +1,1 @@
+"""Losses, optimizer, schedules and fine-tuning."""

@@ -1,0 +1,131 @@
+"""Adam, with what Keras leaves undone on TensorFlow."""
+
+import keras
+
+from training.config.run_config import TrainingConfig
+from training.optimization.schedules import WarmupSchedule
+
+_MATRIX = 2
+
+
+class Adam(keras.optimizers.Adam):
+    """Adam that sees each gradient whole: first summed, over devices and over the places of a symbol, then squared.
+
+    On TensorFlow the gradient of an embedding is a list of rows, one for each place in the batch. Keras squares and
+    clips those, so that the second moment of a frequent symbol and the global norm come out too small; and with several
+    devices it clips the part of each. Besides, it takes one operation for each weight in place of Keras' 26, which take
+    a third of the time until the first step. On other backends this is Keras' Adam.
+
+    Args:
+        num_devices: Devices that a batch is spread over.
+        **options: Options of `keras.optimizers.Adam`.
+
+    Reference:
+        Kingma and Ba 2015, algorithm 1, https://arxiv.org/abs/1412.6980;
+        Loshchilov and Hutter 2019 (weight decay), algorithm 2, https://arxiv.org/abs/1711.05101
+    """
+
+    def __init__(self, *, num_devices=1, **options):
+        super().__init__(**options)
+        self.num_devices = num_devices
+
+    def apply(self, grads, trainable_variables=None):
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            grads = [grad if grad is None else tf.convert_to_tensor(grad) for grad in grads]
+            if self.num_devices > 1:
+                grads = self._summed(grads)
+        super().apply(grads, trainable_variables)
+
+    @staticmethod
+    def _summed(grads):
+        """Returns gradients summed over the devices."""
+        import tensorflow as tf
+
+        there = [grad for grad in grads if grad is not None]
+        summed = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, there))
+        return [grad if grad is None else next(summed) for grad in grads]
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        if keras.backend.backend() == "tensorflow":
+            step = keras.ops.cast(self.iterations + 1, "float32")
+            unbiased = keras.ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+            learning_rate = keras.ops.cast(learning_rate, "float32") * unbiased
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
+
+    def update_step(self, gradient, variable, learning_rate):
+        if keras.backend.backend() != "tensorflow":
+            super().update_step(gradient, variable, learning_rate)
+            return
+        import tensorflow as tf
+
+        index = self._get_variable_index(variable)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=0.0,  # The rate holds the correction of the moments, see `_backend_update_step`.
+            beta2_power=0.0,
+            lr=learning_rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        # Keras would sum here, behind the clipping, what is a sum already.
+        return list(grads_and_vars)
+
+
+def make_schedule(settings: TrainingConfig, total_steps: int) -> WarmupSchedule:
+    """Returns the learning rate of each batch of a run.
+
+    Args:
+        settings: The settings.
+        total_steps: Steps in the run.
+    """
+    return WarmupSchedule(
+        settings.learning_rate,
+        settings.warmup_steps,
+        settings.schedule,
+        total_steps,
+        settings.cooldown,
+        settings.final_rate,
+        settings.accumulate_steps,
+    )
+
+
+def make_optimizer(settings: TrainingConfig, total_steps: int, num_devices: int = 1) -> Adam:
+    """Returns the optimizer of a run.
+
+    Args:
+        settings: The settings.
+        total_steps: Steps in the run.
+        num_devices: Devices that a batch is spread over.
+    """
+    return Adam(
+        num_devices=num_devices,
+        learning_rate=make_schedule(settings, total_steps),
+        beta_2=settings.beta_2,
+        epsilon=1e-9,
+        weight_decay=settings.weight_decay or None,
+        global_clipnorm=settings.clip_norm or None,
+        gradient_accumulation_steps=settings.accumulate_steps if settings.accumulate_steps > 1 else None,
+        use_ema=bool(settings.ema),
+        # Keras averages behind every batch, also behind those that change nothing.
+        ema_momentum=settings.ema ** (1 / settings.accumulate_steps),
+    )
+
+
+def exclude_from_decay(model: keras.Model) -> None:
+    """Keeps biases and the gains of normalisations, that is all but matrices, out of the weight decay.
+
+    Args:
+        model: The compiled model, before its first step.
+    """
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    # The bias of several heads has two axes.
+    others = [v for v in model.trainable_variables if len(v.shape) < _MATRIX or v.name == "bias"]
+    optimizer.exclude_from_weight_decay(others)

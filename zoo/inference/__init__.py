@@ -1,0 +1,36 @@
+"""Trained work directories, loaded for use: `load_run(path)`, one class for each task."""
+
+from zoo.inference.base_run import MAX_TEXT_BYTES, Run
+from zoo.inference.classifier_run import MAX_TEXT_LENGTH, Answer, ClassifierRun
+from zoo.inference.language_model_run import Continuation, LanguageModelRun, Score
+from zoo.inference.seq2seq_run import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
+
+__all__ = [
+    "MAX_SOURCE_LENGTH",
+    "MAX_TARGET_LENGTH",
+    "MAX_TEXT_BYTES",
+    "MAX_TEXT_LENGTH",
+    "Answer",
+    "ClassifierRun",
+    "Continuation",
+    "Hypothesis",
+    "LanguageModelRun",
+    "Run",
+    "Score",
+    "Seq2SeqRun",
+    "load_run",
+]
+
+_RUNS = {"seq2seq": Seq2SeqRun, "classifier": ClassifierRun, "language_model": LanguageModelRun}
+
+
+def load_run(path) -> Run:
+    """Returns the run of a work directory, in the class of its task.
+
+    Args:
+        path: The work directory.
+
+    Raises:
+        InputError: If it is not a work directory, or its training has not finished.
+    """
+    return _RUNS[Run.spec_of(path).task](path)

@@ -1,0 +1,64 @@
+"""Attention within blocks."""
+
+import keras
+
+from zoo.layers.attention.query_blocks import Blocks
+from zoo.layers.attention.windowed import BlockedAttention
+from zoo.layers.core.checks import check_size
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class BlockLocalAttention(BlockedAttention):
+    """Multi-head attention within blocks: the query at place p sees the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
+
+    With a causal mask, those of them up to p. The blocks of c places begin at place 0 of the keys, wherever the queries
+    stand. Time and memory are O((T + S) · c); only the weights, if asked for, cost T · S. A step with a cache looks at
+    one block of it.
+
+    Args:
+        num_heads: N, a positive integer.
+        key_dim: Size of each head for key, and by default for query, a positive integer.
+        block_size: c, a positive integer.
+        value_dim: Size of each head for value. Default: `key_dim`.
+        **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. Where `positions` act
+            on scores or values, they must depend on distances alone, as those of this library do.
+
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
+
+    Raises:
+        ValueError: For a `block_size` that is no positive integer, and for a `LocationScore`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import BlockLocalAttention
+        >>> inputs = np.ones((1, 4, 8), "float32")
+        >>> layer = BlockLocalAttention(num_heads=2, key_dim=4, block_size=2)
+        >>> _, weights = layer(inputs, inputs, return_attention_scores=True)
+        >>> print(np.round(weights[0, 0], 2))
+        [[0.5 0.5 0.  0. ]
+         [0.5 0.5 0.  0. ]
+         [0.  0.  0.5 0.5]
+         [0.  0.  0.5 0.5]]
+
+    Reference:
+        Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.4 ("local attention"),
+        https://arxiv.org/abs/1801.10198; it is the identity permutation of
+        Qiu et al. 2020, "Blockwise Self-Attention for Long Document Understanding", https://arxiv.org/abs/1911.02972
+    """
+
+    def __init__(self, num_heads, key_dim, block_size, value_dim=None, **kwargs):
+        self.block_size = check_size("block_size", block_size)
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
+
+    def sees(self, query_places, key_places):
+        return query_places // self.block_size == key_places // self.block_size
+
+    def blocks(self, length, keys, start, causal):
+        blocks = Blocks.aligned(length, start, self.block_size)
+        known = isinstance(length, int) and isinstance(keys, int)
+        if known and length * keys <= blocks.count * blocks.rows * blocks.window:
+            return Blocks.whole(length, keys, start)
+        return blocks
+
+    def get_config(self):
+        return {**super().get_config(), "block_size": self.block_size}

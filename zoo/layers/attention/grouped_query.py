@@ -1,0 +1,80 @@
+"""Grouped-query attention."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.core.checks import check_size
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class GroupedQueryAttention(MultiHeadAttention):
+    """Multi-head attention whose heads share keys and values in groups: `headᵢ` uses `K W_k^g` and `V W_v^g`.
+
+    The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
+    multi-head attention. Keys, values and caches are N / G times smaller.
+
+    Args:
+        num_heads: N, a positive integer.
+        num_key_value_heads: G, a divisor of `num_heads`.
+        key_dim: Size of each head for key, and by default for query, a positive integer.
+        value_dim: Size of each head for value. Default: `key_dim`.
+        **kwargs: Other options of `MultiHeadAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
+
+    Raises:
+        ValueError: If `num_heads` is not a multiple of `num_key_value_heads`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import GroupedQueryAttention
+        >>> inputs = np.ones((2, 3, 8), "float32")
+        >>> layer = GroupedQueryAttention(num_heads=4, num_key_value_heads=2, key_dim=5)
+        >>> layer(inputs, inputs).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        section 2.2, https://arxiv.org/abs/2305.13245;
+        Shazeer 2019, "Fast Transformer Decoding: One Write-Head is All You Need", https://arxiv.org/abs/1911.02150
+    """
+
+    def __init__(self, num_heads, num_key_value_heads, key_dim, value_dim=None, **kwargs):
+        num_heads = check_size("num_heads", num_heads)
+        num_key_value_heads = check_size("num_key_value_heads", num_key_value_heads)
+        if num_heads % num_key_value_heads:
+            raise ValueError(
+                "`num_heads` must be a multiple of `num_key_value_heads`. "
+                f"Received: num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
+            )
+        self.num_key_value_heads = num_key_value_heads
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
+
+    @property
+    def memory_heads(self):
+        return self.num_key_value_heads
+
+    def _fold(self, heads):
+        """Returns [B, G, N/G · T, D] from [B, N, T, D]: the queries of a group, one after another."""
+        batch, _, length, size = ops.shape(heads)
+        group = self.num_heads // self.num_key_value_heads
+        return ops.reshape(heads, (batch, self.num_key_value_heads, group * length, size))
+
+    def _unfold(self, folded, length):
+        """Returns [B, N, T, D] from [B, G, N/G · T, D]."""
+        batch, _, _, size = ops.shape(folded)
+        return ops.reshape(folded, (batch, self.num_heads, length, size))
+
+    def compare_heads(self, query, key):
+        return self._unfold(self.score.compare(self._fold(query), key), ops.shape(query)[2])
+
+    def sum_heads(self, weights, value):
+        return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
+
+    def repeated(self, memory):
+        times = self.num_heads // self.num_key_value_heads
+        return tuple(ops.repeat(memory[name], times, axis=1) for name in ("key", "value"))
+
+    def get_config(self):
+        return {**super().get_config(), "num_key_value_heads": self.num_key_value_heads}

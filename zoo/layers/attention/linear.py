@@ -1,0 +1,266 @@
+"""Attention whose softmax is replaced by a product of features."""
+
+import keras
+from keras import backend, ops
+
+from zoo.layers.attention import masks
+from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.attention.query_blocks import Blocks
+
+# Queries in a block of causal attention, which meet the keys of their own block one by one.
+BLOCK_SIZE = 64
+# Features are never smaller than e to the power of minus this, so that no sum of their products is zero.
+LOWEST = 20.0
+# Integers of the size of a float, for sums on their way through a cache.
+_BITS = {"float32": "int32", "float64": "int64"}
+_NEVER = 2**31 - 1
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class LinearAttention(MultiHeadAttention):
+    """Multi-head attention with weights `φ(q) · φ(k) / Σ φ(q) · φ(k)`, where `φ(x) = elu(x) + 1`, in linear time.
+
+    `output = φ(q) Σ φ(k) vᵀ / (φ(q) · Σ φ(k))`: the sums over the keys are the same for all queries, and with a causal
+    mask they grow from block to block of queries. Time and memory are O(T + S); no weights are worked out. The sums
+    are in float32 or wider under any policy.
+
+    What needs the weights themselves costs T · S: `return_attention_scores` (the output stays what it is), and an
+    `attention_mask` or `attention_bias`, with weights `∝ φ(q) · φ(k) · exp(bias)`; `implementation` is about these, and
+    `"dense"` and `"blockwise"` ask for them in any case.
+
+    The cache holds the sums and not the keys, so that a step costs the same at any length. A step can therefore
+    neither return weights nor take an `attention_mask`, an `attention_bias` or a `start_index`; and a mask hides a
+    position for good when it enters the cache.
+
+    A subclass overrides `query_features` and `key_features` for another φ.
+
+    Args:
+        num_heads: N, a positive integer.
+        key_dim: Size of each head for query and key, a positive integer.
+        value_dim: Size of each head for value. Default: `key_dim`.
+        **kwargs: Other options of `MultiHeadAttention`, but `score` and `dropout`: there are no weights to drop.
+            `positions` must act before φ, like `RotaryPositions` and the absolute ones.
+
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
+
+    Raises:
+        ValueError: For a `score` or `dropout`, and for `positions` that act on scores.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import LinearAttention
+        >>> inputs = np.ones((2, 3, 8), "float32")
+        >>> LinearAttention(num_heads=2, key_dim=4)(inputs, inputs, use_causal_mask=True).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Katharopoulos et al. 2020, "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
+        sections 3.2 and 3.3, equations 4-12, https://arxiv.org/abs/2006.16236
+    """
+
+    def __init__(self, num_heads, key_dim, value_dim=None, **kwargs):
+        name, score, positions = type(self).__name__, kwargs.get("score"), kwargs.get("positions")
+        if score is not None:
+            raise ValueError(f"{name} has a score of its own. Received: score={score!r}.")
+        if getattr(positions, "acts_on_scores", False):
+            raise ValueError(
+                f"`positions` of {name} must act on queries and keys, like RotaryPositions: there are no scores to act "
+                f"on. Received: positions={positions!r}."
+            )
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
+        if self.dropout:
+            raise ValueError(
+                f"`dropout` of {name} must be 0, since it has no weights to drop; put a Dropout layer behind it. "
+                f"Received: dropout={self.dropout}."
+            )
+
+    def query_features(self, query):
+        """Returns φ of projected queries; a factor common to all features of a query does not matter.
+
+        Args:
+            query: [B, N, T, H], in float32 or wider.
+
+        Returns:
+            Positive features [B, N, T, M].
+        """
+        return _elu_plus_one(query)
+
+    def key_features(self, key):
+        """Returns φ of projected keys; what a key's features are must depend on that key alone.
+
+        Args:
+            key: [B, N, S, H], in float32 or wider.
+
+        Returns:
+            Positive features [B, N, S, M].
+        """
+        return _elu_plus_one(key)
+
+    @property
+    def num_key_features(self):
+        """Number of features of a key, M."""
+        return self.key_dim
+
+    @property
+    def _wide(self):
+        return backend.result_type(self.compute_dtype, "float32")
+
+    def _features(self, query, key):
+        return self.query_features(ops.cast(query, self._wide)), self.key_features(ops.cast(key, self._wide))
+
+    def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+        query, key = self._features(query, memory["key"])
+        pairs = {"key": key, "value": memory["value"]}
+        explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
+        if explicit or attention_bias is not None or memory["value"].shape[-2] == 0:
+            return super().attend(query, pairs, visible, attention_bias, return_attention_scores, drop)
+        found, _ = self._attend_by_sums(query, key, memory["value"], visible)
+        if return_attention_scores:
+            found["weights"] = super().attend(query, pairs, visible, None, True, False)["weights"]
+        return found
+
+    def compare(self, query, key, visible):
+        # The softmax of the logarithm is the quotient of the products.
+        return ops.log(ops.matmul(query, ops.swapaxes(key, -1, -2)))
+
+    def normalize(self, scores, query, visible):
+        return ops.cast(super().normalize(scores, query, visible), self.compute_dtype)
+
+    def can_fuse(self, masked, biased):
+        return False
+
+    def _attend_by_sums(self, query, key, value, visible, before=None):
+        """Returns `output` and `seen`, and what comes behind the last key.
+
+        Args:
+            query: φ(q), [B, N, T, M].
+            key: φ(k), [B, N, S, M].
+            value: [B, N, S, H].
+            visible: The `Visibility`, without a mask of pairs.
+            before: `{"sums": [B, N, M, H + 1], "seen": [B]}` of earlier keys, or `None`.
+        """
+        if visible.key_mask is not None:
+            key = ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))
+        value = ops.cast(value, self._wide)
+        value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)  # the last sum is the denominator
+        if visible.causal:
+            found, sums = _causal_sums(query, key, value, visible.query_positions[0], before)
+        else:
+            sums = ops.matmul(ops.swapaxes(key, -1, -2), value)
+            found = ops.matmul(query, sums)
+        seen, any_seen = _seen(visible, before)
+        numerator, denominator = ops.split(found, [self.value_dim], axis=-1)
+        if seen is not None:
+            denominator = ops.where(seen, denominator, ops.ones_like(denominator))
+        output = ops.cast(numerator / denominator, self.compute_dtype)
+        results = {"output": output} if seen is None else {"output": output, "seen": ops.cast(seen, output.dtype)}
+        return results, {"sums": sums, "seen": any_seen}
+
+    def create_cache(self, batch_size, length=None):
+        """Returns an empty cache for causal self-attention, step by step.
+
+        Args:
+            batch_size: B.
+            length: Room for positions, which the sums do not need.
+
+        Returns:
+            `sums`, the bits of the sums [B, N, M, H + 1] as integers, because Keras casts the floats that enter a
+            layer to its compute dtype; `seen` [B], whether there is anything to attend to; and `index`.
+        """
+        shape = (batch_size, self.num_heads, self.num_key_features, self.value_dim + 1)
+        return {
+            "sums": ops.zeros(shape, dtype=_BITS[self._wide]),
+            "seen": ops.zeros((batch_size,), dtype="bool"),
+            "index": ops.zeros((), dtype="int32"),
+        }
+
+    def step(self, query, value, key, cache, query_mask, value_mask, key_mask, **others):
+        refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
+        if refused:
+            raise ValueError(
+                f"{type(self).__name__} has no keys in its cache to work out weights with: a call with `cache` "
+                f"takes no {', '.join(refused)}."
+            )
+        # The masks of values cover the room of the cache, but only new positions are looked at.
+        index, length = cache["index"], ops.shape(query)[1]
+        new = masks.columns(masks.visible_values(value_mask, key_mask, None), index, length)
+        visible = masks.visibility((length, length), 0, query_mask, key_mask=new, causal=True, heads=True)
+        memory = self.project_memory(masks.blank(value, visible.key_mask), masks.blank(key, visible.key_mask), index)
+        query = self.project_query(masks.blank(query, visible.query_mask), index)
+        query, key = self._features(query, memory["key"])
+        before = {"sums": ops.view(cache["sums"], self._wide), "seen": cache["seen"]}
+        found, after = self._attend_by_sums(query, key, memory["value"], visible, before)
+        output = self._zero_empty_rows(self.project_output(found["output"]), found["seen"])
+        sums = ops.view(after["sums"], _BITS[self._wide])
+        return output, {"sums": sums, "seen": after["seen"], "index": index + length}
+
+    def get_config(self):
+        config = super().get_config()
+        del config["score"]
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "positions": keras.saving.deserialize_keras_object(config["positions"])})
+
+
+def _elu_plus_one(inputs):
+    # elu(x) + 1 itself would round to zero from x = −17 on.
+    return ops.relu(inputs) + ops.exp(ops.clip(inputs, -LOWEST, 0.0))
+
+
+def _causal_sums(query, key, value, start, before):
+    """Returns `query · Σ key valueᵀ` over the keys up to each query's own place, [B, N, T, V], and the sum over all.
+
+    Blocks of queries meet the sums of all blocks of keys before their own, and the keys of their own block one by one.
+
+    Args:
+        query: [B, N, T, M].
+        key: [B, N, S, M].
+        value: [B, N, S, V].
+        start: Place of the first query.
+        before: Sums of earlier keys or `None`, see `LinearAttention`.
+    """
+    length, keys = ops.shape(query)[-2], ops.shape(key)[-2]
+    size = min(BLOCK_SIZE, keys) if isinstance(keys, int) else BLOCK_SIZE
+    blocks = Blocks.aligned(length, start, size)
+    places = blocks.key_places()  # [C, K]
+    there = ops.logical_and(places >= 0, places < keys)[:, None]
+    earlier = ops.arange(blocks.window, dtype="int32") <= blocks.row_places[:, None]  # [R, K]
+    query = blocks.cut_rows(query)
+    products = ops.matmul(query, ops.swapaxes(blocks.cut_keys(key), -1, -2))  # [B, N, C, R, K]
+    products = ops.where(ops.logical_and(there, earlier), products, ops.zeros_like(products))
+    own = ops.matmul(products, blocks.cut_keys(value))
+    sums = _prefix_sums(key, value, size, before)  # [B, N, ⌈S / K⌉ + 1, M, V]
+    numbers = ops.clip(blocks.first_keys() // size, 0, ops.shape(sums)[2] - 1)
+    found = own + ops.matmul(query, ops.take(sums, numbers, axis=2))
+    return blocks.join_rows(found, length), sums[:, :, -1]
+
+
+def _prefix_sums(key, value, size, before):
+    """Returns `Σ key valueᵀ` over the keys before each block, and at the end over all, [B, N, C + 1, M, V]."""
+    keys = ops.shape(key)[-2]
+    blocks = Blocks(count=(keys + size - 1) // size, rows=size, window=size, first_key=0, row_places=None)
+    key = blocks.cut_rows(key)
+    if not isinstance(keys, int) or keys % size:
+        there = blocks.key_places()[..., None] < keys  # [C, K, 1]
+        key = ops.where(there, key, ops.zeros_like(key))
+    sums = ops.matmul(ops.swapaxes(key, -1, -2), blocks.cut_rows(value))
+    first = ops.zeros_like(sums[:, :, :1]) if before is None else before["sums"][:, :, None]
+    # What comes behind must not change a bit of what stands before: nothing is subtracted.
+    return ops.cumsum(ops.concatenate([first, sums], axis=2), axis=2)
+
+
+def _seen(visible, before):
+    """Returns which query sees any key, [B, 1, T, 1] or `None` for all; and whether there is any key to see, [B]."""
+    if not visible.hides:
+        return None, None
+    places, mask = visible.key_positions, visible.key_mask
+    first = places[:1] if mask is None else ops.min(ops.where(mask, places, _NEVER), axis=1)  # [B or 1]
+    if before is not None:
+        first = ops.where(before["seen"], -1, first)
+    last = visible.query_positions if visible.causal else ops.full_like(visible.query_positions, _NEVER - 1)
+    seen = last >= first[:, None]  # [B or 1, T]
+    if visible.query_mask is not None:
+        seen = ops.logical_and(seen, visible.query_mask)
+    return seen[:, None, :, None], first < _NEVER

@@ -1,0 +1,113 @@
+"""Luong's local attention."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention import cache as caches
+from zoo.layers.attention import masks
+from zoo.layers.attention.single_head import Attention
+from zoo.layers.core.checks import check_size
+
+ALIGNMENTS = ("monotonic", "predictive")
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class LocalAttention(Attention):
+    """Attention to the keys around a place `p_t`: `softmax` over `p_t − D … p_t + D`, nothing outside.
+
+    Monotonic (local-m): `p_t = t`, query t looks around key t. Predictive (local-p): `p_t = S · σ(v · tanh(W q_t))`,
+    where S counts the real keys, and the weights are multiplied with `exp(−(s − p_t)² / (2 (D/2)²))`, so that they sum
+    to less than 1. Positions start at 0; weights have the full length S, as in global attention.
+
+    Args:
+        window: D, how far the window reaches to either side, a positive integer.
+        alignment: `"monotonic"` or `"predictive"`.
+        score: What `get_score` takes. Default: `"general"`, the paper's best for local attention.
+        units: Size of the hidden layer that predicts `p_t`. Default: the last axis of the query. Unused if monotonic.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; without `start_index`, cache and causal mask, the first
+    query stands at key 0. With a cache, predicting needs S from the first step on: the cache must have room, and a mask
+    of values [B, L] that says which places of it hold a real key in the end.
+
+    Raises:
+        ValueError: For an unknown `alignment`; and, where places are predicted, for a cache that grows, or one without
+            a mask of values.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import LocalAttention
+        >>> query, value = np.ones((1, 3, 5), "float32"), np.ones((1, 4, 5), "float32")
+        >>> layer = LocalAttention(window=1, score="dot")
+        >>> _, weights = layer(query, value, return_attention_scores=True)
+        >>> print(np.round(weights[0], 2))
+        [[0.5  0.5  0.   0.  ]
+         [0.33 0.33 0.33 0.  ]
+         [0.   0.33 0.33 0.33]]
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.2,
+        equations 9 and 10, https://arxiv.org/abs/1508.04025
+    """
+
+    def __init__(self, window, alignment="monotonic", score="general", units=None, **kwargs):
+        super().__init__(score, **kwargs)
+        if alignment not in ALIGNMENTS:
+            raise ValueError(f"`alignment` must be one of {', '.join(ALIGNMENTS)}. Received: alignment={alignment!r}.")
+        self.window = check_size("window", window)
+        self.alignment = alignment
+        self.units = check_size("units", units, optional=True)
+
+    @property
+    def needs_query_position(self):
+        """Whether a single query must be told its place by `start_index`."""
+        return self.alignment == "monotonic"
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        if self.alignment == "predictive":
+            units = self.units or query_shape[-1]
+            policy = {"use_bias": False, "dtype": self.dtype_policy}
+            self.hidden_dense = keras.layers.Dense(units, activation="tanh", name="place_hidden", **policy)
+            self.place_dense = keras.layers.Dense(1, name="place", **policy)
+            self.hidden_dense.build(query_shape)
+            self.place_dense.build((*query_shape[:-1], units))
+
+    def first_position(self, lengths, causal):
+        return super().first_position(lengths, causal) if causal else 0
+
+    def step(self, query, value, key, cache, *, value_mask, key_mask, **options):
+        grows, masked = caches.grows(cache), value_mask is not None or key_mask is not None
+        if self.alignment == "predictive" and (grows or not masked):
+            raise ValueError(
+                "`alignment='predictive'` must know the number of real keys: give a cache with room, from "
+                "`create_cache(batch_size, length)`, and a `value_mask` [B, length] that is True where a real key "
+                f"stands or will stand. Received: a cache {'that grows' if grows else 'without a mask of values'}."
+            )
+        return super().step(query, value, key, cache, value_mask=value_mask, key_mask=key_mask, **options)
+
+    def _places(self, query, visible):
+        """Returns the centre of each query's window, [T, 1] or [B, T, 1]."""
+        if self.alignment == "monotonic":
+            return ops.cast(visible.query_positions[:, None], "float32")
+        logits = ops.cast(self.place_dense(self.hidden_dense(query)), "float32")
+        if visible.key_mask is None:
+            length = ops.cast(ops.shape(visible.key_positions)[0], "float32")
+        else:
+            length = ops.sum(ops.cast(visible.key_mask, "float32"), axis=1)[:, None, None]
+        return length * ops.sigmoid(logits)
+
+    def normalize(self, scores, query, visible):
+        distances = ops.cast(visible.key_positions, "float32") - self._places(query, visible)  # [(B,) T, S]
+        mask, inside = visible.mask(), ops.abs(distances) <= self.window
+        weights = masks.masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
+        if self.alignment == "monotonic":
+            return weights
+        return weights * ops.cast(ops.exp(-2.0 * ops.square(distances / self.window)), weights.dtype)
+
+    def compare_layers(self):
+        predictive = self.alignment == "predictive"
+        return super().compare_layers() + ([self.hidden_dense, self.place_dense] if predictive else [])
+
+    def get_config(self):
+        return {**super().get_config(), "window": self.window, "alignment": self.alignment, "units": self.units}

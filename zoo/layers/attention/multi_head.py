@@ -1,0 +1,254 @@
+"""Multi-head attention with any score function."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.base import BaseAttention
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.initializers import fresh
+from zoo.layers.core.kernels import fused_attention
+from zoo.layers.core.reshaping import at_positions, reshape
+from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.positions.base import Positions
+from zoo.layers.scores import get_score
+from zoo.layers.scores.dot import DotScore
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class MultiHeadAttention(BaseAttention):
+    """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
+
+    Each projection is one matrix for all heads, and initialised as one.
+
+    Args:
+        num_heads: N, a positive integer.
+        key_dim: Size of each head for key, p_k, and by default for query, a positive integer.
+        value_dim: Size of each head for value, p_v. Default: `key_dim`.
+        output_dim: Size of the output, p_o. Default: the last axis of the query.
+        score: What `get_score` takes, applied to each head: a `Score`, its name, or a callable or Keras layer
+            f(query, key) → scores. Default: `ScaledDotScore()`.
+        positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention that knows no order.
+        use_bias: Whether the projections have biases.
+        kernel_initializer: Initializer of the projections.
+        query_dim: Size of each head for query, p_q. Default: `key_dim`, from which it may differ with scores that take
+            queries and keys of different sizes (general, additive, concat with and without v, location, your own).
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
+
+    Raises:
+        ValueError: If `positions` is no `Positions` object, or `query_dim` is not `key_dim` and the score or the
+            positions need that (dot products, cosine; rotary positions and Shaw's).
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import MultiHeadAttention
+        >>> query, value = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 7), "float32")
+        >>> output, weights = MultiHeadAttention(num_heads=2, key_dim=4)(query, value, return_attention_scores=True)
+        >>> output.shape, weights.shape
+        (TensorShape([2, 3, 8]), TensorShape([2, 2, 3, 5]))
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2, https://arxiv.org/abs/1706.03762
+    """
+
+    has_heads = True
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        output_dim=None,
+        score=None,
+        positions=None,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        query_dim=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = check_size("num_heads", num_heads)
+        self.key_dim = check_size("key_dim", key_dim)
+        self.query_dim = check_size("query_dim", query_dim, optional=True) or self.key_dim
+        self.value_dim = check_size("value_dim", value_dim, optional=True) or self.key_dim
+        self.output_dim = check_size("output_dim", output_dim, optional=True)
+        self.score = get_score("scaled_dot" if score is None else score, dtype=self.dtype_policy)
+        self.positions = _check_positions(positions)
+        self._check_equal_sizes()
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.query_dense = self._projection("query", self.num_heads * self.query_dim)
+        self.key_dense = self._projection("key", self.memory_heads * self.key_dim)
+        self.value_dense = self._projection("value", self.memory_heads * self.value_dim)
+
+    def _check_equal_sizes(self):
+        for part in (self.score, self.positions):
+            if part is not None and part.needs_equal_sizes and self.query_dim != self.key_dim:
+                raise ValueError(
+                    f"`query_dim` must equal `key_dim` with {type(part).__name__}. "
+                    f"Received: query_dim={self.query_dim}, key_dim={self.key_dim}."
+                )
+
+    @property
+    def memory_heads(self):
+        """Number of heads that keys and values have."""
+        return self.num_heads
+
+    @property
+    def needs_query_position(self):
+        """Whether a single query must be told its place by `start_index`."""
+        return self.positions is not None
+
+    def _projection(self, name, size):
+        return keras.layers.Dense(
+            size,
+            use_bias=self.use_bias,
+            kernel_initializer=fresh(self.kernel_initializer),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        key_shape = key_shape or value_shape
+        self.memory_sizes = (value_shape[-1], key_shape[-1])
+        if self.positions is not None:
+            self.positions.build_for_attention(
+                self.num_heads, self.key_dim, self.value_dim, query_shape[-1], key_shape[-1]
+            )
+        self.query_dense.build(self._encoded_shape(query_shape))
+        self.key_dense.build(self._encoded_shape(key_shape))
+        self.value_dense.build(value_shape)
+        batch, length = query_shape[0], query_shape[1]
+        self.score.build_for_attention(
+            (batch, self.num_heads, length, self.query_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
+        )
+        self.output_dense = self._projection("output", self.output_dim or query_shape[-1])
+        self.output_dense.build((batch, length, self.num_heads * self.value_dim))
+
+    def _encoded_shape(self, shape):
+        return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
+
+    def _heads(self, dense, inputs, size, start_index):
+        """Returns the heads [B, N, T, size] of queries or keys, with their positions."""
+        if self.positions is None:
+            return _split_heads(at_positions(dense, inputs), size)
+        heads = _split_heads(at_positions(dense, self.positions.encode(inputs, start_index)), size)
+        return self.positions.rotate(heads, start_index)
+
+    def project_query(self, query, start_index=0):
+        return self._heads(self.query_dense, query, self.query_dim, start_index)
+
+    def project_memory(self, value, key=None, start_index=0):
+        key = self._heads(self.key_dense, value if key is None else key, self.key_dim, start_index)
+        value = _split_heads(at_positions(self.value_dense, value), self.value_dim)
+        return {"key": self.score.project_key(key), "value": value}
+
+    def compare(self, query, key, visible):
+        scores = self.compare_heads(self.score.project_query(query), key)
+        if self.positions is not None:
+            places = visible.query_positions, visible.key_positions
+            for term in (self.positions.scores(query, *places), self.positions.bias(*places)):
+                scores = scores if term is None else scores + ops.cast(term, scores.dtype)
+        return scores
+
+    def compare_heads(self, query, key):
+        """Returns the scores of each head, [B, N, T, S], without positions.
+
+        Args:
+            query: Projected by the score, [B, N, T, ...].
+            key: Likewise, [B, N, S, ...].
+        """
+        return self.score.compare(query, key)
+
+    def weighted_sum(self, weights, value, visible):
+        output = self.sum_heads(weights, value)
+        if self.positions is not None:
+            term = self.positions.values(weights, visible.query_positions, visible.key_positions)
+            output = output if term is None else output + ops.cast(term, output.dtype)
+        return output
+
+    def sum_heads(self, weights, value):
+        """Returns the weighted sum of the values of each head, [B, N, T, H], without positions.
+
+        Args:
+            weights: [B, N, T, S].
+            value: [B, N, S, H].
+        """
+        return ops.matmul(weights, value)
+
+    def compare_layers(self):
+        return [self.score] + ([] if self.positions is None else [self.positions])
+
+    def pair_size(self):
+        return self.score.hidden_size
+
+    def can_fuse(self, masked, biased):
+        product = type(self.score).compare is DotScore.compare
+        plain = product and not (self.positions is not None and self.positions.acts_on_scores)
+        # Keras' operation takes a mask or a bias on PyTorch, not both.
+        return plain and not (masked and biased)
+
+    def fused_output(self, query, memory, visible, bias):
+        # The query is scaled before the product, as everywhere here, so that float16 stays in range.
+        bias = None if bias is None else _rank_4(ops.cast(bias, self.compute_dtype))
+        return fused_attention(self.score.project_query(query), *self.repeated(memory), visible.mask(), bias)
+
+    def repeated(self, memory):
+        """Returns keys and values with as many heads as the queries have.
+
+        Args:
+            memory: From `project_memory`.
+        """
+        return memory["key"], memory["value"]
+
+    def project_output(self, output):
+        batch, _, length, _ = ops.shape(output)
+        merged = output if isinstance(length, int) and length == 1 else ops.transpose(output, (0, 2, 1, 3))
+        merged = reshape(merged, (batch, length, self.num_heads * self.value_dim))
+        return at_positions(self.output_dense, merged)
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return (*query_shape[:-1], self.output_dim or query_shape[-1])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "output_dim": self.output_dim,
+            "score": serialize_shared(self.score),
+            "positions": serialize_shared(self.positions),
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "query_dim": self.query_dim,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        # Files from before there were positions have none.
+        parts = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in ("score", "positions")}
+        return cls(**{**config, **parts})
+
+
+def _check_positions(positions):
+    if positions is None or isinstance(positions, Positions):
+        return positions
+    raise ValueError(
+        "`positions` must be a Positions object, such as RotaryPositions(), or None. "
+        f"Received: positions={positions!r}."
+    )
+
+
+def _split_heads(projected, size):
+    """Returns [B, N, T, H] from [B, T, N·H]."""
+    batch, length = ops.shape(projected)[:2]
+    count = projected.shape[-1] // size
+    if isinstance(length, int) and length == 1:
+        return reshape(projected, (batch, count, 1, size))
+    return ops.transpose(reshape(projected, (batch, length, count, size)), (0, 2, 1, 3))
+
+
+def _rank_4(bias):
+    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))

@@ -1,0 +1,274 @@
+"""Single-head attention with a score function given as an object."""
+
+import keras
+
+from zoo.layers.attention.base import BaseAttention
+from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.scores import get_score
+from zoo.layers.scores.additive import AdditiveScore
+from zoo.layers.scores.base import Score
+from zoo.layers.scores.concat import ConcatScore
+from zoo.layers.scores.cosine import CosineScore
+from zoo.layers.scores.dot import DotScore
+from zoo.layers.scores.general import GeneralScore
+from zoo.layers.scores.scaled_dot import ScaledDotScore
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Attention(BaseAttention):
+    """Single-head attention: `softmax(score(query, key)) · value`, without projections but the score's own.
+
+    Args:
+        score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; the output has the last axis of `value`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import Attention, ScaledDotScore
+        >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
+        >>> Attention(ScaledDotScore())(query, value).shape
+        TensorShape([2, 3, 5])
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1,
+        https://arxiv.org/abs/1508.04025
+    """
+
+    def __init__(self, score, **kwargs):
+        super().__init__(**kwargs)
+        self.score = get_score(score, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        key_shape = key_shape or value_shape
+        self.memory_sizes = (value_shape[-1], key_shape[-1])
+        self.score.build_for_attention(query_shape, key_shape)
+
+    def project_memory(self, value, key=None, start_index=0):
+        return {"key": self.score.project_key(value if key is None else key), "value": value}
+
+    def compare(self, query, key, visible):
+        return self.score.compare(self.score.project_query(query), key)
+
+    def compare_layers(self):
+        return [self.score]
+
+    def pair_size(self):
+        return self.score.hidden_size
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return (*query_shape[:-1], value_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "score": serialize_shared(self.score)}
+
+    @classmethod
+    def from_config(cls, config):
+        config = {**config, "score": keras.saving.deserialize_keras_object(config["score"])}
+        return cls(**config)
+
+
+class NamedAttention(Attention):
+    """Base of the single-head attention layers that make their score themselves, from options of their own.
+
+    A subclass says which class of score, and hands over the options that the score takes; they become attributes and
+    part of the configuration, in the place of the score.
+
+    Args:
+        options: Options of the score, by name.
+        dtype: Dtype or policy of the layer and of its score.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+    """
+
+    score_class: type[Score]
+
+    def __init__(self, options, dtype=None, **kwargs):
+        score = self.score_class(**options, dtype=dtype, name="score")
+        super().__init__(score, dtype=dtype, **kwargs)
+        for name in options:
+            setattr(self, name, getattr(score, name))
+        self._option_names = tuple(options)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["score"]
+        options = self.score.get_config()
+        return {**config, **{name: options[name] for name in self._option_names}}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class DotAttention(NamedAttention):
+    """Dot-product attention: `softmax(query · keyᵀ) · value`, without the scale of `ScaledDotProductAttention`.
+
+    Args:
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import DotAttention
+        >>> query, value = np.array([[[0.0, 50.0]]], "float32"), np.array([[[1.0, 0.0], [0.0, 1.0]]], "float32")
+        >>> print(np.round(DotAttention()(query, value)[0], 3))
+        [[0. 1.]]
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1 ("dot"),
+        https://arxiv.org/abs/1508.04025
+    """
+
+    score_class = DotScore
+
+    def __init__(self, **kwargs):
+        super().__init__({}, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class ScaledDotProductAttention(NamedAttention):
+    """Scaled dot-product attention: `softmax(query · keyᵀ / √d_k) · value`.
+
+    Args:
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import ScaledDotProductAttention
+        >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
+        >>> ScaledDotProductAttention()(query, value).shape
+        TensorShape([2, 3, 5])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", equation 1, https://arxiv.org/abs/1706.03762
+    """
+
+    score_class = ScaledDotScore
+
+    def __init__(self, **kwargs):
+        super().__init__({}, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class GeneralAttention(NamedAttention):
+    """General (bilinear) attention: `softmax(query W keyᵀ) · value`.
+
+    Args:
+        kernel_initializer: Initializer of W.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import GeneralAttention
+        >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 11), "float32")
+        >>> GeneralAttention()(query, value).shape
+        TensorShape([2, 3, 11])
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1
+        ("general"), https://arxiv.org/abs/1508.04025
+    """
+
+    score_class = GeneralScore
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__({"kernel_initializer": kernel_initializer}, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class ConcatAttention(NamedAttention):
+    """Concat attention: `softmax(v · tanh(W [query; key])) · value`.
+
+    Args:
+        units: Size of the hidden layer of the score, a positive integer. Default: the last axis of the query.
+        kernel_initializer: Initializer of W and v.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import ConcatAttention
+        >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 11), "float32")
+        >>> ConcatAttention(units=13)(query, value).shape
+        TensorShape([2, 3, 11])
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1
+        ("concat"), https://arxiv.org/abs/1508.04025
+    """
+
+    score_class = ConcatScore
+
+    def __init__(self, units=None, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__({"units": units, "kernel_initializer": kernel_initializer}, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class CosineAttention(NamedAttention):
+    """Cosine attention: `softmax(cos(query, key) / τ) · value`.
+
+    With τ = 1 no key can outweigh another by more than e² times; sharp attention needs a smaller or a learned τ.
+
+    Args:
+        temperature: τ, or where it begins if it is learned; a positive number.
+        learn_temperature: Whether τ is learned.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import CosineAttention
+        >>> query, value = np.array([[[0.0, 9.0]]], "float32"), np.array([[[5.0, 0.0], [0.0, 7.0]]], "float32")
+        >>> print(np.round(CosineAttention(temperature=0.05)(query, value)[0], 3))
+        [[0. 7.]]
+
+    Reference:
+        Graves et al. 2014, "Neural Turing Machines", section 3.3.1, https://arxiv.org/abs/1410.5401;
+        with learned temperature: Liu et al. 2022, "Swin Transformer V2", equation 2, https://arxiv.org/abs/2111.09883
+    """
+
+    score_class = CosineScore
+
+    def __init__(self, temperature=1.0, learn_temperature=False, **kwargs):
+        super().__init__({"temperature": temperature, "learn_temperature": learn_temperature}, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class AdditiveAttention(NamedAttention):
+    """Additive attention: `softmax(v · tanh(W₁ query + W₂ key + b)) · value`.
+
+    Args:
+        units: Size of the hidden layer of the score, a positive integer. Default: the last axis of the query.
+        use_bias: Whether the hidden layer has the bias `b`.
+        kernel_initializer: Initializer of W₁, W₂ and v.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import AdditiveAttention
+        >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 11), "float32")
+        >>> output, weights = AdditiveAttention(units=13)(query, value, return_attention_scores=True)
+        >>> output.shape, weights.shape
+        (TensorShape([2, 3, 11]), TensorShape([2, 3, 7]))
+
+    Reference:
+        Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
+        section A.1.2, https://arxiv.org/abs/1409.0473
+    """
+
+    score_class = AdditiveScore
+
+    def __init__(self, units=None, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+        options = {"units": units, "use_bias": use_bias, "kernel_initializer": kernel_initializer}
+        super().__init__(options, **kwargs)

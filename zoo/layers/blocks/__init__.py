@@ -1,0 +1,1 @@
+"""What models are stacked from: feed-forward networks, normalisation, Transformer blocks, convolutions."""

@@ -1,0 +1,133 @@
+"""Position-wise feed-forward network."""
+
+import keras
+
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.quantization import KeepsQuantization
+from zoo.layers.core.reshaping import at_positions
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class FeedForward(KeepsQuantization):
+    """Two linear maps with a nonlinearity between them: `activation(x W₁ + b₁) W₂ + b₂`, each position by itself.
+
+    Args:
+        intermediate_dim: Size between the two maps, a positive integer.
+        activation: Nonlinearity, by name (`"relu"`, `"gelu"`, `"silu"`, …) or as a callable.
+        dropout: Rate of dropout after the nonlinearity.
+        seed: Seed of the dropout.
+        use_bias: Whether the maps have biases.
+
+    Call arguments:
+        inputs: [B, T, D].
+        training: Whether dropout is active.
+
+    Returns:
+        [B, T, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import FeedForward
+        >>> FeedForward(intermediate_dim=7)(np.ones((2, 3, 5), "float32")).shape
+        TensorShape([2, 3, 5])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.3, https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(self, intermediate_dim, activation="relu", dropout=0.0, seed=None, use_bias=True, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.intermediate_dim = check_size("intermediate_dim", intermediate_dim)
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.seed = seed
+        self.use_bias = use_bias
+        self.intermediate_dense = self.dense("intermediate", self.intermediate_dim, self.activation)
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def dense(self, name, size, activation=None):
+        """Returns a linear map with the options of this layer.
+
+        Args:
+            name: Its name.
+            size: Last axis of its output.
+            activation: What is applied to its output.
+        """
+        return keras.layers.Dense(
+            size, activation=activation, use_bias=self.use_bias, dtype=self.dtype_policy, name=name
+        )
+
+    def build(self, input_shape):
+        self.intermediate_dense.build(input_shape)
+        self.output_dense = self.dense("output", input_shape[-1])
+        self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
+
+    def intermediate(self, inputs):
+        """Returns what stands between the two maps, [P, intermediate_dim] from [P, D]."""
+        return self.intermediate_dense(inputs)
+
+    def call(self, inputs, training=None):
+        def transform(rows):
+            return self.output_dense(self.dropout_layer(self.intermediate(rows), training=training))
+
+        return at_positions(transform, inputs)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "seed": self.seed,
+            "use_bias": self.use_bias,
+        }
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class GatedFeedForward(FeedForward):
+    """Feed-forward network with a gate: `(activation(x W) ⊙ x V) W₂`, each position by itself.
+
+    SwiGLU with the activation `"silu"`, GEGLU with `"gelu"`, ReGLU with `"relu"`, and Dauphin's GLU with `"sigmoid"`.
+    It has three maps where `FeedForward` has two: with two thirds of its `intermediate_dim` the costs are equal.
+
+    Args:
+        intermediate_dim: Size of the gate and of what it lets through, a positive integer.
+        activation: Nonlinearity of the gate, by name or as a callable.
+        dropout: Rate of dropout behind the gate.
+        seed: Seed of the dropout.
+        use_bias: Whether the maps have biases.
+
+    Call arguments:
+        inputs: [B, T, D].
+        training: Whether dropout is active.
+
+    Returns:
+        [B, T, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import GatedFeedForward
+        >>> GatedFeedForward(intermediate_dim=7)(np.ones((2, 3, 5), "float32")).shape
+        TensorShape([2, 3, 5])
+
+    Reference:
+        Shazeer 2020, "GLU Variants Improve Transformer", equations 5 and 6, https://arxiv.org/abs/2002.05202;
+        Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks", section 2,
+        https://arxiv.org/abs/1612.08083
+    """
+
+    def __init__(self, intermediate_dim, activation="silu", dropout=0.0, seed=None, use_bias=False, **kwargs):
+        super().__init__(intermediate_dim, activation, dropout, seed, use_bias, **kwargs)
+        self.linear_dense = self.dense("linear", self.intermediate_dim)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.linear_dense.build(input_shape)
+
+    def intermediate(self, inputs):
+        return self.intermediate_dense(inputs) * self.linear_dense(inputs)

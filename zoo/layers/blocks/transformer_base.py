@@ -1,0 +1,156 @@
+"""What Transformer encoder and decoder blocks share: residual connections around their parts."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention import cache as caches
+from zoo.layers.attention.masks import check_mask, columns, differ
+from zoo.layers.blocks.normalization import NORMALIZATIONS
+from zoo.layers.core.checks import check_layer
+from zoo.layers.core.dropout import Dropout
+
+
+class TransformerBlock(keras.layers.Layer):
+    """Base of the Transformer blocks: each part is wrapped in normalisation, dropout and a residual connection.
+
+    Post-norm (Vaswani et al. 2017): `norm(x + dropout(f(x)))`. Pre-norm (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
+    A stack of pre-norm blocks ends with one more normalisation, which belongs to the model.
+
+    Args:
+        parts: The layers of the block by name, in order.
+        normalize_first: Whether the normalisation comes first (pre-norm).
+        dropout: Rate of dropout on the result of each part.
+        epsilon: Constant of the normalisation.
+        seed: Seed of the dropout.
+        normalization: `"layer_norm"`: `(x − mean(x)) / √(var(x) + ε) ⊙ γ + β`; `"rms_norm"`: `x / √(mean(x²) + ε) ⊙ γ`.
+
+    Reference:
+        Vaswani et al. 2017, section 3.1, https://arxiv.org/abs/1706.03762;
+        Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", https://arxiv.org/abs/2002.04745;
+        Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4, https://arxiv.org/abs/1910.07467
+    """
+
+    parts_in_config: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        parts,
+        normalize_first=False,
+        dropout=0.0,
+        epsilon=1e-5,
+        seed=None,
+        normalization="layer_norm",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"`normalization` must be one of {', '.join(NORMALIZATIONS)}. "
+                f"Received: normalization={normalization!r}."
+            )
+        self.supports_masking = True
+        for name, part in parts.items():
+            setattr(self, name, check_layer(name, part))
+        self.normalize_first = normalize_first
+        self.dropout = dropout
+        self.epsilon = epsilon
+        self.seed = seed
+        self.normalization = normalization
+        self.norms = [
+            NORMALIZATIONS[normalization](epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
+            for name in parts
+        ]
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build_part(self, part, *shapes):
+        """Builds a part, unless it was reloaded together with its weights.
+
+        Args:
+            part: The layer.
+            *shapes: Shapes of its inputs.
+        """
+        if not part.built:
+            part.build(*shapes)
+
+    def build_norms(self, inputs_shape):
+        """Builds the normalisations.
+
+        Args:
+            inputs_shape: Shape of the activations, [B, T, D].
+        """
+        for norm in self.norms:
+            norm.build(inputs_shape)
+
+    def enter(self, part, inputs):
+        """Returns the input of the part with number `part`."""
+        return self.norms[part](inputs) if self.normalize_first else inputs
+
+    def leave(self, part, inputs, outputs, training=None):
+        """Returns the activations behind the part with number `part`, from those before it and what it returned."""
+        summed = inputs + self.dropout_layer(outputs, training=training)
+        return summed if self.normalize_first else self.norms[part](summed)
+
+    def own_masks(self, mask, inputs, cache=None):
+        """Returns the masks of queries [B, T] and of values [B, L] for self-attention, or `None` twice.
+
+        Args:
+            mask: Boolean [B, T]; with a cache [B, L], over its room, or in one that grows over all that is in it with
+                the new positions; or `None`.
+            inputs: [B, T, D].
+            cache: The attention's cache, or `None`.
+
+        Raises:
+            ValueError: If there is a cache that `mask` does not cover.
+        """
+        if mask is None or cache is None:
+            return mask, mask
+        mask, length = check_mask(mask, "mask", (2,)), ops.shape(inputs)[1]
+        room = caches.room_for(cache, length) if "key" in cache else None  # sums have room for everything
+        if differ(mask.shape[1], room):
+            raise ValueError(
+                f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
+                f"ones alone. Received: shape={tuple(mask.shape)}."
+            )
+        return columns(mask, caches.position(cache), length), mask
+
+    def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
+        """Returns what an attention layer found, its weights and its new cache, the last two `None` if not asked for.
+
+        Args:
+            attention: The layer.
+            query: [B, T, D].
+            return_attention_scores: Whether the weights are wanted: without them, memory may stay small.
+            cache: Its cache, or `None`.
+            attention_bias: Float tensor that is added to the scores, or `None`.
+            **arguments: What else it is called with.
+        """
+        # Not all attention layers have caches, or take biases.
+        arguments |= {} if cache is None else {"cache": cache}
+        arguments |= {} if attention_bias is None else {"attention_bias": attention_bias}
+        results = attention(query, return_attention_scores=return_attention_scores, **arguments)
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        cache = None if cache is None else results.pop()
+        return results[0], results[1] if return_attention_scores else None, cache
+
+    def compute_output_shape(self, inputs_shape, *args, **kwargs):
+        return inputs_shape
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **{name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.parts_in_config},
+            "normalize_first": self.normalize_first,
+            "dropout": self.dropout,
+            "epsilon": self.epsilon,
+            "seed": self.seed,
+            "normalization": self.normalization,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {key: keras.saving.deserialize_keras_object(config[key]) for key in cls.parts_in_config}
+        return cls(**{**config, **parts})

@@ -1,0 +1,159 @@
+"""Transformer decoder block."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention import cache as caches
+from zoo.layers.blocks.transformer_base import TransformerBlock
+from zoo.layers.core.optional_arguments import given, one_mask
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TransformerDecoderBlock(TransformerBlock):
+    """Causal self-attention, cross-attention to a memory, then a feed-forward network, each in a residual connection.
+
+    Args:
+        self_attention: An attention layer that follows the contract of `BaseAttention`.
+        cross_attention: Likewise; its values are the memory.
+        feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
+        normalize_first: Pre-norm instead of post-norm.
+        dropout: Rate of dropout on the result of each part.
+        epsilon: Constant of the normalisation.
+        seed: Seed of the dropout.
+        normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
+
+    Call arguments:
+        inputs: [B, T, D].
+        memory: [B, S, M], the encoder's output; or what `project_memory` made of it.
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in one that grows over all
+            that is in it with the new positions.
+        memory_mask: Boolean [B, S].
+        return_attention_scores: Whether to return the weights of the cross-attention as well.
+        training: Whether dropout is active.
+        cache: Self-attention's cache, for decoding step by step.
+        sharing: How many adjacent rows of `inputs`, with one position each, share a row of the memory, as the beams of
+            a search do.
+        attention_mask: Of self-attention, boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
+        attention_bias: Of self-attention, a float tensor that broadcasts to the scores, added before the softmax.
+        return_self_attention_scores: Whether to return the weights of self-attention as well.
+
+    Returns:
+        [B, T, D], then what is asked for: the weights of the cross-attention [B, N, T, S], those of self-attention
+        [B, N, T, T] (with a cache [B, N, T, L]), and the new cache last.
+
+    Raises:
+        ValueError: If a part is no layer, `mask` does not cover the cache, or rows share a memory whose attention tells
+            the places of queries apart.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import FeedForward, MultiHeadAttention, TransformerDecoderBlock
+        >>> block = TransformerDecoderBlock(MultiHeadAttention(2, 4), MultiHeadAttention(2, 4), FeedForward(16))
+        >>> block(np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
+    """
+
+    parts_in_config = ("self_attention", "cross_attention", "feed_forward")
+
+    def __init__(
+        self,
+        self_attention,
+        cross_attention,
+        feed_forward,
+        normalize_first=False,
+        dropout=0.0,
+        epsilon=1e-5,
+        seed=None,
+        normalization="layer_norm",
+        **kwargs,
+    ):
+        parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
+        super().__init__(parts, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
+
+    def build(self, inputs_shape, memory_shape):
+        self.build_part(self.self_attention, inputs_shape, inputs_shape)
+        self.build_part(self.cross_attention, inputs_shape, memory_shape)
+        self.build_part(self.feed_forward, inputs_shape)
+        self.build_norms(inputs_shape)
+
+    def project_memory(self, memory):
+        """Returns the cross-attention's keys and values, to be given as `memory` at every step."""
+        return self.cross_attention.project_memory(memory)
+
+    def call(
+        self,
+        inputs,
+        memory,
+        mask=None,
+        memory_mask=None,
+        return_attention_scores=False,
+        training=None,
+        cache=None,
+        sharing=1,
+        *,
+        attention_mask=None,
+        attention_bias=None,
+        return_self_attention_scores=False,
+    ):
+        entered = self.enter(0, inputs)
+        source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
+        if getattr(self.cross_attention, "needs_query_position", False):
+            if sharing != 1:
+                raise ValueError(
+                    "Rows cannot share a memory whose attention tells the places of queries apart. "
+                    f"Received: sharing={sharing}."
+                )
+            source["start_index"] = 0 if cache is None else caches.position(cache)
+        query_mask, value_mask = self.own_masks(mask, inputs, cache)
+        attended, own_scores, cache = self.attend(
+            self.self_attention,
+            entered,
+            return_self_attention_scores,
+            cache,
+            attention_bias,
+            value=entered,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            attention_mask=attention_mask,
+            training=training,
+            use_causal_mask=True,
+        )
+        hidden = self.leave(0, inputs, attended, training)
+        attended, scores, _ = self.attend(
+            self.cross_attention,
+            _beside(self.enter(1, hidden), sharing),
+            return_attention_scores,
+            query_mask=_beside_masks(query_mask, sharing),
+            value_mask=one_mask(memory_mask),
+            training=training,
+            **source,
+        )
+        attended, scores = _below(attended, scores, sharing)
+        hidden = self.leave(1, hidden, attended, training)
+        output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
+        return given(output, scores, own_scores, cache)
+
+
+def _beside(rows, sharing):
+    """Returns single positions of rows that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
+    return rows if sharing == 1 else ops.reshape(rows, (-1, sharing, rows.shape[-1]))
+
+
+def _beside_masks(mask, sharing):
+    """Returns their mask, [B, K] from [B · K, 1], or `None`."""
+    return mask if mask is None or sharing == 1 else ops.reshape(mask, (-1, sharing))
+
+
+def _below(rows, weights, sharing):
+    """Returns what `_beside` put together, [B · K, 1, D] from [B, K, D], and its weights, if any."""
+    if sharing == 1:
+        return rows, weights
+    rows = ops.reshape(rows, (-1, 1, rows.shape[-1]))
+    if weights is None:
+        return rows, None
+    batch, heads, _, keys = ops.shape(weights)
+    weights = ops.reshape(ops.swapaxes(weights, 1, 2), (batch * sharing, heads, 1, keys))
+    return rows, weights

@@ -1,0 +1,102 @@
+"""Transformer encoder block."""
+
+import keras
+
+from zoo.layers.blocks.transformer_base import TransformerBlock
+from zoo.layers.core.optional_arguments import given
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TransformerEncoderBlock(TransformerBlock):
+    """Self-attention, then a feed-forward network, each inside a residual connection.
+
+    With `use_causal_mask`, or with a cache, it is the block of a decoder-only language model.
+
+    Args:
+        attention: An attention layer that follows the contract of `BaseAttention`.
+        feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
+        normalize_first: Pre-norm instead of post-norm.
+        dropout: Rate of dropout on the result of each part.
+        epsilon: Constant of the normalisation.
+        seed: Seed of the dropout.
+        normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
+
+    Call arguments:
+        inputs: [B, T, D].
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in one that grows over all
+            that is in it with the new positions.
+        attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
+        return_attention_scores: Whether to return the attention weights as well.
+        training: Whether dropout is active.
+        use_causal_mask: Whether a position sees only itself and those before it.
+        attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
+        cache: The attention's cache, from its `create_cache`, for decoding step by step; causal by nature.
+
+    Returns:
+        [B, T, D], with `return_attention_scores` the weights, and the new cache last.
+
+    Raises:
+        ValueError: If a part is no layer, or `mask` does not cover the cache.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import FeedForward, MultiHeadAttention, TransformerEncoderBlock
+        >>> block = TransformerEncoderBlock(MultiHeadAttention(num_heads=2, key_dim=4), FeedForward(16))
+        >>> block(np.ones((2, 3, 8), "float32")).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
+    """
+
+    parts_in_config = ("attention", "feed_forward")
+
+    def __init__(
+        self,
+        attention,
+        feed_forward,
+        normalize_first=False,
+        dropout=0.0,
+        epsilon=1e-5,
+        seed=None,
+        normalization="layer_norm",
+        **kwargs,
+    ):
+        parts = {"attention": attention, "feed_forward": feed_forward}
+        super().__init__(parts, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
+
+    def build(self, inputs_shape):
+        self.build_part(self.attention, inputs_shape, inputs_shape)
+        self.build_part(self.feed_forward, inputs_shape)
+        self.build_norms(inputs_shape)
+
+    def call(
+        self,
+        inputs,
+        mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        *,
+        attention_bias=None,
+        cache=None,
+    ):
+        entered = self.enter(0, inputs)
+        query_mask, value_mask = self.own_masks(mask, inputs, cache)
+        attended, scores, cache = self.attend(
+            self.attention,
+            entered,
+            return_attention_scores,
+            cache,
+            attention_bias,
+            value=entered,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            attention_mask=attention_mask,
+            training=training,
+            use_causal_mask=use_causal_mask,
+        )
+        hidden = self.leave(0, inputs, attended, training)
+        output = self.leave(1, hidden, self.feed_forward(self.enter(1, hidden), training=training), training)
+        return given(output, scores, cache)

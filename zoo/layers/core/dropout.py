@@ -1,0 +1,26 @@
+"""Dropout that draws no more than it needs."""
+
+import keras
+from keras import ops
+
+from zoo.layers.core.kernels import RANDOM_BITS, has_random_bits, random_bits
+
+
+class Dropout(keras.layers.Dropout):
+    """Keras' dropout, on TensorFlow with masks at half of the cost.
+
+    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras on TensorFlow makes
+    a float of 32 random bits for each element and compares it with the rate; here 16 bits are compared, by which the
+    rate is rounded to a multiple of 2⁻¹⁶.
+
+    Reference:
+        Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", section 4,
+        https://jmlr.org/papers/v15/srivastava14a.html
+    """
+
+    def call(self, inputs, training=False):
+        dropped = round(self.rate * 2**RANDOM_BITS)
+        if not training or not has_random_bits() or self.noise_shape or not 0 < dropped < 2**RANDOM_BITS:
+            return super().call(inputs, training=training)
+        kept = random_bits(ops.shape(inputs), self.seed_generator.next()) >= dropped
+        return inputs * (ops.cast(kept, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - dropped)))

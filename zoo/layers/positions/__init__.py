@@ -1,0 +1,1 @@
+"""Where queries and keys are: positions for embeddings, heads, scores and values."""

@@ -1,0 +1,72 @@
+"""What positions that are added to or put beside the features have in common."""
+
+from keras import ops
+
+from zoo.layers.core.checks import check_size
+from zoo.layers.positions.base import Positions, consecutive
+
+
+class AbsolutePositions(Positions):
+    """Base of the absolute positions: `x + p` or, concatenated, `[x; p]`.
+
+    A subclass overrides `encodings`.
+
+    Args:
+        concatenate: Whether the encodings are put beside the features, and not added to them.
+        size: Size of concatenated encodings, a positive integer. Default: as many as there are features.
+
+    Call arguments:
+        inputs: [B, T, D].
+        start_index: Position of the first row, an integer or a scalar tensor.
+
+    Returns:
+        [B, T, D]; concatenated [B, T, D + size].
+
+    Raises:
+        ValueError: If there is a `size` without `concatenate`.
+    """
+
+    needs = ("query_dim", "memory_dim")
+
+    def __init__(self, concatenate=False, size=None, **kwargs):
+        super().__init__(**kwargs)
+        if size is not None and not concatenate:
+            raise ValueError(
+                f"`size` needs `concatenate=True`: added encodings have the size of the inputs. Received: size={size}."
+            )
+        self.supports_masking = True
+        self.concatenate = concatenate
+        self.size = check_size("size", size, optional=True)
+
+    def encodings(self, positions, size):
+        """Returns the encodings of positions, [T, size].
+
+        Args:
+            positions: int32 [T].
+            size: Size of an encoding.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `encodings`.")
+
+    def build(self, input_shape):
+        self.sizes = {name: input_shape[-1] for name in self.needs}
+        self.create_weights(**self.sizes)
+
+    def encode(self, inputs, start_index=0):
+        batch, length = ops.shape(inputs)[:2]
+        size = self.size or inputs.shape[-1]
+        encodings = ops.cast(self.encodings(consecutive(start_index, length), size), inputs.dtype)
+        if not self.concatenate:
+            return inputs + encodings
+        return ops.concatenate([inputs, ops.broadcast_to(encodings, (batch, length, size))], axis=-1)
+
+    def encoded_size(self, size):
+        return size + (self.size or size) if self.concatenate else size
+
+    def call(self, inputs, start_index=0):
+        return self.encode(inputs, start_index)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.encoded_size(input_shape[-1]))
+
+    def get_config(self):
+        return {**super().get_config(), "concatenate": self.concatenate, "size": self.size}

@@ -1,0 +1,91 @@
+"""Rotary positions."""
+
+import math
+
+import keras
+from keras import backend, ops
+
+from zoo.layers.positions.base import Positions, consecutive
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class RotaryPositions(Positions):
+    """Turns each pair of features by an angle that grows with the position: `(x₂ᵢ, x₂ᵢ₊₁) · R(p / w^(2i/R))`.
+
+    Queries and keys are turned alike, so that their dot product depends on their distance alone. Of a head of H
+    features the first R are turned, R the largest even number up to `fraction` · H.
+
+    Args:
+        max_wavelength: w, a positive number.
+        fraction: Part of each head that is turned, 0 < fraction ≤ 1.
+
+    Call arguments:
+        heads: Projected queries or keys [B, N, T, H].
+        start_index: Position of the first row, an integer or a scalar tensor.
+
+    Returns:
+        [B, N, T, H].
+
+    Raises:
+        ValueError: If not even two features of a head are turned.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import RotaryPositions
+        >>> print(np.round(RotaryPositions()(np.ones((1, 1, 2, 2), "float32")), 3))
+        [[[[ 1.     1.   ]
+           [-0.301  1.382]]]]
+
+    Reference:
+        Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2, equations 14-15,
+        and section 3.4.2, equation 34, https://arxiv.org/abs/2104.09864
+    """
+
+    needs_equal_sizes = True
+
+    def __init__(self, max_wavelength=10000.0, fraction=1.0, **kwargs):
+        super().__init__(**kwargs)
+        if max_wavelength <= 0:
+            raise ValueError(f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}.")
+        if not 0 < fraction <= 1:
+            raise ValueError(f"`fraction` must be in (0, 1]. Received: fraction={fraction}.")
+        self.max_wavelength = max_wavelength
+        self.fraction = fraction
+
+    def build(self, input_shape):
+        self._rotated_size(input_shape[-1])
+
+    def _rotated_size(self, size):
+        rotated = 2 * int(self.fraction * size / 2)
+        if not rotated:
+            raise ValueError(
+                f"At least two features of a head must be turned. "
+                f"Received: fraction={self.fraction}, heads of size {size}."
+            )
+        return rotated
+
+    def _angles(self, start_index, length, size):
+        """Returns [T, size/2] in float32, which tells far positions apart where bfloat16 does not."""
+        rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
+        return ops.cast(consecutive(start_index, length), "float32")[:, None] * rates
+
+    def rotate(self, heads, start_index=0):
+        shape, size = ops.shape(heads), self._rotated_size(heads.shape[-1])
+        angles = self._angles(start_index, shape[-2], size)
+        dtype = backend.standardize_dtype(heads.dtype)
+        wide = backend.result_type(dtype, "float32")
+        cos, sin = ops.cast(ops.cos(angles), wide), ops.cast(ops.sin(angles), wide)
+        turned = ops.cast(heads[..., :size], wide)
+        even, odd = turned[..., 0::2], turned[..., 1::2]  # [..., T, size/2]
+        turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+        turned = ops.cast(ops.reshape(turned, (*shape[:-1], size)), dtype)
+        return turned if size == heads.shape[-1] else ops.concatenate([turned, heads[..., size:]], axis=-1)
+
+    def call(self, heads, start_index=0):
+        return self.rotate(heads, start_index)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "max_wavelength": self.max_wavelength, "fraction": self.fraction}

@@ -1,0 +1,132 @@
+"""Relative positions as vectors that keys and values gain."""
+
+import keras
+from keras import backend, ops
+
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.initializers import fresh
+from zoo.layers.positions.base import Positions, distances
+
+
+def _wide(tensor):
+    """Returns float32 or wider: thousands of keys may meet in one sum, which half precision would leave short."""
+    return ops.cast(tensor, backend.result_type(backend.standardize_dtype(tensor.dtype), "float32"))
+
+
+def _rows(tensor):
+    """Returns [T · K, M] from [..., T, K]: rows are what gathers and segment sums take quickly."""
+    length, size = ops.shape(tensor)[-2:]
+    return ops.reshape(ops.transpose(ops.reshape(tensor, (-1, length, size)), (1, 2, 0)), (length * size, -1))
+
+
+def _columns(rows, shape):
+    """Returns [..., T, K] = `shape` from [T · K, M]."""
+    return ops.reshape(ops.transpose(ops.reshape(rows, (*shape[-2:], -1)), (2, 0, 1)), shape)
+
+
+def _flat(indices, size):
+    """Returns the rows of [T · size] that `indices` [T, S] below `size` stand for, [T · S]."""
+    offsets = ops.arange(ops.shape(indices)[0], dtype="int32") * size
+    return ops.reshape(indices + offsets[:, None], (-1,))
+
+
+def pick(table, indices):
+    """Returns `table[..., t, indices[t, s]]`, [..., T, S].
+
+    Args:
+        table: [..., T, K].
+        indices: int32 [T, S], 0 ≤ index < K.
+    """
+    shape = ops.shape(table)
+    picked = ops.take(_rows(table), _flat(indices, table.shape[-1]), axis=0)
+    return _columns(picked, (*shape[:-1], ops.shape(indices)[1]))
+
+
+def collect(weights, indices, size):
+    """Returns the sums of `weights[..., t, s]` over the s with the same `indices[t, s]`, [..., T, K].
+
+    Args:
+        weights: [..., T, S].
+        indices: int32 [T, S], 0 ≤ index < K.
+        size: K.
+    """
+    shape = ops.shape(weights)
+    sums = ops.segment_sum(_rows(weights), _flat(indices, size), num_segments=shape[-2] * size)
+    return _columns(sums, (*shape[:-1], size))
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class ShawRelativePositions(Positions):
+    """Learned vectors for the distance of a key: `e_ij = q_i · (k_j + aᴷ_ij) / √d`, `z_i = Σ_j α_ij (v_j + aⱽ_ij)`.
+
+    `a_ij = w[clip(j − i, −k, k)]`: keys farther than k share a vector, and all heads share all vectors. The vectors of
+    the pairs are never built: the query meets each of the 2k + 1 vectors once and every pair picks its product; the
+    weights of equal distance are summed before they meet the vectors. That is O(T · S) for each head beside the
+    attention itself.
+
+    Args:
+        max_distance: k, a positive integer.
+        use_values: Whether values gain vectors, too (in the paper's section 4.3 those of keys do as well alone).
+        initializer: Initializer of the vectors.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import ShawRelativePositions
+        >>> positions = ShawRelativePositions(max_distance=2, initializer="ones")
+        >>> positions.build_for_attention(num_heads=2, key_dim=4, value_dim=3, query_dim=8, memory_dim=8)
+        >>> print(np.array(positions.scores(np.ones((1, 2, 1, 4), "float32"), [0], [0, 1, 2])))
+        [[[[2. 2. 2.]]
+        <BLANKLINE>
+          [[2. 2. 2.]]]]
+
+    Reference:
+        Shaw et al. 2018, "Self-Attention with Relative Position Representations", equations 3-5,
+        https://arxiv.org/abs/1803.02155
+    """
+
+    needs = ("key_dim", "value_dim")
+    needs_equal_sizes = True
+
+    def __init__(self, max_distance, use_values=True, initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.max_distance = check_size("max_distance", max_distance)
+        self.use_values = use_values
+        self.initializer = keras.initializers.get(initializer)
+
+    def create_weights(self, key_dim, value_dim):
+        self.key_embeddings = self._embeddings("key_embeddings", key_dim)
+        if self.use_values:
+            self.value_embeddings = self._embeddings("value_embeddings", value_dim)
+
+    def _embeddings(self, name, size):
+        shape = (2 * self.max_distance + 1, size)
+        return self.add_weight(name=name, shape=shape, initializer=fresh(self.initializer))
+
+    def _indices(self, query_positions, key_positions):
+        """Returns the rows of the tables, int32 [T, S]."""
+        steps = distances(query_positions, key_positions)
+        return ops.clip(steps, -self.max_distance, self.max_distance) + self.max_distance
+
+    def scores(self, query, query_positions, key_positions):
+        query = ops.convert_to_tensor(query)
+        embeddings = ops.cast(self.key_embeddings, query.dtype)
+        # Scaling before the product keeps float16 scores in range.
+        products = ops.matmul(query * query.shape[-1] ** -0.5, ops.transpose(embeddings))  # [B, N, T, 2k+1]
+        picked = pick(_wide(products), self._indices(query_positions, key_positions))
+        return ops.cast(picked, query.dtype)
+
+    def values(self, weights, query_positions, key_positions):
+        if not self.use_values:
+            return None
+        weights = ops.convert_to_tensor(weights)
+        indices = self._indices(query_positions, key_positions)
+        sums = ops.cast(collect(_wide(weights), indices, 2 * self.max_distance + 1), weights.dtype)
+        return ops.matmul(sums, ops.cast(self.value_embeddings, weights.dtype))  # [B, N, T, value_dim]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_distance": self.max_distance,
+            "use_values": self.use_values,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

@@ -1,0 +1,140 @@
+"""A recurrent attention cell over a whole sequence."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.masks import check_mask
+from zoo.layers.core.kernels import has_deferred_products
+from zoo.layers.core.optional_arguments import given, one_mask
+from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
+from zoo.layers.recurrent.loops import run
+
+
+class _BoundCell:
+    """A recurrent attention cell bound to a memory, for `keras.layers.RNN`: only what changes is among its states."""
+
+    def __init__(self, cell, **arguments):
+        self.cell = cell
+        self.arguments = arguments
+        self.state_size = cell.own_state_sizes
+        self.compute_dtype = cell.compute_dtype
+
+    def call(self, inputs, states, product=None):
+        output, weights, states = self.cell.advance(inputs, states, **self.arguments, product=product)
+        return join_output(output, weights), states
+
+    __call__ = call
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class AttentionRNN(keras.layers.Layer):
+    """Recurrent decoder: `y_t, s_t = cell(x_t, s_{t−1}, memory)` for all steps of a sequence.
+
+    What `keras.layers.RNN` does, with the memory as an argument and the alignments as a result.
+
+    Args:
+        cell: A `RecurrentAttentionCell` or a `LuongAttentionCell`.
+
+    Call arguments:
+        inputs: [B, T, E].
+        memory: [B, S, M]; or what the cell's `project_memory` made of it.
+        initial_state: The inner cells' states, a list of [B, units] (a single one need not be in a list), or the
+            states that were returned. Default: zeros.
+        mask: Boolean [B, T]. A masked step leaves the state as it is, and its output is zero.
+        memory_mask: Boolean [B, S].
+        return_attention_scores: Whether to return the alignments as well.
+        return_state: Whether to return the states behind the last step as well, a list.
+        training: Whether dropout is active.
+
+    Returns:
+        The cell's outputs [B, T, D]; with `return_attention_scores` the alignments [B, T, S] ([B, N, T, S] for
+        attention with heads); with `return_state` the states last.
+
+    Raises:
+        ValueError: If `cell` is another one, a mask is floating point, or there are too few or too many states.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from zoo.layers import AdditiveAttention, AttentionRNN, LuongAttentionCell
+        >>> decoder = AttentionRNN(LuongAttentionCell(keras.layers.GRUCell(5), AdditiveAttention(7), memory_dim=3))
+        >>> inputs, memory = np.ones((2, 6, 4), "float32"), np.ones((2, 11, 3), "float32")
+        >>> outputs, alignments = decoder(inputs, memory, return_attention_scores=True)
+        >>> outputs.shape, alignments.shape
+        (TensorShape([2, 6, 5]), TensorShape([2, 6, 11]))
+
+    Reference:
+        Bahdanau et al. 2015, section 3.1, https://arxiv.org/abs/1409.0473;
+        Luong et al. 2015, section 3, https://arxiv.org/abs/1508.04025
+    """
+
+    def __init__(self, cell, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(cell, BaseAttentionCell):
+            raise ValueError(
+                f"`cell` must be a RecurrentAttentionCell or a LuongAttentionCell. Received: cell={cell!r}."
+            )
+        self.supports_masking = True
+        self.cell = cell
+
+    def build(self, inputs_shape, memory_shape=None, initial_state_shape=None):
+        if not self.cell.built:  # a reloaded one is
+            self.cell.build((inputs_shape[0], inputs_shape[-1]))
+
+    def call(
+        self,
+        inputs,
+        memory,
+        initial_state=None,
+        mask=None,
+        memory_mask=None,
+        return_attention_scores=False,
+        return_state=False,
+        training=None,
+    ):
+        memory_mask = check_mask(one_mask(memory_mask), "memory_mask", (2,))
+        bound = _BoundCell(
+            self.cell,
+            memory=self.cell.project_memory(memory, memory_mask),
+            memory_mask=memory_mask,
+            training=training,
+            return_attention_scores=return_attention_scores,
+        )
+        if initial_state is not None and not isinstance(initial_state, (list, tuple)):
+            initial_state = [initial_state]
+        states = self.cell.own_states(initial_state, ops.shape(inputs)[0])
+        deferred = self.cell.deferred_weights() if training and mask is None and has_deferred_products() else None
+        if deferred is None:
+            output, states = self._loop(bound, inputs, states, check_mask(mask, "mask", (2,)))
+        else:
+            output, states = run(
+                lambda inputs, states, product: bound(inputs[0], states, product=product), [inputs], states, deferred
+            )
+        output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
+        return given(output, weights, states if return_state else None)
+
+    def _loop(self, bound, inputs, states, mask):
+        # Made here, since the cell is bound to the memory of this call; it has no weights of its own.
+        loop = keras.layers.RNN(
+            bound,
+            return_sequences=True,
+            return_state=True,
+            zero_output_for_mask=True,
+            dtype=self.dtype_policy,
+            name="loop",
+        )
+        output, *states = loop(inputs, initial_state=states, mask=mask)
+        return output, states
+
+    def compute_output_shape(self, inputs_shape, memory_shape=None, initial_state_shape=None):
+        return (*inputs_shape[:-1], self.cell.step_size)
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: Keras would derive it from the shape of the output alone, and lose the alignments and the states.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        return {**super().get_config(), "cell": keras.saving.serialize_keras_object(self.cell)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})

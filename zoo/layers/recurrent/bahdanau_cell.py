@@ -1,0 +1,54 @@
+"""A recurrent cell that attends to a memory before each update (Bahdanau's order)."""
+
+import keras
+from keras import ops
+
+from zoo.layers.recurrent.base_cell import BaseAttentionCell
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class RecurrentAttentionCell(BaseAttentionCell):
+    """Decoder cell that attends with its previous state: `c_t = attend(s_{t−1})`, `s_t = cell([x_t; c_t], s_{t−1})`.
+
+    In a stack, s is the state of the top cell, and the bottom cell reads the context.
+
+    Args:
+        cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top; none with
+            dropout. The first state of the top cell is the query.
+        attention: An attention layer that follows the contract of `BaseAttention`.
+        memory_dim: Last axis of the memory, a positive integer.
+        return_attention_scores: Whether the output ends with the weights of the attention; see `BaseAttentionCell`.
+
+    Call arguments and states: see `BaseAttentionCell`.
+
+    Returns:
+        `([s_{t−1}; c_t], states)`: the query and the context that it found, [B, units + C], and the new states. The
+        readout of Bahdanau et al. takes s_{t−1}; s_t is the query of the next step.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from zoo.layers import AdditiveAttention, RecurrentAttentionCell
+        >>> cell = RecurrentAttentionCell(keras.layers.GRUCell(5), AdditiveAttention(units=7), memory_dim=3)
+        >>> cell.build((2, 4))
+        >>> states = cell.initial_states(np.ones((2, 11, 3), "float32"), None, [np.zeros((2, 5), "float32")])
+        >>> keras.layers.RNN(cell, return_sequences=True)(np.ones((2, 6, 4), "float32"), initial_state=states).shape
+        TensorShape([2, 6, 8])
+
+    Reference:
+        Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
+        sections 3.1 and A.2.2, https://arxiv.org/abs/1409.0473
+    """
+
+    @property
+    def step_size(self):
+        return self.query_dim + self.context_dim
+
+    @property
+    def cell_input_dim(self):
+        return self.context_dim
+
+    def step(self, inputs, states, attend, update, product=None):
+        query = states[self.query_index]
+        context, weights = attend(query)
+        states = update(ops.concatenate([inputs, context], axis=-1), states)
+        return ops.concatenate([query, context], axis=-1), weights, states

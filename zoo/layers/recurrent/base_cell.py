@@ -1,0 +1,394 @@
+"""What recurrent cells that attend to a memory share: their states, and the attention inside a step."""
+
+import functools
+import operator
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.masks import blank, check_mask
+from zoo.layers.core.checks import check_cell, check_layer, check_size
+from zoo.layers.core.quantization import KeepsQuantization
+from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.recurrent.loops import deferred_step, deferred_weights
+
+# Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly to 256 and no further: hence a counter
+# of two digits.
+DIGIT = 256
+
+
+class BaseAttentionCell(KeepsQuantization):
+    """Base of the recurrent attention cells: a cell, or a stack of them, and an attention layer between its steps.
+
+    The cell works alone, one step a call, in `AttentionRNN`, or in `keras.layers.RNN`. There the memory travels among
+    the states, so that no call writes to the layer: `states = cell.initial_states(memory, mask, inner_states)`, of a
+    cell that is built. A subclass says in its `step` when it attends.
+
+    Args:
+        cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top. The first
+            state of the top cell is the query.
+        attention: An attention layer that follows the contract of `BaseAttention`. If its `needs_query_position` is
+            true, it gets the number of the step as `start_index`.
+        memory_dim: Last axis of the memory, a positive integer.
+        return_attention_scores: Whether the output ends with the weights of the attention, so that
+            `keras.layers.RNN` returns them; `split_output` takes them apart.
+
+    Call arguments:
+        inputs: x_t, [B, E].
+        states: From `initial_states` or from the step before.
+        training: Whether dropout is active.
+
+    Returns:
+        The output [B, D] and the new states. With `return_attention_scores` the output is [B, D + S], or [B, D + N · S]
+        with heads.
+
+    Raises:
+        ValueError: If `cell` or `attention` is something else, an inner cell has dropout, or `RNN` is called without
+            `initial_state`.
+    """
+
+    def __init__(self, cell, attention, memory_dim, return_attention_scores=False, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(check_cell(cell), (list, tuple)):
+            cell = keras.layers.StackedRNNCells(list(cell), dtype=self.dtype_policy, name="cells")
+        self.cell = cell
+        self.attention = check_layer("attention", attention)
+        self.memory_dim = check_size("memory_dim", memory_dim)
+        self.return_attention_scores = return_attention_scores
+        for inner in self._inner_cells():
+            if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
+                # Keras draws the mask of a cell once for each sequence, but only where `RNN` holds the cell itself.
+                raise ValueError(
+                    "`cell` must have no dropout; drop its inputs out instead. "
+                    f"Received: dropout={inner.dropout}, recurrent_dropout={inner.recurrent_dropout}."
+                )
+
+    def _inner_cells(self):
+        return list(self.cell.cells) if isinstance(self.cell, keras.layers.StackedRNNCells) else [self.cell]
+
+    @property
+    def inner_state_sizes(self):
+        """Sizes of the inner cells' states, from the bottom to the top."""
+        return [size for cell in self._inner_cells() for size in _sizes(cell)]
+
+    @property
+    def query_index(self):
+        """Number of the state that is the query: the first of the top cell."""
+        return sum(len(_sizes(cell)) for cell in self._inner_cells()[:-1])
+
+    @property
+    def query_dim(self):
+        """Last axis of the query."""
+        return self.inner_state_sizes[self.query_index]
+
+    @property
+    def context_dim(self):
+        """Last axis of what the attention returns."""
+        return self.attention.compute_output_shape((None, 1, self.query_dim), (None, None, self.memory_dim))[-1]
+
+    @property
+    def counts_steps(self):
+        """Whether the number of the step is among the states."""
+        return bool(getattr(self.attention, "needs_query_position", False))
+
+    @property
+    def fed_state_sizes(self):
+        """Sizes of the states that a step hands to the next one besides those of the inner cells."""
+        return []
+
+    @property
+    def own_state_sizes(self):
+        """Sizes of the states that change with every step, which are those in front of the memory."""
+        return [*self.inner_state_sizes, *self.fed_state_sizes, *([2] if self.counts_steps else [])]
+
+    @property
+    def state_size(self):
+        """Sizes of the states that change, then of the memory's projected keys, its values and its mask."""
+        return [*self.own_state_sizes, None, None, None]
+
+    @property
+    def step_size(self):
+        """Last axis of the output without weights."""
+        raise NotImplementedError(f"{type(self).__name__} must override `step_size`.")
+
+    @property
+    def output_size(self):
+        """Last axis of the output."""
+        if self.return_attention_scores:
+            raise ValueError(
+                "The last axis of an output that carries attention weights depends on the memory: use `AttentionRNN` "
+                "in a functional model. Received: return_attention_scores=True."
+            )
+        return self.step_size
+
+    @property
+    def cell_input_dim(self):
+        """Size of what a step gives to the inner cell besides x_t."""
+        return 0
+
+    def build(self, input_shape):
+        batch = input_shape[0]
+        if not self.cell.built:  # a reloaded one is
+            self.cell.build((batch, input_shape[-1] + self.cell_input_dim))
+        if not self.attention.built:
+            self.attention.build((batch, 1, self.query_dim), (batch, None, self.memory_dim))
+
+    def get_initial_state(self, batch_size=None):
+        """Refuses: `RNN` asks for it where it was given no states, and there is no default memory."""
+        raise ValueError(
+            "A memory is needed: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, "
+            "inner_states)`. Received: initial_state=None."
+        )
+
+    def project_memory(self, memory, memory_mask=None):
+        """Returns the memory as the attention takes it at every step, a dict.
+
+        Args:
+            memory: [B, S, M], M = `memory_dim`; or what it was projected to before, which is returned as it is.
+            memory_mask: Boolean [B, S], or `None`.
+        """
+        if isinstance(memory, dict):
+            return memory
+        memory = ops.convert_to_tensor(memory, dtype=self.compute_dtype)
+        return self.attention.project_memory(blank(memory, check_mask(memory_mask, "memory_mask", (2,))))
+
+    def own_states(self, inner_states, batch_size):
+        """Returns the states that change, as they are before the first step.
+
+        Args:
+            inner_states: States of the inner cells, each [B, units], to which zeros are added for the others; or all
+                states that change; or `None` for zeros.
+            batch_size: B.
+
+        Raises:
+            ValueError: If there are too few or too many.
+        """
+        sizes = self.own_state_sizes
+        states = [ops.convert_to_tensor(state, dtype=self.compute_dtype) for state in inner_states or []]
+        if len(states) not in (0, len(self.inner_state_sizes), len(sizes)):
+            raise ValueError(
+                f"`inner_states` must be a list of {len(self.inner_state_sizes)} tensors, of sizes "
+                f"{self.inner_state_sizes}. Received: {len(states)} tensors."
+            )
+        zeros = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes[len(states) :]]
+        return [*states, *zeros]
+
+    def initial_states(self, memory, memory_mask=None, inner_states=None):
+        """Returns the states before the first step.
+
+        Args:
+            memory: [B, S, M], M = `memory_dim`; or what `project_memory` made of it.
+            memory_mask: Boolean [B, S], or `None`.
+            inner_states: See `own_states`.
+        """
+        given = {"memory": memory, "memory_mask": memory_mask, "inner_states": inner_states}
+        if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(given)):
+            return _InitialStates(self)({name: each for name, each in given.items() if each is not None})
+        memory_mask = check_mask(memory_mask, "memory_mask", (2,))
+        memory = self.project_memory(memory, memory_mask)
+        if memory_mask is None:
+            memory_mask = ops.ones_like(self._one_head(memory["value"])[:, :, 0], dtype="bool")
+        # Recurrent layers cast all states to the compute dtype, hence a mask of zeros and ones.
+        mask = ops.cast(memory_mask, self.compute_dtype)
+        return [*self.own_states(inner_states, ops.shape(mask)[0]), memory["key"], memory["value"], mask]
+
+    def _one_head(self, values):
+        return values[:, 0] if self.attention.has_heads else values
+
+    def step(self, inputs, states, attend, update, product=None):
+        """Returns the output, the weights of the attention and the new states of one step.
+
+        Args:
+            inputs: x_t, [B, E].
+            states: The states of the inner cells, and those of `fed_state_sizes`.
+            attend: Function query [B, Q] → context [B, C], weights.
+            update: Function of what the bottom cell reads [B, E'] and the inner cells' states, which returns their new
+                states.
+            product: What multiplies with `own_weights`, see `zoo.layers.recurrent.loops.run`, or `None`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `step`.")
+
+    def _by_cell(self, inner_states):
+        rest, states = list(inner_states), []
+        for cell in self._inner_cells():
+            states.append(rest[: len(_sizes(cell))])
+            rest = rest[len(_sizes(cell)) :]
+        return states
+
+    def _update(self, inputs, inner_states, training=None, product=None):
+        states = self._by_cell(inner_states)
+        if product is not None:
+            for number, cell in enumerate(self._inner_cells()):
+                states[number] = deferred_step(cell, str(number), inputs, states[number], product)
+                inputs = states[number][0]
+            return keras.tree.flatten(states)
+        stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
+        _, states = self.cell(inputs, states if stacked else states[0], training=training)
+        return keras.tree.flatten(states)
+
+    @property
+    def own_weights(self):
+        """Weights that a step multiplies with besides those of its cells, as `loops.run` takes them."""
+        return {}
+
+    def deferred_weights(self):
+        """Returns all weights that `loops.run` takes; `None` for cells of other kinds or dtypes."""
+        cells = self._inner_cells()
+        found = [deferred_weights(cell, str(number)) for number, cell in enumerate(cells)]
+        if None in found or any(cell.compute_dtype != self.compute_dtype for cell in cells):
+            return None
+        return functools.reduce(operator.or_, found, self.own_weights)
+
+    def advance(
+        self,
+        inputs,
+        states,
+        memory,
+        memory_mask=None,
+        training=None,
+        return_attention_scores=False,
+        sharing=1,
+        product=None,
+    ):
+        """Returns the output [B, D], the weights [B, (N,) S] or `None`, and the new states, of one step.
+
+        Args:
+            inputs: x_t, [B, E].
+            states: From `own_states` or from the step before.
+            memory: From `project_memory`.
+            memory_mask: Boolean [B, S], or `None`.
+            training: Whether dropout is active.
+            return_attention_scores: Whether the weights are wanted.
+            sharing: How many adjacent rows share a row of the memory, as the beams of a search do.
+            product: See `step`.
+        """
+        states = list(states)
+        update = functools.partial(self._update, training=training, product=product)
+        counter = [states.pop()] if self.counts_steps else []
+        position = {"start_index": _position(counter[0])} if counter else {}
+        if counter and sharing > 1:  # as queries of one row they would stand at different places
+            memory, memory_mask = (_repeat(each, sharing) for each in (memory, memory_mask))
+            sharing = 1
+
+        def attend(query):
+            results = self.attention(
+                ops.reshape(query, (-1, sharing, query.shape[-1])),
+                memory=memory,
+                value_mask=memory_mask,
+                training=training,
+                return_attention_scores=return_attention_scores,
+                **position,
+            )
+            context, weights = results if return_attention_scores else (results, None)
+            context = ops.reshape(context, (-1, context.shape[-1]))
+            return context, None if weights is None else _rows_of_queries(weights)
+
+        output, weights, states = self.step(inputs, states, attend, update, product)
+        return output, weights, [*states, *map(_count, counter)]
+
+    def call(self, inputs, states, training=None):
+        *own, key, value, mask = states
+        output, weights, own = self.advance(
+            inputs,
+            own,
+            {"key": key, "value": value},
+            ops.cast(mask, "bool"),
+            training,
+            self.return_attention_scores,
+        )
+        return join_output(output, weights), [*own, key, value, mask]
+
+    def split_output(self, outputs):
+        """Returns outputs and weights, from outputs that end with weights.
+
+        Args:
+            outputs: [B, D + N · S], or [B, T, D + N · S] as `keras.layers.RNN` returns them.
+
+        Returns:
+            [B, (T,) D], and weights [B, (N,) (T,) S].
+        """
+        output, weights = outputs[..., : self.step_size], outputs[..., self.step_size :]
+        if self.attention.has_heads:
+            weights = ops.reshape(weights, (*ops.shape(weights)[:-1], self.attention.num_heads, -1))
+            weights = ops.moveaxis(weights, -2, 1)  # [B, N, (T,) S]
+        return output, weights
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "memory_dim": self.memory_dim,
+            "return_attention_scores": self.return_attention_scores,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        parts = {key: keras.saving.deserialize_keras_object(config[key]) for key in ("cell", "attention")}
+        return cls(**{**config, **parts})
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class _InitialStates(keras.layers.Layer):
+    """A cell's `initial_states` in a functional model, whose file must know that they have the weights of that cell.
+
+    Args:
+        cell: The cell.
+    """
+
+    def __init__(self, cell, **kwargs):
+        super().__init__(**{"dtype": cell.dtype_policy, **kwargs})
+        self.supports_masking = True
+        self.cell = cell
+
+    def call(self, inputs):
+        return self.cell.initial_states(**inputs)
+
+    def compute_mask(self, inputs, mask=None):
+        """Returns no mask: states have no padding."""
+        return None
+
+    def get_config(self):
+        return {**super().get_config(), "cell": serialize_shared(self.cell)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})
+
+
+def join_output(output, weights=None):
+    """Returns an output [B, D] with the weights [B, (N,) S] behind it, if there are any."""
+    if weights is None:
+        return output
+    flat = ops.reshape(weights, (ops.shape(weights)[0], -1)) if len(weights.shape) > 2 else weights
+    return ops.concatenate([output, flat], axis=-1)
+
+
+def _sizes(cell):
+    size = cell.state_size
+    return list(size) if isinstance(size, (list, tuple)) else [size]
+
+
+def _repeat(nested, times):
+    return keras.tree.map_structure(lambda each: None if each is None else ops.repeat(each, times, axis=0), nested)
+
+
+def _rows_of_queries(weights):
+    """Returns weights [B · K, (N,) S] from [B, (N,) K, S]."""
+    weights = ops.moveaxis(weights, -2, 1)
+    shape = ops.shape(weights)
+    return ops.reshape(weights, (shape[0] * shape[1], *shape[2:]))
+
+
+def _position(counter):
+    """Returns the number of the step, an int32 scalar, from counters [B, 2]."""
+    digits = ops.cast(counter, "int32")
+    # Rows whose steps are masked stand still; the others have the number of the step.
+    return ops.max(digits[:, 0] + DIGIT * digits[:, 1])
+
+
+def _count(counter):
+    """Returns the counters [B, 2] of the next step."""
+    low = counter[:, 0] + 1
+    carry = ops.cast(low >= DIGIT, counter.dtype)
+    return ops.stack([low * (1 - carry), counter[:, 1] + carry], axis=-1)

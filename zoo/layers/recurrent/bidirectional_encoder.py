@@ -1,0 +1,106 @@
+"""Stacked bidirectional recurrent encoder."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.masks import check_mask
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.optional_arguments import given
+from zoo.layers.recurrent.loops import GRU, LSTM
+
+CELL_TYPES = {"gru": GRU, "lstm": LSTM}
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class BidirectionalEncoder(keras.layers.Layer):
+    """Bidirectional recurrent encoder, each layer on top of the other: `h_j = [→h_j; ←h_j]`.
+
+    The backward direction starts at the last real position of each row, so that padding at the end changes nothing.
+
+    Args:
+        units: Size of the state of each direction, a positive integer.
+        num_layers: Number of layers, a positive integer.
+        cell_type: `"gru"` or `"lstm"`.
+        dropout: Rate of dropout between the layers.
+        seed: Seed of the dropout.
+        use_cudnn: `"auto"`, or `False` for a model that is exported on a GPU and served on a CPU.
+
+    Call arguments:
+        inputs: [B, S, D].
+        mask: Boolean [B, S], True at real positions.
+        return_state: Whether to return the final states as well.
+        training: Whether dropout is active.
+
+    Returns:
+        [B, S, 2 · units], zero at masked positions. With `return_state` also a list of the final states, from the
+        bottom layer to the top: for each layer `[→h; ←h]`, and for LSTMs `[→c; ←c]` behind it, [B, 2 · units]. They fit
+        a decoder's stack of cells of 2 · units.
+
+    Raises:
+        ValueError: If the mask is floating point.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import BidirectionalEncoder
+        >>> encoder = BidirectionalEncoder(units=7, num_layers=2)
+        >>> outputs, states = encoder(np.ones((2, 3, 5), "float32"), return_state=True)
+        >>> outputs.shape, len(states), states[0].shape
+        (TensorShape([2, 3, 14]), 2, TensorShape([2, 14]))
+
+    Reference:
+        Schuster and Paliwal 1997, "Bidirectional Recurrent Neural Networks", https://doi.org/10.1109/78.650093;
+        Bahdanau et al. 2015, section 3.2, https://arxiv.org/abs/1409.0473
+    """
+
+    def __init__(self, units, num_layers=1, cell_type="gru", dropout=0.0, seed=None, use_cudnn="auto", **kwargs):
+        super().__init__(**kwargs)
+        if cell_type not in CELL_TYPES:
+            raise ValueError(f"`cell_type` must be one of {', '.join(CELL_TYPES)}. Received: cell_type={cell_type!r}.")
+        self.supports_masking = True
+        self.units = check_size("units", units)
+        self.num_layers = check_size("num_layers", num_layers)
+        self.cell_type = cell_type
+        self.dropout = dropout
+        self.seed = seed
+        self.use_cudnn = use_cudnn
+        self.recurrent_layers = [self._recurrent_layer(f"layer_{number}") for number in range(self.num_layers)]
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def _recurrent_layer(self, name):
+        one_way = CELL_TYPES[self.cell_type](
+            self.units,
+            return_sequences=True,
+            return_state=True,
+            use_cudnn=self.use_cudnn,
+            dtype=self.dtype_policy,
+            name=self.cell_type,
+        )
+        return keras.layers.Bidirectional(one_way, dtype=self.dtype_policy, name=name)
+
+    def build(self, inputs_shape):
+        for layer in self.recurrent_layers:
+            layer.build(inputs_shape)
+            inputs_shape = self.compute_output_shape(inputs_shape)
+
+    def call(self, inputs, mask=None, return_state=False, training=None):
+        mask = check_mask(mask, "mask", (2,))
+        hidden, states = inputs, []
+        for number, layer in enumerate(self.recurrent_layers):
+            if number:
+                hidden = self.dropout_layer(hidden, training=training)
+            hidden, *found = layer(hidden, mask=mask, training=training)
+            forward, backward = found[: len(found) // 2], found[len(found) // 2 :]
+            states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
+        return given(hidden, states if return_state else None)
+
+    def compute_output_shape(self, inputs_shape):
+        return (*inputs_shape[:-1], 2 * self.units)
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: Keras would derive it from the shape of the output alone, and lose the states.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        names = ("units", "num_layers", "cell_type", "dropout", "seed", "use_cudnn")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -1,0 +1,92 @@
+"""The base of the score functions, which say how well a query fits a key."""
+
+from zoo.layers.core.quantization import KeepsQuantization
+
+
+class Score(KeepsQuantization):
+    """Base of the score functions: `compare(project_query(query), project_key(key))`.
+
+    Subclasses override `compare` and, where they have weights, `build`, `project_query` and `project_key`. What depends
+    on one side only is a method of its own, so that a decoder projects its keys once and not at every step. A score of
+    a query and a key depends on these two alone, not on their neighbours.
+
+    `hidden_size` is how many numbers `compare` makes for each pair of a query and a key on the way to their score;
+    attention that works chunk after chunk sizes its chunks by it. `needs` names the sizes that the weights depend on,
+    `query_dim` and `key_dim`; `needs_equal_sizes` says whether these two must be equal.
+
+    One object may serve several attention layers, which then share its weights, also when reloaded from a `.keras`
+    file. They must agree in the sizes that it needs.
+
+    Call arguments:
+        query: [..., T, Dq], with any leading axes: [B, T, Dq], or with heads [B, N, T, H].
+        key: [..., S, Dk], with the same leading axes.
+
+    Returns:
+        Scores [..., T, S] in the compute dtype.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras import ops
+        >>> from zoo.layers import Attention, Score
+        >>> class NegativeDistance(Score):
+        ...     def compare(self, query, key):
+        ...         return -ops.sum(ops.square(ops.expand_dims(query, -2) - ops.expand_dims(key, -3)), axis=-1)
+        >>> query, value = np.array([[[3.0], [20.0]]], "float32"), np.array([[[0.0], [10.0], [20.0]]], "float32")
+        >>> print(np.round(Attention(NegativeDistance())(query, value)[0], 3))
+        [[ 0.]
+         [20.]]
+    """
+
+    hidden_size = 1
+    needs: tuple[str, ...] = ("query_dim", "key_dim")
+    needs_equal_sizes = False
+
+    def build(self, query_shape, key_shape):
+        """Creates no weights."""
+
+    def build_for_attention(self, query_shape, key_shape):
+        """Builds the score for an attention layer; one that is built, for another layer or by a file, must fit.
+
+        Args:
+            query_shape: [..., T, Dq].
+            key_shape: [..., S, Dk].
+
+        Raises:
+            ValueError: If it has weights of other sizes.
+        """
+        if not self.built:
+            self.build(query_shape, key_shape)
+        elif self.weights:
+            wanted = self._sizes(query_shape, key_shape)
+            built = self._sizes(*self.get_build_config()["shapes_dict"].values())
+            if wanted != built:
+                raise ValueError(
+                    "Attention layers of other sizes need a score of their own; this one is shared. "
+                    f"Received: {wanted}, where {self.name} has been built for {built}."
+                )
+
+    def _sizes(self, query_shape, key_shape):
+        sizes = {"query_dim": query_shape[-1], "key_dim": key_shape[-1]}
+        return {name: sizes[name] for name in self.needs}
+
+    def project_query(self, query):
+        """Returns the part of the score that depends on the query alone."""
+        return query
+
+    def project_key(self, key):
+        """Returns the part of the score that depends on the key alone."""
+        return key
+
+    def compare(self, query, key):
+        """Returns scores [..., T, S] of projected queries and keys."""
+        raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
+
+    def call(self, query, key):
+        return self.compare(self.project_query(query), self.project_key(key))
+
+    def compute_output_shape(self, query_shape, key_shape):
+        return (*query_shape[:-1], key_shape[-2])
+
+    def get_config(self):
+        # Spelled out, because the configuration that Keras makes by itself cannot hold a dtype policy.
+        return super().get_config()

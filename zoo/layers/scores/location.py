@@ -1,0 +1,106 @@
+"""Luong's location score."""
+
+import keras
+from keras import backend, ops
+
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.initializers import fresh
+from zoo.layers.scores.base import Score
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class LocationScore(Score):
+    """Location score: `score(q, place s) = (W q)_s`, from the query and the place of the key; the key plays no part.
+
+    Places from `max_length` on have no row of W. They get a score so low that nobody attends to them who may attend to
+    anything else.
+
+    Args:
+        max_length: How many places have a score, a positive integer.
+        kernel_initializer: Initializer of W, [Dq, `max_length`].
+
+    Call arguments:
+        query: [..., T, Dq].
+        key: [..., S, Dk], of which only S counts.
+
+    Returns:
+        Scores [..., T, S].
+
+    Raises:
+        ValueError: If there are more keys than `max_length`, where that is known before the graph runs.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import LocationScore
+        >>> LocationScore(max_length=5)(np.ones((1, 2, 7), "float32"), np.ones((1, 3, 4), "float32")).shape
+        TensorShape([1, 2, 3])
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", section 3.1,
+        equation 8, https://arxiv.org/abs/1508.04025
+    """
+
+    needs = ("query_dim",)
+
+    def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.max_length = check_size("max_length", max_length)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.query_dense = keras.layers.Dense(
+            self.max_length,
+            use_bias=False,
+            kernel_initializer=fresh(self.kernel_initializer),
+            dtype=self.dtype_policy,
+            name="query",
+        )
+
+    def build(self, query_shape, key_shape):
+        self.check_length(key_shape[-2])
+        self.query_dense.build(query_shape)
+
+    def check_length(self, length):
+        """Raises an error if there are more keys than places.
+
+        Args:
+            length: The number of keys; `None` or a tensor where it is not known.
+        """
+        if isinstance(length, int) and length > self.max_length:
+            raise ValueError(
+                f"`max_length` must be at least the number of keys. "
+                f"Received: max_length={self.max_length}, and {length} keys."
+            )
+
+    def project_query(self, query):
+        return self.query_dense(query)  # [..., T, max_length]
+
+    def project_key(self, key):
+        # Only their number counts; they stay connected, so that they have gradients of zero and not none.
+        return ops.where(False, key[..., :1], ops.zeros_like(key[..., :1]))
+
+    def compare(self, query, key):
+        length = ops.shape(key)[-2]
+        if not _tracing_shapes():
+            self.check_length(length)
+        if not isinstance(length, int) or length > self.max_length:
+            # As many more as there are keys is enough, whatever their number.
+            beyond = ops.full((*ops.shape(query)[:-1], length), _nobody(query.dtype), dtype=query.dtype)
+            query = ops.concatenate([query, beyond], axis=-1)
+        return query[..., :length] + ops.swapaxes(key, -1, -2)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+def _tracing_shapes():
+    """Returns whether Keras traces the shapes; on PyTorch it puts numbers of its own for those that are unknown."""
+    with keras.SymbolicScope() as scope:
+        return scope.original_scope is not None
+
+
+def _nobody(dtype):
+    # Finite, and above what the softmax puts for a masked position: those who see these places only share them.
+    return -6e4 if backend.standardize_dtype(dtype) == "float16" else -1e29

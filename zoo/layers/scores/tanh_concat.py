@@ -1,0 +1,65 @@
+"""Concat score of a single unit."""
+
+import keras
+from keras import ops
+
+from zoo.layers.core.initializers import fresh
+from zoo.layers.scores.base import Score
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TanhConcatScore(Score):
+    """Concat score without v: `score(s, h) = tanh(W [s; h] + b)`, where W has one row and b is a number.
+
+    W is kept as two rows, one for each side (`W [s; h] = W₁ s + W₂ h`), so that a pair costs one addition and one
+    tanh. Scores lie between −1 and 1.
+
+    Args:
+        kernel_initializer: Initializer of the two parts of W.
+
+    Call arguments:
+        query: [..., T, Dq].
+        key: [..., S, Dk].
+
+    Returns:
+        Scores [..., T, S].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import TanhConcatScore
+        >>> score = TanhConcatScore()
+        >>> score(np.ones((1, 2, 7), "float32"), np.ones((1, 3, 4), "float32")).shape, score.count_params()
+        (TensorShape([1, 2, 3]), 12)
+
+    Reference:
+        Tang et al. 2016, "Aspect Level Sentiment Classification with Deep Memory Network", content attention,
+        https://arxiv.org/abs/1605.08900
+    """
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.query_dense = self._dense("query", use_bias=True)
+        self.key_dense = self._dense("key", use_bias=False)
+
+    def _dense(self, name, use_bias):
+        initializer = fresh(self.kernel_initializer)
+        return keras.layers.Dense(
+            1, use_bias=use_bias, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+        )
+
+    def build(self, query_shape, key_shape):
+        self.query_dense.build(query_shape)
+        self.key_dense.build(key_shape)
+
+    def project_query(self, query):
+        return self.query_dense(query)
+
+    def project_key(self, key):
+        return self.key_dense(key)
+
+    def compare(self, query, key):
+        return ops.tanh(query + ops.swapaxes(key, -1, -2))  # [..., T, 1] + [..., 1, S]
+
+    def get_config(self):
+        return {**super().get_config(), "kernel_initializer": keras.initializers.serialize(self.kernel_initializer)}

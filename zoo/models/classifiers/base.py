@@ -1,0 +1,145 @@
+"""What every classifier of text offers to training and export."""
+
+import keras
+from keras import ops
+
+from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.quantization import KeepsQuantization
+from zoo.models.shared.checks import check_dropout, check_sizes
+from zoo.models.shared.padding import real
+from zoo.models.shared.pooling import make_pooling
+from zoo.models.shared.word_dropout import WordDropout
+
+
+class ClassifierModel(KeepsQuantization, keras.Model):
+    """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`.
+
+    A model reads ids, makes one vector of each, contextual unless the architecture has none, and from those the scores
+    of the classes. Ids are int32, padded with 0 at the end; every text has at least one (its end symbol). A subclass
+    overrides `encode` and `build_encoder`, and `attention` if it has any.
+
+    Args:
+        vocab_size: Number of symbols.
+        num_classes: Number of classes, C.
+        embedding_dim: Size of the embeddings, E.
+        embedding_stddev: Standard deviation of the initial embeddings.
+        pooling: What the vector of a text is of those of its tokens: `"mean"`, `"max"` or `"attention"`, a weighted
+            mean.
+        dropout: Rate of dropout on the vector of the text.
+        embedding_dropout: Rate of dropout on the embeddings.
+        word_dropout: Share of the words that the unknown symbol replaces in training.
+
+    Call arguments:
+        inputs: Dict with `tokens` [B, S].
+        training: Whether dropout is active.
+
+    Returns:
+        Logits [B, C].
+
+    Attributes:
+        attends: Whether there is attention to ask for.
+    """
+
+    attends = False
+
+    def __init__(
+        self,
+        vocab_size,
+        num_classes,
+        embedding_dim,
+        embedding_stddev=0.05,
+        pooling="mean",
+        dropout=0.0,
+        embedding_dropout=0.0,
+        word_dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_sizes(vocab_size=vocab_size, num_classes=num_classes)
+        check_dropout(dropout)
+        check_dropout(embedding_dropout, "embedding_dropout")
+        self.vocab_size = vocab_size
+        self.num_classes = num_classes
+        self.pooling = pooling
+        self.dropout = dropout
+        self.embedding_dropout = embedding_dropout
+        self.word_dropout = word_dropout
+        policy = {"dtype": self.dtype_policy}
+        self.word_dropout_layer = WordDropout(word_dropout, name="word_dropout", **policy)
+        self.embedding = keras.layers.Embedding(
+            vocab_size,
+            embedding_dim,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_stddev),
+            name="embedding",
+            **policy,
+        )
+        self.embedding_dropout_layer = Dropout(embedding_dropout, name="embedding_dropout", **policy)
+        self.pooling_layer = make_pooling(pooling, name="pooling", **policy)
+        self.dropout_layer = Dropout(dropout, name="dropout", **policy)
+        self.output_dense = keras.layers.Dense(num_classes, name="output", **policy)
+
+    def build_encoder(self, shape):
+        """Builds what `encode` uses.
+
+        Args:
+            shape: Shape of the embeddings, [B, S, E].
+
+        Returns:
+            The size of the vectors that `encode` returns, D.
+        """
+        raise NotImplementedError
+
+    def build(self, input_shape=None):
+        self.embedding.build((None, None))
+        size = self.build_encoder((None, None, self.embedding.output_dim))
+        self.pooling_layer.build((None, None, size))
+        self.output_dense.build((None, size))
+        self.built = True
+
+    def embed(self, tokens, training=None):
+        """Returns the embeddings [B, S, E], with what training drops.
+
+        Args:
+            tokens: [B, S].
+            training: Whether dropout is active.
+        """
+        embedded = self.embedding(self.word_dropout_layer(tokens, training=training))
+        return self.embedding_dropout_layer(embedded, training=training)
+
+    def encode(self, embedded, mask, training=None):
+        """Returns a vector of each token, [B, S, D]; those of padding may be anything, and change no other.
+
+        Args:
+            embedded: From `embed`, [B, S, E].
+            mask: Boolean [B, S], True at real positions.
+            training: Whether dropout is active.
+        """
+        raise NotImplementedError
+
+    def represent(self, tokens, training=None):
+        """Returns what the model makes of each token, [B, S, D], zero at padding.
+
+        Args:
+            tokens: [B, S].
+            training: Whether dropout is active.
+        """
+        mask = real(tokens)
+        encoded = self.encode(self.embed(tokens, training), mask, training)
+        return ops.where(mask[:, :, None], encoded, ops.zeros_like(encoded))
+
+    def call(self, inputs, training=None):
+        tokens = inputs["tokens"]
+        pooled = self.pooling_layer(self.represent(tokens, training=training), mask=real(tokens))
+        return self.output_dense(self.dropout_layer(pooled, training=training))
+
+    def attention(self, tokens):
+        """Returns the attention weights [B, layers, heads, S, S]; padding has weight 0, as query and as key.
+
+        Args:
+            tokens: [B, S].
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no attention.")
+
+    def get_config(self):
+        names = ("vocab_size", "num_classes", "pooling", "dropout", "embedding_dropout", "word_dropout")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -1,0 +1,68 @@
+"""What every causal language model offers to training, decoding and export."""
+
+import keras
+from keras import ops
+
+from zoo.layers.core.quantization import KeepsQuantization
+from zoo.models.shared.checks import check_sizes
+
+
+class LanguageModel(KeepsQuantization, keras.Model):
+    """Base of the causal language models.
+
+    A model predicts each symbol from those before it, either all at once or one step after another. Ids are int32,
+    padded with 0 at the end; every row begins with the start symbol.
+
+    Args:
+        vocab_size: Number of symbols.
+        max_length: Largest number of symbols in a row, the start symbol included.
+
+    Call arguments:
+        inputs: Dict with `tokens` [B, T], T ≤ `max_length`.
+        training: Whether dropout is active.
+
+    Returns:
+        Logits [B, T, V]: position t predicts the symbol behind the first t + 1.
+    """
+
+    def __init__(self, vocab_size, max_length, **kwargs):
+        super().__init__(**kwargs)
+        check_sizes(vocab_size=vocab_size, max_length=max_length)
+        self.vocab_size = vocab_size
+        self.max_length = max_length
+
+    def initial_state(self, batch_size, max_length=None):
+        """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
+
+        Args:
+            batch_size: Number of rows, an integer or a scalar tensor.
+            max_length: Largest number of steps, at most the model's `max_length`; `None` where tensors of the state may
+                grow from step to step.
+        """
+        raise NotImplementedError
+
+    def prefill(self, tokens, state):
+        """Reads several symbols of each row at once, as many of one row as of the others.
+
+        Rows of different lengths have the length of the shortest one in common; behind it, `decode_step` goes on.
+
+        Args:
+            tokens: The next symbols of each row, [B, T], none of them padding.
+            state: From `initial_state` or the step before.
+
+        Returns:
+            Logits [B, V] for the symbol behind them, and the new state.
+        """
+        raise NotImplementedError
+
+    def decode_step(self, last, state):
+        """Returns logits [B, V] for the next symbol, and the new state.
+
+        Args:
+            last: The last symbol of each row, [B].
+            state: From `initial_state` or the step before.
+        """
+        return self.prefill(ops.expand_dims(last, 1), state)
+
+    def get_config(self):
+        return {**super().get_config(), "vocab_size": self.vocab_size, "max_length": self.max_length}

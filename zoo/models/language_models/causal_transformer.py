@@ -1,0 +1,105 @@
+"""The decoder-only Transformer."""
+
+import keras
+from keras import ops
+
+from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.reshaping import at_positions
+from zoo.models.language_models.base import LanguageModel
+from zoo.models.shared import transformer_parts as parts
+from zoo.models.shared.embeddings import ReversibleEmbedding
+from zoo.models.shared.transformer_options import AttentionOptions
+
+# So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
+EMBEDDING_STDDEV = 0.02
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class CausalLM(LanguageModel):
+    """Transformer that predicts each symbol from those before it.
+
+    The last map of each part of a block begins `√(2 · num_layers)` times smaller than usual, so that the sum of them
+    begins with the same variance at any depth.
+
+    Args:
+        vocab_size: Number of symbols.
+        max_length: Largest number of symbols in a row, and rows of a table of learned positions.
+        tied_embeddings: Whether one matrix serves for input and output.
+        **kwargs: The options of `zoo.models.shared.transformer_options.AttentionOptions`, and those of `keras.Model`.
+
+    Call arguments and results: see `LanguageModel`.
+
+    Reference:
+        Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", sections 3.1 and 4.1;
+        Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3 (pre-norm, small
+        residual terms); Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
+    """
+
+    def __init__(self, vocab_size, max_length=257, tied_embeddings=True, **kwargs):
+        options, kwargs = AttentionOptions.take(kwargs)
+        super().__init__(vocab_size, max_length, **kwargs)
+        parts.set_options(self, options)
+        self.tied_embeddings = tied_embeddings
+        policy = self.dtype_policy
+        self.embedding = ReversibleEmbedding(
+            vocab_size,
+            self.model_dim,
+            tie_weights=tied_embeddings,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
+            dtype=policy,
+            name="embedding",
+        )
+        self.input_positions = parts.InputPositions(options.positions, max_length, dtype=policy, name="positions")
+        self.embedding_dropout = Dropout(options.dropout, dtype=policy, name="embedding_dropout")
+        self.blocks = parts.encoder_blocks(options, policy, causal=True, name="block")
+        self.final_norm = parts.final_norm(options, "final_norm", policy)
+
+    def build(self, input_shape=None):
+        shape = (None, None, self.model_dim)
+        self.embedding.build((None, None))
+        self.input_positions.build(shape)
+        for block in self.blocks:
+            block.build(shape)
+        if self.final_norm is not None:
+            self.final_norm.build(shape)
+        self._shrink_residuals()
+        self.built = True
+
+    def _shrink_residuals(self):
+        """Divides what begins as random terms of the residual sum by the root of their number."""
+        for block in self.blocks:
+            for part in (block.attention, block.feed_forward):
+                kernel = part.output_dense.kernel
+                kernel.assign(kernel / (2 * self.num_layers) ** 0.5)
+
+    def _embed(self, tokens, training=None, start_index=0):
+        embedded = self.input_positions(self.embedding(tokens) * self.model_dim**0.5, start_index=start_index)
+        return self.embedding_dropout(embedded, training=training)
+
+    def _logits(self, hidden):
+        hidden = hidden if self.final_norm is None else self.final_norm(hidden)
+        return at_positions(lambda rows: self.embedding(rows, reverse=True), hidden)
+
+    def call(self, inputs, training=None):
+        hidden = self._embed(inputs["tokens"], training)
+        for block in self.blocks:
+            # Padding stands at the end, where no real symbol sees it.
+            hidden = block(hidden, use_causal_mask=True, training=training)
+        return self._logits(hidden)
+
+    def initial_state(self, batch_size, max_length=None):
+        return {
+            "index": ops.zeros((), dtype="int32"),
+            "caches": [block.attention.create_cache(batch_size, max_length) for block in self.blocks],
+        }
+
+    def prefill(self, tokens, state):
+        hidden, caches = self._embed(tokens, start_index=state["index"]), []
+        for block, cache in zip(self.blocks, state["caches"], strict=True):
+            hidden, cache = block(hidden, cache=cache)
+            caches.append(cache)
+        index = state["index"] + ops.shape(tokens)[1]
+        return self._logits(hidden[:, -1]), {"index": index, "caches": caches}
+
+    def get_config(self):
+        return {**super().get_config(), **self.options.config(), "tied_embeddings": self.tied_embeddings}

@@ -1,0 +1,101 @@
+"""What every sequence-to-sequence model offers to training, decoding and export."""
+
+import keras
+
+from zoo.errors import InputError
+from zoo.layers.core.quantization import KeepsQuantization
+from zoo.models.shared.checks import check_sizes
+
+
+class Seq2SeqModel(KeepsQuantization, keras.Model):
+    """Base of the sequence-to-sequence models.
+
+    A model reads source ids, makes a memory of them once, and from there predicts target ids, either all at once
+    (teacher forcing) or one step after another. Ids are int32, padded with 0 at the end.
+
+    Call arguments:
+        inputs: Dict with `source` [B, S] and `target` [B, T]; the target starts with the start symbol.
+        training: Whether dropout is active.
+
+    Returns:
+        Logits [B, T, V]: position t predicts the target symbol after the first t + 1.
+
+    Attributes:
+        attends: Whether there is attention to ask for.
+    """
+
+    attends = True
+
+    def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
+        super().__init__(**kwargs)
+        check_sizes(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
+        self.source_vocab_size = source_vocab_size
+        self.target_vocab_size = target_vocab_size
+
+    def encode(self, source, training=None):
+        """Returns the memory, a dict of tensors with the batch first.
+
+        Args:
+            source: [B, S].
+            training: Whether dropout is active.
+        """
+        raise NotImplementedError
+
+    def decode(self, target, memory, training=None):
+        """Returns logits [B, T, V] and attention weights [B, layers, heads, T, S] under teacher forcing.
+
+        The weights are `None` where the model does not attend.
+
+        Args:
+            target: [B, T], starting with the start symbol.
+            memory: From `encode`.
+            training: Whether dropout is active.
+        """
+        raise NotImplementedError
+
+    def initial_state(self, memory, max_length=None, sharing=1):
+        """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
+
+        Args:
+            memory: From `encode`.
+            max_length: Largest number of steps; `None` where tensors of the state may grow from step to step.
+            sharing: How many rows share a row of the memory.
+        """
+        raise NotImplementedError
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], the new state.
+
+        Args:
+            last: The last symbol of each row, [B].
+            state: From `initial_state` or the step before.
+            memory: From `encode`.
+            sharing: As in `initial_state`; rows that share one are adjacent.
+            return_attention_scores: Whether the attention is wanted, of a model that attends.
+        """
+        raise NotImplementedError
+
+    def call(self, inputs, training=None):
+        memory = self.encode(inputs["source"], training=training)
+        return self.decode(inputs["target"], memory, training=training)[0]
+
+    def attention(self, source, target):
+        """Returns the cross-attention weights [B, layers, heads, T, S]; padding has weight 0.
+
+        Args:
+            source: [B, S].
+            target: [B, T], starting with the start symbol: row t is the attention that predicts its successor.
+
+        Raises:
+            InputError: If the model does not attend.
+        """
+        if not self.attends:
+            raise InputError(f"{type(self).__name__} has no attention. `rnnsearch` is a model like it that has.")
+        return self.decode(target, self.encode(source))[1]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "source_vocab_size": self.source_vocab_size,
+            "target_vocab_size": self.target_vocab_size,
+        }

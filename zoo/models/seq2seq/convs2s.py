@@ -1,0 +1,223 @@
+"""Convolutional sequence to sequence."""
+
+import keras
+from keras import ops
+
+from zoo import layers
+from zoo.errors import InputError
+from zoo.layers.core.dropout import Dropout
+from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.shared.checks import check_choice, check_dropout, check_sizes
+from zoo.models.shared.padding import real
+from zoo.models.shared.scores import model_score
+from zoo.models.shared.transformer_options import INPUT_POSITIONS
+from zoo.models.shared.transformer_parts import InputPositions
+from zoo.row_selection import repeat_rows
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class ConvS2S(Seq2SeqModel):
+    """Encoder and decoder of gated convolutions, with attention in every layer of the decoder.
+
+    Encoder: `h⁰ = W_e e + b_e`, `hˡ = block(hˡ⁻¹)`, `z = W_z h + b_z`, where e are the embeddings with their positions.
+    Decoder: likewise from the embeddings g of the target, with causal convolutions, and in each block attention with
+    keys z and values z + e. Logits `W_o (W h + b) + b_o`. The blocks are those of `GatedConvolutionBlock`.
+
+    A step sees, in each layer, the last `width` inputs: these are the state of decoding. The gradient of the encoder is
+    divided by the number of layers that attend to it; the source embeddings in the values have theirs whole.
+
+    Unlike in the paper, weights are not normalised, and all layers have the same number of units.
+
+    Args:
+        source_vocab_size: Number of source symbols.
+        target_vocab_size: Number of target symbols.
+        embedding_dim: Size of embeddings, of z, and of what is compared in attention, f.
+        units: Size of the hidden states, d.
+        encoder_layers: Number of blocks in the encoder.
+        decoder_layers: Number of blocks in the decoder.
+        width: Positions that a convolution sees, k.
+        dropout: Rate of dropout on the embeddings, on the input of each convolution, and before the logits.
+        score: How queries and keys are compared: a name that `zoo.layers.scores.get_score` knows.
+        positions: At the embeddings: `"learned"`, `"sinusoidal"`, `"concat"`, `"learned_concat"` or `"none"`, see
+            `zoo.models.shared.transformer_options.AttentionOptions`.
+        max_length: Rows of the tables of learned positions; in longer texts all behind the last row take that row.
+
+    Call arguments and results: see `Seq2SeqModel`; attention has `decoder_layers` layers with one head each.
+
+    Reference:
+        Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3, https://arxiv.org/abs/1705.03122
+    """
+
+    def __init__(
+        self,
+        source_vocab_size,
+        target_vocab_size,
+        embedding_dim=512,
+        units=512,
+        encoder_layers=20,
+        decoder_layers=20,
+        width=3,
+        dropout=0.2,
+        score="dot",
+        positions="learned",
+        max_length=256,
+        **kwargs,
+    ):
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        check_dropout(dropout)
+        check_choice("positions", positions, (*INPUT_POSITIONS, "none"))
+        check_sizes(
+            embedding_dim=embedding_dim,
+            units=units,
+            encoder_layers=encoder_layers,
+            decoder_layers=decoder_layers,
+            width=width,
+            max_length=max_length,
+        )
+        if embedding_dim % 2 and positions in ("sinusoidal", "concat"):
+            raise InputError(
+                f"`embedding_dim` must be even with positions={positions!r}. Received: embedding_dim={embedding_dim}."
+            )
+        self.embedding_dim = embedding_dim
+        self.units = units
+        self.encoder_layers = encoder_layers
+        self.decoder_layers = decoder_layers
+        self.width = width
+        self.dropout = dropout
+        self.score = score
+        self.positions = positions
+        self.max_length = max_length
+        self._make_layers()
+
+    def _make_layers(self):
+        self.source_embedding = self._embedding(self.source_vocab_size, "source_embedding")
+        self.target_embedding = self._embedding(self.target_vocab_size, "target_embedding")
+        self.source_positions, self.target_positions = (
+            InputPositions(self.positions, self.max_length, dtype=self.dtype_policy, name=f"{side}_positions")
+            for side in ("source", "target")
+        )
+        self.encoder_input = self._dense(self.units, "encoder_input", dropped=True)
+        self.encoder_blocks = [self._block("encoder", index, "same") for index in range(self.encoder_layers)]
+        self.encoder_output = self._dense(self.embedding_dim, "encoder_output")
+        self.decoder_input = self._dense(self.units, "decoder_input", dropped=True)
+        self.decoder_blocks = [
+            self._block("decoder", index, "causal", self._attention()) for index in range(self.decoder_layers)
+        ]
+        self.decoder_output = self._dense(self.embedding_dim, "decoder_output")
+        self.output_dense = self._dense(self.target_vocab_size, "output", dropped=True)
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, name="dropout")
+
+    def _embedding(self, size, name):
+        initializer = keras.initializers.RandomNormal(stddev=0.1)
+        return keras.layers.Embedding(
+            size, self.embedding_dim, embeddings_initializer=initializer, dtype=self.dtype_policy, name=name
+        )
+
+    def _dense(self, size, name, dropped=False):
+        # Section 3.5: outputs have the variance of the inputs, which dropout has divided by its rate of keeping.
+        scale = 1.0 - self.dropout if dropped else 1.0
+        initializer = keras.initializers.VarianceScaling(scale, "fan_in", "untruncated_normal")
+        return keras.layers.Dense(size, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
+
+    def _attention(self):
+        score = model_score(self.score, self.dtype_policy)
+        return layers.Attention(score, dtype=self.dtype_policy, name="attention")
+
+    def _block(self, side, index, padding, attention=None):
+        name = f"{side}_block_{index}"
+        return layers.GatedConvolutionBlock(
+            self.width, padding, attention, dropout=self.dropout, dtype=self.dtype_policy, name=name
+        )
+
+    def build(self, input_shape=None):
+        embedded, hidden = (None, None, self.embedding_dim), (None, None, self.units)
+        for embedding in (self.source_embedding, self.target_embedding):
+            embedding.build((None, None))
+        for layer in (self.source_positions, self.target_positions, self.encoder_input, self.decoder_input):
+            layer.build(embedded)
+        for block in self.encoder_blocks:
+            block.build(hidden)
+        for block in self.decoder_blocks:
+            block.build(hidden, embedded, embedded)
+        self.encoder_output.build(hidden)
+        self.decoder_output.build(hidden)
+        self.output_dense.build(embedded)
+        self.built = True
+
+    def encode(self, source, training=None):
+        mask = real(source)
+        embedded = self.dropout_layer(self.source_positions(self.source_embedding(source)), training=training)
+        hidden = self.encoder_input(embedded)
+        for block in self.encoder_blocks:
+            hidden = block(hidden, mask=mask, training=training)
+        hidden = _scale_gradient(self.encoder_output(hidden), 1.0 / self.decoder_layers)
+        return {"mask": mask, "layers": [block.project_memory(hidden, embedded) for block in self.decoder_blocks]}
+
+    def _embed(self, target, training=None, start_index=0):
+        embedded = self.target_positions(self.target_embedding(target), start_index=start_index)
+        return self.dropout_layer(embedded, training=training)
+
+    def _logits(self, hidden, training=None):
+        return self.output_dense(self.dropout_layer(self.decoder_output(hidden), training=training))
+
+    def decode(self, target, memory, training=None):
+        mask = real(target)
+        embedded = self._embed(target, training)
+        hidden, weights = self.decoder_input(embedded), []
+        for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
+            hidden, scores = block(
+                hidden,
+                embedded,
+                projected,
+                mask=mask,
+                memory_mask=memory["mask"],
+                return_attention_scores=True,
+                training=training,
+            )
+            weights.append(scores)
+        return self._logits(hidden, training), ops.stack(weights, axis=1)[:, :, None]  # one head
+
+    def initial_state(self, memory, max_length=None, sharing=1):
+        batch = ops.shape(memory["mask"])[0] * sharing
+        return {
+            "index": ops.zeros((), dtype="int32"),
+            "caches": [block.create_cache(batch) for block in self.decoder_blocks],
+        }
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        memory = repeat_rows(memory, sharing)
+        embedded = self._embed(ops.expand_dims(last, 1), start_index=state["index"])
+        hidden, caches, weights = self.decoder_input(embedded), [], []
+        for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
+            hidden, *scores, cache = block(
+                hidden,
+                embedded,
+                projected,
+                memory_mask=memory["mask"],
+                return_attention_scores=return_attention_scores,
+                cache=cache,
+            )
+            caches.append(cache)
+            weights += scores
+        weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # one head, and one position
+        return ops.squeeze(self._logits(hidden), 1), *weights, {"index": state["index"] + 1, "caches": caches}
+
+    def get_config(self):
+        names = (
+            "embedding_dim",
+            "units",
+            "encoder_layers",
+            "decoder_layers",
+            "width",
+            "dropout",
+            "score",
+            "positions",
+            "max_length",
+        )
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _scale_gradient(tensor, scale):
+    """Returns `tensor` as it is, with a gradient `scale` times as large (section 3.4)."""
+    fixed = ops.stop_gradient(tensor)
+    return fixed + scale * (tensor - fixed)

@@ -1,0 +1,186 @@
+"""Luong's encoder-decoder: stacked recurrent layers, and attention with the new state."""
+
+import keras
+from keras import ops
+
+from zoo import layers
+from zoo.errors import InputError
+from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, MaskedInputCell, OneWayEncoder, RecurrentSeq2SeqModel
+from zoo.models.shared.checks import check_choice, check_sizes
+from zoo.models.shared.padding import real
+from zoo.models.shared.scores import model_score
+from zoo.row_selection import repeat_rows
+
+ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Luong(RecurrentSeq2SeqModel):
+    """Recurrent encoder-decoder that attends with the decoder's new state.
+
+    `h̄` are the states of the encoder's top layer; `s_t = LSTM([E y_{t−1}; h̃_{t−1}], s_{t−1})`; `c_t = attend(s_t)` over
+    h̄; `h̃_t = tanh(W_c [c_t; s_t])`, as large as a state, or as an embedding if these are tied; logits `W_s h̃_t`. Both
+    sides have stacks of layers, and the decoder's start from the final states of the encoder's.
+
+    Dropout acts on embeddings, between the layers, on h̄ and on h̃ before the logits. Between the decoder's layers it
+    drops the same units at all steps of a sentence, because its loop draws nothing.
+
+    Args:
+        source_vocab_size: Number of source symbols.
+        target_vocab_size: Number of target symbols.
+        num_layers: Layers of the encoder, and of the decoder.
+        score: Name of a score: the paper's are `"dot"`, `"general"`, `"concat"` and `"location"`.
+        alignment: `"global"`; `"local_m"` or `"local_p"`, see `LocalAttention`. Local weights sum to 1 or less, and are
+            all zero where the window lies behind the source.
+        window: How far local attention reaches to either side, D.
+        max_length: How many places in the source have a location score.
+        input_feeding: Whether the decoder reads h̃_{t−1}.
+        reverse_source: Whether the encoder reads the source backwards. Attention weights are in the order of the
+            source all the same, and so are the places that local attention and location scores count.
+        bidirectional: Whether the encoder reads in both directions, each with half of the units; `reverse_source` then
+            changes nothing.
+        **kwargs: The options of `RecurrentSeq2SeqModel`, whose defaults are the paper's but for `cell_type="lstm"` and
+            `dropout=0.2`; and those of `keras.Model`.
+
+    Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
+
+    Reference:
+        Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation", sections 2 and 3,
+        https://arxiv.org/abs/1508.04025
+    """
+
+    def __init__(
+        self,
+        source_vocab_size,
+        target_vocab_size,
+        num_layers=4,
+        score="general",
+        alignment="global",
+        window=10,
+        max_length=512,
+        input_feeding=True,
+        reverse_source=True,
+        bidirectional=False,
+        **kwargs,
+    ):
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        check_sizes(num_layers=num_layers, window=window, max_length=max_length)
+        check_choice("alignment", alignment, ("global", *ALIGNMENTS))
+        if bidirectional and self.units % 2:
+            raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={self.units}.")
+        self.num_layers = num_layers
+        self.score = score
+        self.alignment = alignment
+        self.window = window
+        self.max_length = max_length
+        self.input_feeding = input_feeding
+        self.reverse_source = reverse_source
+        self.bidirectional = bidirectional
+        self.encoder = self._make_encoder()
+        self._make_start(num_layers * NUM_STATES[self.cell_type])
+        self.cell = layers.LuongAttentionCell(
+            self._make_cells(),
+            self._make_attention(),
+            memory_dim=self.units,
+            attentional_dim=self.units if self.tied_embeddings == "none" else self.embedding_dim,
+            input_feeding=input_feeding,
+            dtype=self.dtype_policy,
+            name="decoder_cell",
+        )
+        self.decoder = layers.AttentionRNN(self.cell, dtype=self.dtype_policy, name="decoder")
+        self._make_output(use_bias=False)
+
+    def _make_encoder(self):
+        options = {"num_layers": self.num_layers, "cell_type": self.cell_type, "dropout": self.dropout}
+        options |= {"dtype": self.dtype_policy, "name": "encoder"}
+        if self.bidirectional:
+            return layers.BidirectionalEncoder(self.units // 2, **options)
+        return OneWayEncoder(self.units, reverse=self.reverse_source, **options)
+
+    def _make_cells(self):
+        policy = {"dtype": self.dtype_policy}
+        names = [f"layer_{number}" for number in range(self.num_layers)]
+        first, *others = [CELLS[self.cell_type](self.units, name=name, **policy) for name in names]
+        masked = [MaskedInputCell(cell, self.units, name=f"masked_{cell.name}", **policy) for cell in others]
+        return [first, *masked] if masked else first
+
+    def _make_attention(self):
+        policy = {"dtype": self.dtype_policy}
+        score = model_score(self.score, self.dtype_policy, self.max_length)
+        policy["name"] = "attention"
+        if self.alignment == "global":
+            return layers.Attention(score, **policy)
+        return layers.LocalAttention(self.window, ALIGNMENTS[self.alignment], score, **policy)
+
+    def build(self, input_shape=None):
+        embedded = (None, None, self.embedding_dim)
+        self.encoder.build(embedded)
+        self.decoder.build(embedded, (None, None, self.units))
+        self._build_ends(self.cell.step_size)
+        self.built = True
+
+    def encode(self, source, training=None):
+        mask = real(source)
+        embedded = self._embed(self.source_embedding, source, training)
+        annotations, start = self.encoder(embedded, mask=mask, return_state=True, training=training)
+        if self.start is not None:
+            start = self.start(source, training=training)
+        annotations = self.dropout_layer(annotations, training=training)
+        return {**self.cell.project_memory(annotations, mask), "mask": mask, "start": start}
+
+    def _cell_states(self, memory, training=None):
+        """Returns the states of the decoder's cells before the first step, with the masks of dropout among them."""
+        states, count = memory["start"], NUM_STATES[self.cell_type]
+        ones = ops.ones_like(states[0])
+        found = list(states[:count])
+        for first in range(count, len(states), count):
+            found += [*states[first : first + count], self.dropout_layer(ones, training=training)]
+        return found
+
+    def _run(self, target, memory, training=None, **options):
+        return self.decoder(
+            self._embed(self.target_embedding, target, training),
+            _projected(memory),
+            initial_state=self._cell_states(memory, training),
+            memory_mask=memory["mask"],
+            training=training,
+            **options,
+        )
+
+    def call(self, inputs, training=None):
+        # Training needs no weights, which would make the output of each step longer.
+        memory = self.encode(inputs["source"], training=training)
+        return self._output(self._run(inputs["target"], memory, training), training)
+
+    def decode(self, target, memory, training=None):
+        hidden, weights = self._run(target, memory, training, return_attention_scores=True)
+        weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
+        return self._output(hidden, training), weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
+
+    def initial_state(self, memory, max_length=None, sharing=1):
+        batch = ops.shape(memory["mask"])[0]
+        return {"inner": repeat_rows(self.cell.own_states(self._cell_states(memory), batch), sharing)}
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        hidden, weights, states = self.cell.advance(
+            self.target_embedding(last),
+            state["inner"],
+            _projected(memory),
+            memory["mask"],
+            return_attention_scores=return_attention_scores,
+            sharing=sharing,
+        )
+        weights = [weights[:, None, None]] if return_attention_scores else []
+        return self._output(hidden), *weights, {"inner": states}
+
+    def get_config(self):
+        names = ("num_layers", "score", "alignment", "window", "max_length", "input_feeding", "reverse_source")
+        return {
+            **super().get_config(),
+            **{name: getattr(self, name) for name in names},
+            "bidirectional": self.bidirectional,
+        }
+
+
+def _projected(memory):
+    return {name: memory[name] for name in ("key", "value")}

@@ -1,0 +1,174 @@
+"""The encoder-decoder without attention: the whole source in vectors of fixed length."""
+
+import keras
+from keras import ops
+
+from zoo import layers
+from zoo.errors import InputError
+from zoo.models.seq2seq.recurrent_base import LAYERS, NUM_STATES, OneWayEncoder, RecurrentSeq2SeqModel
+from zoo.models.shared.checks import check_sizes
+from zoo.models.shared.padding import real
+from zoo.row_selection import repeat_rows
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class RNNEncoderDecoder(RecurrentSeq2SeqModel):
+    """Recurrent encoder-decoder without attention.
+
+    With summary (Cho et al.): `c = tanh(V h_S)` of the encoder's last state; the decoder starts from
+    `s_0 = tanh(V' c)` and reads c at every step, `s_t = GRU([E y_{t−1}; c], s_{t−1})`; readout
+    `r_t = maxout(O_s s_t + O_y E y_{t−1} + O_c c + b)`; logits `W r_t`. Without (Sutskever et al.): the decoder starts
+    from the final states of the encoder, and that is all it knows of the source; logits `W s_t`.
+
+    Dropout, which the papers have not, acts on embeddings, between layers, on c and before the logits.
+
+    Args:
+        source_vocab_size: Number of source symbols.
+        target_vocab_size: Number of target symbols.
+        num_layers: Layers of the encoder, and of the decoder.
+        readout_units: Size of the maxout layer; 0 for none, where logits come from s_t.
+        feed_summary: Whether there is a c, as large as a state, which the decoder and the readout take at every step.
+        reverse_source: Whether the encoder reads the source backwards (Sutskever et al.).
+        **kwargs: The options of `RecurrentSeq2SeqModel`; Cho et al. have `embedding_dim=100`, Sutskever et al.
+            `cell_type="lstm"`, and otherwise they are as its defaults. And those of `keras.Model`.
+
+    Call arguments and results: see `Seq2SeqModel`; there are no attention weights.
+
+    Reference:
+        Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
+        Translation", section 2.2 and appendix A, https://arxiv.org/abs/1406.1078;
+        Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", sections 2 and 3.4,
+        https://arxiv.org/abs/1409.3215
+    """
+
+    attends = False
+
+    def __init__(
+        self,
+        source_vocab_size,
+        target_vocab_size,
+        num_layers=1,
+        readout_units=500,
+        feed_summary=True,
+        reverse_source=False,
+        **kwargs,
+    ):
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        units, cell_type = self.units, self.cell_type
+        check_sizes(num_layers=num_layers)
+        if readout_units != 0:
+            check_sizes(readout_units=readout_units)
+        self._check_tying(*(("readout_units", readout_units) if readout_units else ("units", units)))
+        if not feed_summary and self.start_state != "encoder":
+            raise InputError(
+                "Without a summary the decoder knows the source from its start alone: use `start_state='encoder'` or "
+                f"`feed_summary=True`. Received: start_state={self.start_state!r}, feed_summary={feed_summary}."
+            )
+        self.num_layers = num_layers
+        self.readout_units = readout_units
+        self.feed_summary = feed_summary
+        self.reverse_source = reverse_source
+        self.num_states = num_layers * NUM_STATES[cell_type]
+        policy = {"dtype": self.dtype_policy}
+        self.encoder = OneWayEncoder(
+            units, num_layers, cell_type, self.dropout, reverse=reverse_source, name="encoder", **policy
+        )
+        self._make_summary()
+        self._make_start(self.num_states)
+        self.recurrent_layers = [
+            LAYERS[cell_type](units, return_sequences=True, name=f"decoder_{number}", **policy)
+            for number in range(num_layers)
+        ]
+        self.readout_dense = self.maxout = None
+        if readout_units:
+            self.readout_dense = keras.layers.Dense(2 * readout_units, name="readout", **policy)
+            self.maxout = layers.Maxout(name="maxout", **policy)
+        self._make_output()
+
+    def _make_summary(self):
+        def dense(units, name):
+            return keras.layers.Dense(units, activation="tanh", dtype=self.dtype_policy, name=name)
+
+        self.summary_dense = dense(self.units, "summary") if self.feed_summary else None
+        projected = self.feed_summary and self.start_state == "encoder"
+        self.start_dense = dense(self.num_states * self.units, "start") if projected else None
+
+    def build(self, input_shape=None):
+        self.encoder.build((None, None, self.embedding_dim))
+        for dense in (self.summary_dense, self.start_dense):
+            if dense is not None:
+                dense.build((None, self.units))
+        inputs_dim = self.embedding_dim + self.units * self.feed_summary
+        below = inputs_dim
+        for layer in self.recurrent_layers:
+            layer.build((None, None, below))
+            below = self.units
+        if self.readout_dense is not None:
+            self.readout_dense.build((None, None, self.units + inputs_dim))
+            self.maxout.build((None, None, 2 * self.readout_units))
+        self._build_ends(self.readout_units or self.units)
+        self.built = True
+
+    def encode(self, source, training=None):
+        embedded = self._embed(self.source_embedding, source, training)
+        _, states = self.encoder(embedded, mask=real(source), return_state=True, training=training)
+        memory = {"start": states}
+        if self.feed_summary:
+            summary = self.summary_dense(states[-NUM_STATES[self.cell_type]])
+            memory["summary"] = self.dropout_layer(summary, training=training)
+        if self.start is not None:
+            memory["start"] = self.start(source, training=training)
+        elif self.feed_summary:
+            memory["start"] = list(ops.split(self.start_dense(summary), self.num_states, axis=-1))
+        return memory
+
+    def _inputs(self, embedded, memory):
+        """Returns what the decoder reads: the embeddings [B, E] or [B, T, E], with the summary behind them."""
+        if not self.feed_summary:
+            return embedded
+        summary = memory["summary"]
+        if len(embedded.shape) == 3:
+            shape = (*ops.shape(embedded)[:2], self.units)
+            summary = ops.broadcast_to(summary[:, None], shape)
+        return ops.concatenate([embedded, summary], axis=-1)
+
+    def _by_layer(self, states):
+        count = NUM_STATES[self.cell_type]
+        return [list(states[first : first + count]) for first in range(0, len(states), count)]
+
+    def _logits(self, hidden, inputs, training=None):
+        if self.readout_dense is not None:
+            hidden = self.maxout(self.readout_dense(ops.concatenate([hidden, inputs], axis=-1)))
+        return self._output(hidden, training)
+
+    def decode(self, target, memory, training=None):
+        """Returns logits [B, T, V] under teacher forcing, and `None` for the weights of attention.
+
+        Args:
+            target: [B, T], starting with the start symbol.
+            memory: From `encode`.
+            training: Whether dropout is active.
+        """
+        hidden = inputs = self._inputs(self._embed(self.target_embedding, target, training), memory)
+        for number, (layer, states) in enumerate(
+            zip(self.recurrent_layers, self._by_layer(memory["start"]), strict=True)
+        ):
+            if number:
+                hidden = self.dropout_layer(hidden, training=training)
+            hidden = layer(hidden, initial_state=states, training=training)
+        return self._logits(hidden, inputs, training), None
+
+    def initial_state(self, memory, max_length=None, sharing=1):
+        return {"inner": repeat_rows(memory["start"], sharing)}
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        hidden = inputs = self._inputs(self.target_embedding(last), repeat_rows(memory, sharing))
+        new = []
+        for layer, states in zip(self.recurrent_layers, self._by_layer(state["inner"]), strict=True):
+            hidden, states = layer.cell(hidden, states)
+            new += states
+        return self._logits(hidden, inputs), {"inner": new}
+
+    def get_config(self):
+        names = ("num_layers", "readout_units", "feed_summary", "reverse_source")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

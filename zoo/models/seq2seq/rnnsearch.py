@@ -1,0 +1,135 @@
+"""RNNsearch: the encoder-decoder that learned to align."""
+
+import keras
+from keras import ops
+
+from zoo import layers
+from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.models.shared.checks import check_sizes
+from zoo.models.shared.padding import real
+from zoo.row_selection import repeat_rows
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class RNNSearch(RecurrentSeq2SeqModel):
+    """Recurrent encoder-decoder with additive attention.
+
+    Annotations `h_j = [→h_j; ←h_j]` of a bidirectional GRU; `c_i = attend(s_{i−1})`; `s_i = GRU([E y_{i−1}; c_i],
+    s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`; logits `W t_i`. The decoder starts from
+    `s_0 = tanh(W_s ←h_1)`; an LSTM's second state is made in the same way.
+
+    Dropout, which the paper has not, acts on embeddings, annotations and readout.
+
+    Args:
+        source_vocab_size: Number of source symbols.
+        target_vocab_size: Number of target symbols.
+        attention_units: Size of the hidden layer of the alignment model.
+        readout_units: Size of the maxout layer, l; that of the embeddings if they are tied.
+        **kwargs: The options of `RecurrentSeq2SeqModel`, whose defaults are the paper's but for `embedding_dim=620`;
+            and those of `keras.Model`.
+
+    Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
+
+    Reference:
+        Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
+        section 3 and appendix A, https://arxiv.org/abs/1409.0473
+    """
+
+    def __init__(self, source_vocab_size, target_vocab_size, attention_units=1000, readout_units=500, **kwargs):
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        check_sizes(attention_units=attention_units, readout_units=readout_units)
+        self._check_tying("readout_units", readout_units)
+        self.attention_units = attention_units
+        self.readout_units = readout_units
+        units, policy = self.units, {"dtype": self.dtype_policy}
+        self.encoder = keras.layers.Bidirectional(
+            LAYERS[self.cell_type](units, return_sequences=True, **policy), name="encoder", **policy
+        )
+        count = NUM_STATES[self.cell_type]
+        self.start_dense = None
+        if self.start_state == "encoder":
+            self.start_dense = keras.layers.Dense(count * units, activation="tanh", name="start", **policy)
+        self._make_start(count)
+        self.cell = layers.RecurrentAttentionCell(
+            CELLS[self.cell_type](units, name="cell", **policy),
+            layers.AdditiveAttention(attention_units, name="attention", **policy),
+            memory_dim=2 * units,
+            name="decoder_cell",
+            **policy,
+        )
+        self.decoder = layers.AttentionRNN(self.cell, name="decoder", **policy)
+        self.readout_dense = keras.layers.Dense(2 * readout_units, name="readout", **policy)
+        self.maxout = layers.Maxout(name="maxout", **policy)
+        self._make_output()
+
+    def build(self, input_shape=None):
+        self.encoder.build((None, None, self.embedding_dim))
+        if self.start_dense is not None:
+            self.start_dense.build((None, self.units))
+        self.decoder.build((None, None, self.embedding_dim), (None, None, 2 * self.units))
+        self.readout_dense.build((None, None, self.cell.output_size + self.embedding_dim))
+        self.maxout.build((None, None, 2 * self.readout_units))
+        self._build_ends(self.readout_units)
+        self.built = True
+
+    def encode(self, source, training=None):
+        mask = real(source)
+        annotations = self.encoder(
+            self._embed(self.source_embedding, source, training), mask=mask, training=training
+        )  # [B, S, 2·units]
+        start = self._start(annotations[:, 0, self.units :], training)
+        annotations = self.dropout_layer(annotations, training=training)
+        key = self.cell.attention.project_memory(annotations)["key"]
+        return {"annotations": annotations, "key": key, "mask": mask, "start": start}
+
+    def _start(self, first, training):
+        if self.start_dense is None:
+            return self.start(first, training=training)
+        return list(ops.split(self.start_dense(first), NUM_STATES[self.cell_type], axis=-1))
+
+    def _logits(self, recurrent, embedded, training=None):
+        readout = self.maxout(self.readout_dense(ops.concatenate([recurrent, embedded], axis=-1)))
+        return self._output(readout, training)
+
+    def decode(self, target, memory, training=None):
+        embedded = self._embed(self.target_embedding, target, training)
+        projected = {"key": memory["key"], "value": memory["annotations"]}
+        recurrent = self.decoder(
+            embedded, projected, initial_state=memory["start"], memory_mask=memory["mask"], training=training
+        )
+        return self._logits(recurrent, embedded, training), self._alignment(recurrent, target, memory)
+
+    def _alignment(self, recurrent, target, memory):
+        # The loop returns its queries, so that all alignments come from one call behind it.
+        _, weights = self.cell.attention(
+            recurrent[..., : self.units],
+            memory={"key": memory["key"], "value": memory["annotations"]},
+            query_mask=real(target),
+            value_mask=memory["mask"],
+            return_attention_scores=True,
+        )
+        return weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
+
+    def initial_state(self, memory, max_length=None, sharing=1):
+        return {"inner": repeat_rows(memory["start"], sharing)}
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        embedded = self.target_embedding(last)
+        projected = {"key": memory["key"], "value": memory["annotations"]}
+        recurrent, weights, states = self.cell.advance(
+            embedded,
+            state["inner"],
+            projected,
+            memory["mask"],
+            return_attention_scores=return_attention_scores,
+            sharing=sharing,
+        )
+        weights = [weights[:, None, None]] if return_attention_scores else []
+        return self._logits(recurrent, embedded), *weights, {"inner": states}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "attention_units": self.attention_units,
+            "readout_units": self.readout_units,
+        }

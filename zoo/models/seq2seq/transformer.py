@@ -1,0 +1,174 @@
+"""The encoder-decoder Transformer."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from zoo.errors import InputError
+from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.reshaping import at_positions
+from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.shared import transformer_parts as parts
+from zoo.models.shared.checks import check_choice, check_sizes
+from zoo.models.shared.embeddings import ReversibleEmbedding
+from zoo.models.shared.padding import real
+from zoo.models.shared.transformer_options import AttentionOptions
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Transformer(Seq2SeqModel):
+    """Encoder-decoder Transformer.
+
+    Attention from the target to the source is always full, and knows no positions but those of the embeddings. Keys and
+    values are shared by groups of heads in the decoder alone, where a step reads them all (Ainslie et al. 2023, section
+    2.2).
+
+    Args:
+        source_vocab_size: Number of source symbols.
+        target_vocab_size: Number of target symbols.
+        tied_embeddings: `"all"`: one matrix for source, target and output, for a shared vocabulary; `"target"`: one for
+            target and output; `"none"`; `"auto"`: `"all"` where the vocabularies are equally large, else `"target"`.
+        max_length: Rows of the tables of learned positions; in longer texts all behind the last row take that row.
+        **kwargs: The options of `zoo.models.shared.transformer_options.AttentionOptions`, of which `num_layers` counts
+            for the encoder and for the decoder; and those of `keras.Model`.
+
+    Call arguments and results: see `Seq2SeqModel`.
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3, https://arxiv.org/abs/1706.03762;
+        Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
+    """
+
+    def __init__(self, source_vocab_size, target_vocab_size, tied_embeddings="auto", max_length=256, **kwargs):
+        options, kwargs = AttentionOptions.take(kwargs)
+        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+        check_sizes(max_length=max_length)
+        parts.set_options(self, options)
+        self.max_length = max_length
+        self.tied_embeddings = self._resolve_tying(tied_embeddings)
+        self._make_embeddings()
+        policy = self.dtype_policy
+        self.source_positions = parts.InputPositions(
+            options.positions, max_length, dtype=policy, name="source_positions"
+        )
+        self.target_positions = parts.InputPositions(
+            options.positions, max_length, dtype=policy, name="target_positions"
+        )
+        self.embedding_dropout = Dropout(options.dropout, dtype=policy, name="embedding_dropout")
+        self.encoder_blocks = parts.encoder_blocks(dataclasses.replace(options, num_key_value_heads=0), policy)
+        self.decoder_blocks = parts.decoder_blocks(options, policy)
+        self.encoder_norm = parts.final_norm(options, "encoder_norm", policy)
+        self.decoder_norm = parts.final_norm(options, "decoder_norm", policy)
+
+    def _resolve_tying(self, tied):
+        same_size = self.source_vocab_size == self.target_vocab_size
+        check_choice("tied_embeddings", tied, ("auto", "all", "target", "none"))
+        if tied == "all" and not same_size:
+            raise InputError(
+                "`tied_embeddings='all'` needs one shared vocabulary; use 'target' for separate ones. Received: "
+                f"source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}."
+            )
+        return ("all" if same_size else "target") if tied == "auto" else tied
+
+    def _make_embeddings(self):
+        def embedding(cls, size, name, **options):
+            # With the scaling by √D below, embeddings enter with unit variance and tied logits start small.
+            initializer = keras.initializers.RandomNormal(stddev=self.model_dim**-0.5)
+            options |= {"embeddings_initializer": initializer, "dtype": self.dtype_policy, "name": name}
+            return cls(size, self.model_dim, **options)
+
+        tied = self.tied_embeddings != "none"
+        self.target_embedding = embedding(
+            ReversibleEmbedding, self.target_vocab_size, "target_embedding", tie_weights=tied
+        )
+        self.source_embedding = self.target_embedding
+        if self.tied_embeddings != "all":
+            self.source_embedding = embedding(keras.layers.Embedding, self.source_vocab_size, "source_embedding")
+
+    def build(self, input_shape=None):
+        shape = (None, None, self.model_dim)
+        self.target_embedding.build((None, None))
+        if self.source_embedding is not self.target_embedding:
+            self.source_embedding.build((None, None))
+        self.source_positions.build(shape)
+        self.target_positions.build(shape)
+        for block in self.encoder_blocks:
+            block.build(shape)
+        for block in self.decoder_blocks:
+            block.build(shape, shape)
+        for norm in (self.encoder_norm, self.decoder_norm):
+            if norm is not None:
+                norm.build(shape)
+        self.built = True
+
+    def _embed_source(self, ids, training):
+        embedded = self.source_positions(self.source_embedding(ids) * self.model_dim**0.5)
+        return self.embedding_dropout(embedded, training=training)
+
+    def _embed_target(self, ids, training=None, start_index=0):
+        embedded = self.target_embedding(ids) * self.model_dim**0.5
+        return self.embedding_dropout(self.target_positions(embedded, start_index=start_index), training=training)
+
+    def encode(self, source, training=None):
+        mask = real(source)
+        hidden = self._embed_source(source, training)
+        for block in self.encoder_blocks:
+            hidden = block(hidden, mask=mask, training=training)
+        if self.encoder_norm is not None:
+            hidden = self.encoder_norm(hidden)
+        # Keys and values of the cross-attention, once for all steps.
+        return {"mask": mask, "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
+
+    def _logits(self, hidden):
+        if self.decoder_norm is not None:
+            hidden = self.decoder_norm(hidden)
+        return at_positions(lambda rows: self.target_embedding(rows, reverse=True), hidden)
+
+    def decode(self, target, memory, training=None):
+        mask = real(target)
+        hidden = self._embed_target(target, training)
+        weights = []
+        for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
+            hidden, scores = block(
+                hidden,
+                projected,
+                mask=mask,
+                memory_mask=memory["mask"],
+                return_attention_scores=True,
+                training=training,
+            )
+            weights.append(scores)
+        return self._logits(hidden), ops.stack(weights, axis=1)
+
+    def initial_state(self, memory, max_length=None, sharing=1):
+        batch = ops.shape(memory["mask"])[0] * sharing
+        return {
+            "index": ops.zeros((), dtype="int32"),
+            "caches": [block.self_attention.create_cache(batch, max_length) for block in self.decoder_blocks],
+        }
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        hidden = self._embed_target(ops.expand_dims(last, 1), start_index=state["index"])
+        caches, weights = [], []
+        for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
+            hidden, *scores, cache = block(
+                hidden,
+                projected,
+                memory_mask=memory["mask"],
+                return_attention_scores=return_attention_scores,
+                cache=cache,
+                sharing=sharing,
+            )
+            caches.append(cache)
+            weights += scores
+        weights = [ops.stack(weights, axis=1)[:, :, :, 0]] if return_attention_scores else []
+        return self._logits(ops.squeeze(hidden, 1)), *weights, {"index": state["index"] + 1, "caches": caches}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self.options.config(),
+            "tied_embeddings": self.tied_embeddings,
+            "max_length": self.max_length,
+        }

@@ -1,0 +1,1 @@
+"""What models of several families share: options, embeddings, pooling, checks."""

@@ -1,0 +1,76 @@
+"""Embeddings that also give the logits."""
+
+import contextlib
+
+import keras
+from keras import ops
+
+from zoo.layers.core.kernels import product_with_transposed
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
+    """A table of vectors E [V, D] that also gives the logits: `hidden · Eᵀ`.
+
+    It multiplies in the policy's precision and hands masks on. Keras' own choice for logits is the precision of the
+    table: under `mixed_bfloat16` the largest product of a model would be one of float32. Nor does it pass a mask on,
+    though logits are of the same positions as what they are made of.
+
+    Args:
+        input_dim: Number of symbols, V.
+        output_dim: Size of a vector, D.
+        **options: Those of `keras.layers.ReversibleEmbedding`.
+
+    Reference:
+        Press and Wolf 2017, "Using the Output Embedding to Improve Language Models", section 3 (tying),
+        https://arxiv.org/abs/1608.05859
+    """
+
+    def __init__(self, input_dim, output_dim, **options):
+        precision = keras.dtype_policies.get(options.get("dtype")).compute_dtype
+        super().__init__(input_dim, output_dim, **{"reverse_dtype": precision, **options})
+        self.supports_masking = True
+        self._transposed = None
+
+    def call(self, inputs, reverse=False):
+        if reverse and self._transposed is not None:
+            return ops.matmul(ops.cast(inputs, self.reverse_dtype), self._transposed)
+        if reverse and self.tie_weights and self.logit_soft_cap is None:
+            return product_with_transposed(*(ops.cast(each, self.reverse_dtype) for each in (inputs, self.embeddings)))
+        return super().call(inputs, reverse=reverse)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """See `keras.layers.ReversibleEmbedding`, which quantises no other class unless told so."""
+        super().quantize(mode, type_check=False, config=config)
+
+    def transposed(self):
+        """Returns what gives the logits, [D, V], in the precision of that product."""
+        return ops.cast(ops.transpose(self.embeddings), self.reverse_dtype)
+
+
+def tied_tables(model):
+    """Returns the embeddings of a model that give its logits by their transposed table, unless that is quantised."""
+    tables = [layer for layer in model._flatten_layers() if isinstance(layer, ReversibleEmbedding)]
+    return [table for table in tables if table.tie_weights and table.quantization_mode is None]
+
+
+@contextlib.contextmanager
+def transposed_tables(model, kernels=None):
+    """A context in which a model's tied tables are transposed for its logits already.
+
+    A product with a matrix that is stored the other way round begins by turning it, at every step of decoding: for a
+    few rows that takes longer than the product.
+
+    Args:
+        model: The model.
+        kernels: What `ReversibleEmbedding.transposed` returned for each of `tied_tables`. Default: they are transposed
+            now, those excepted that are from a context outside this one.
+    """
+    tables = [table for table in tied_tables(model) if table._transposed is None]
+    for table, kernel in zip(tables, kernels or [table.transposed() for table in tables], strict=True):
+        table._transposed = kernel
+    try:
+        yield
+    finally:
+        for table in tables:
+            table._transposed = None

@@ -1,0 +1,68 @@
+"""From a vector of each token to one of the text."""
+
+import keras
+from keras import ops
+
+from zoo import layers
+from zoo.models.shared.checks import check_choice
+
+POOLINGS = ("mean", "max", "attention")
+
+
+def make_pooling(pooling, **kwargs):
+    """Returns a layer `(inputs [B, S, D], mask [B, S]) → [B, D]`; a text without real positions has zeros.
+
+    Args:
+        pooling: `"mean"` or `"max"`, of the real positions, or `"attention"`: their weighted mean, by additive
+            attention from a learned query with a hidden layer of size D.
+        **kwargs: Options of the layer.
+
+    Raises:
+        InputError: If `pooling` is something else.
+
+    Reference:
+        Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2,
+        https://aclanthology.org/N16-1174
+    """
+    check_choice("pooling", pooling, POOLINGS)
+    if pooling == "attention":
+        attention = layers.AdditiveAttention(dtype=kwargs.get("dtype"), name="attention")
+        return layers.AttentionPooling(attention, **kwargs)
+    return (MeanPooling if pooling == "mean" else MaxPooling)(**kwargs)
+
+
+class MaskedPooling(keras.layers.Layer):
+    """Base of the poolings that need no weights.
+
+    Call arguments:
+        inputs: [B, S, D].
+        mask: Boolean [B, S], True at real positions.
+
+    Returns:
+        [B, D].
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def compute_mask(self, inputs, mask=None):
+        """Returns no mask: what comes out has no padding."""
+        return None
+
+
+class MeanPooling(MaskedPooling):
+    """Mean of the real positions, summed in float32."""
+
+    def call(self, inputs, mask):
+        real = ops.cast(mask, "float32")[:, :, None]
+        total = ops.sum(ops.cast(inputs, "float32") * real, axis=1)
+        return ops.cast(total / ops.maximum(ops.sum(real, axis=1), 1.0), inputs.dtype)
+
+
+class MaxPooling(MaskedPooling):
+    """Largest value of each feature among the real positions."""
+
+    def call(self, inputs, mask):
+        largest = ops.max(ops.where(mask[:, :, None], inputs, ops.cast(-6e4, inputs.dtype)), axis=1)
+        return ops.where(ops.any(mask, axis=1)[:, None], largest, ops.zeros_like(largest))

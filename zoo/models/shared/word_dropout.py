@@ -1,0 +1,44 @@
+"""Dropout of whole words."""
+
+import keras
+from keras import ops
+
+from zoo.models.shared.checks import check_dropout
+from zoo.text import UNKNOWN
+
+
+class WordDropout(keras.layers.Layer):
+    """Replaces symbols at random by the unknown one, in training only.
+
+    A model that has seen texts with holes does not hang on one word alone, and it has learned what to make of the
+    unknown symbol. Padding and the other special symbols stay.
+
+    Args:
+        rate: Share of the symbols that are replaced, 0 ≤ rate < 1.
+        seed: Seed of the choice.
+
+    Call arguments:
+        tokens: Ids [B, S].
+        training: Whether dropout is active.
+
+    Returns:
+        Ids [B, S].
+
+    Reference:
+        Bowman et al. 2016, "Generating Sentences from a Continuous Space", section 3.1,
+        https://arxiv.org/abs/1511.06349
+    """
+
+    def __init__(self, rate=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        check_dropout(rate, "word_dropout")
+        self.rate = rate
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def call(self, tokens, training=None):
+        if not training or not self.rate:
+            return tokens
+        chance = keras.random.uniform(ops.shape(tokens), seed=self.seed_generator)
+        dropped = ops.logical_and(chance < self.rate, tokens > UNKNOWN)
+        return ops.where(dropped, ops.full_like(tokens, UNKNOWN), tokens)

@@ -1,0 +1,256 @@
+"""Options, declared once: default, type, range and meaning of each in one line.
+
+A class of options is a frozen dataclass derived from `Options` whose fields are made by `size`, `count`, `rate`,
+`number`, `flag`, `choice`, `text` and `texts`. Defaults, checks, `--help`, model cards and documentation are derived
+from these lines. Nothing but the standard library is needed, so that reading the options of a model takes no Keras.
+
+Example:
+    >>> from dataclasses import dataclass
+    >>> from zoo.options import Options, rate, size
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class CellOptions(Options):
+    ...     units: int = size(256, "Size of the state.")
+    ...     dropout: float = rate(0.3, "Rate of dropout on the inputs.")
+    >>> CellOptions(units=8)
+    CellOptions(units=8, dropout=0.3)
+    >>> CellOptions(units=0)
+    Traceback (most recent call last):
+    zoo.errors.InputError: `units` must be a positive integer. Received: units=0.
+"""
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from zoo.errors import InputError, unknown_name
+
+_KINDS = {int: "integer", float: "number", bool: "true or false", str: "text", list: "list of texts"}
+_TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """The declaration of one option.
+
+    Attributes:
+        default: Its default; `dataclasses.MISSING` where it must be given.
+        kind: `int`, `float`, `bool`, `str` or `list` (of strings).
+        meaning: What it does, one or two sentences.
+        minimum: Smallest value.
+        above: Value that it must exceed.
+        below: Value that it must stay below.
+        choices: All values there are; empty for any.
+        automatic: Whether `None` is allowed, which leaves the choice to the data or the machine.
+        derived: Whether the value comes from the data and cannot be asked for.
+    """
+
+    default: Any
+    kind: type
+    meaning: str = ""
+    minimum: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    automatic: bool = False
+    derived: bool = False
+
+    @classmethod
+    def like(cls, value: Any) -> "Option":
+        """Returns an option of the type of its default, for models that declare none.
+
+        Args:
+            value: The default.
+        """
+        return cls(value, str if value is None else type(value), automatic=value is None)
+
+    @property
+    def type_name(self) -> str:
+        """The type as the user of a command thinks of it, such as `"integer"` or `"constant, cosine"`."""
+        return ", ".join(self.choices) or _KINDS[self.kind]
+
+    def expected(self) -> str:
+        """Returns what a value must be, such as `"a positive integer"`."""
+        if self.choices:
+            *most, last = self.choices
+            return f"{', '.join(most)} or {last}"
+        name = {int: "integer", float: "number"}.get(self.kind)
+        if name is None:
+            return {bool: "true or false", str: "a text", list: "a list of texts"}[self.kind]
+        if self.minimum == 1 and self.kind is int or self.above == 0 and self.below is None:
+            return f"a positive {name}"
+        if self.below is not None:
+            return f"in {'[' if self.minimum is not None else '('}{self.minimum or self.above or 0:g}, {self.below:g})"
+        article = "an" if self.kind is int else "a finite"
+        return f"{article} {name}{f' of {self.minimum:g} or more' if self.minimum is not None else ''}"
+
+    def checked(self, name: str, value: Any) -> Any:
+        """Returns a value in the option's type.
+
+        Args:
+            name: The option's name, for the message.
+            value: A Python value, or a number of NumPy.
+
+        Raises:
+            InputError: If it is of another type or out of range.
+        """
+        if value is None and self.automatic:
+            return None
+        if not self._fits(value):
+            short = name.rpartition(".")[2]
+            raise InputError(f"`{name}` must be {self.expected()}. Received: {short}={value!r}.")
+        return list(value) if self.kind is list else self.kind(value)
+
+    def _fits(self, value: Any) -> bool:
+        if self.kind is list:
+            return isinstance(value, list | tuple) and all(isinstance(member, str) for member in value)
+        if self.kind in (bool, str):
+            return isinstance(value, self.kind) and (not self.choices or value in self.choices)
+        wanted = numbers.Integral if self.kind is int else numbers.Real
+        if not isinstance(value, wanted) or isinstance(value, bool) or not math.isfinite(value):
+            return False
+        number: Any = value
+        return (
+            (self.minimum is None or number >= self.minimum)
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
+        )
+
+    def read(self, name: str, value: Any) -> Any:
+        """Returns the value that a command line or a file gives, in the option's type.
+
+        Args:
+            name: The option's name, for the message.
+            value: A text, or what TOML, YAML or JSON made of it.
+
+        Raises:
+            InputError: If it cannot be read, or is out of range.
+        """
+        if isinstance(value, bool) and "on" in self.choices:
+            value = "on" if value else "off"  # YAML reads on and off as booleans
+        elif isinstance(value, str) and self.kind in (int, float):
+            try:
+                value = self.kind(value)
+            except ValueError:
+                pass  # `checked` says what is expected
+        elif isinstance(value, str) and self.kind is bool:
+            value = None if self.automatic and value in ("auto", "none") else _TRUTH.get(value.lower(), value)
+        return self.checked(name, value)
+
+
+def _field(default: Any, kind: type, meaning: str, **limits: Any) -> Any:
+    declared = Option(default, kind, meaning, **limits)
+    return dataclasses.field(default=default, metadata={"option": declared})
+
+
+def size(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is a positive integer; see `Option` for the arguments."""
+    return _field(default, int, meaning, **{"minimum": 1, **limits})
+
+
+def count(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is an integer of 0 or more; see `Option` for the arguments."""
+    return _field(default, int, meaning, **{"minimum": 0, **limits})
+
+
+def rate(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is a number in [0, 1); see `Option` for the arguments."""
+    return _field(default, float, meaning, **{"minimum": 0, "below": 1, **limits})
+
+
+def number(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is a positive number, unless `limits` say otherwise; see `Option` for the arguments."""
+    return _field(default, float, meaning, **(limits or {"above": 0}))
+
+
+def flag(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is true or false; see `Option` for the arguments."""
+    return _field(default, bool, meaning, **limits)
+
+
+def choice(default: Any, choices: Sequence[str], meaning: str, **limits: Any) -> Any:
+    """Declares an option that is one of a few names; see `Option` for the arguments."""
+    return _field(default, str, meaning, choices=tuple(choices), **limits)
+
+
+def text(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is any text; see `Option` for the arguments."""
+    return _field(default, str, meaning, **limits)
+
+
+def texts(default: Any, meaning: str, **limits: Any) -> Any:
+    """Declares an option that is a list of texts; see `Option` for the arguments."""
+    return _field(default, list, meaning, **limits)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base of the classes of options: checked when they are made, and never changed after that.
+
+    A subclass whose options must fit each other overrides `check`.
+
+    Raises:
+        InputError: For a value of another type or out of range, and for options that do not go together.
+    """
+
+    def __post_init__(self) -> None:
+        for name, declared in self.declared().items():
+            object.__setattr__(self, name, declared.checked(name, getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Checks that the options go together.
+
+        Raises:
+            InputError: If two do not.
+        """
+
+    @classmethod
+    def declared(cls) -> dict[str, Option]:
+        """Returns the declaration of each option by name, in order."""
+        return {field.name: field.metadata["option"] for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], section: str) -> Self:
+        """Returns options from a section of settings, whose values may be texts.
+
+        Args:
+            values: The values by name; the others have their defaults.
+            section: Name of the section, for messages.
+
+        Raises:
+            InputError: For an unknown name (the close ones are named), or a wrong value.
+        """
+        return cls(**read_values(cls.declared(), values, section))
+
+    @classmethod
+    def take(cls, arguments: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Returns the options among the arguments of a constructor, and the other arguments.
+
+        Args:
+            arguments: Keyword arguments.
+        """
+        own = {name: value for name, value in arguments.items() if name in cls.declared()}
+        return cls(**own), {name: value for name, value in arguments.items() if name not in own}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the options by name."""
+        return {name: getattr(self, name) for name in self.declared()}
+
+
+def read_values(declared: Mapping[str, Option], values: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """Returns the values of a section of settings in the types of their options.
+
+    Args:
+        declared: The options there are.
+        values: The values by name; texts are read.
+        section: Name of the section, for messages.
+
+    Raises:
+        InputError: For an unknown name (the close ones are named), or a wrong value.
+    """
+    for name in values:
+        if name not in declared:
+            raise unknown_name("setting", f"{section}.{name}", [f"{section}.{known}" for known in declared])
+    return {name: declared[name].read(f"{section}.{name}", value) for name, value in values.items()}
