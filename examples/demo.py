@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from training.data.dates import SCRIPTS, days, in_every_script  # noqa: E402
+from training.data.formats.dates import SCRIPTS, days, in_every_script  # noqa: E402
 
 WORKDIR = Path("runs/demo")
 EXPORTED = WORKDIR / "exported"

@@ -100,7 +100,7 @@ def text_workdir(trained, text_spec) -> Path:
 def dates_workdir(trained) -> Path:
     """The work directory of a recurrent model with characters, trained in bfloat16."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.data.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
+        patch.setattr("training.data.formats.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
         return trained("dates", "rnnsearch", "dates", *RECURRENT)
 
 

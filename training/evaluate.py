@@ -7,7 +7,7 @@ from functools import partial
 
 from training.config.origin import origin_of
 from training.config.run_config import check_task
-from training.data import FORMS, SPLITS, load_data
+from training.data import SPLITS, load_data, spec_forms
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 from zoo.registry import get_spec
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         metavar="DIR",
         help="work directory of training.train, or preset:NAME, whose metrics are printed and not written",
     )
-    forms = ", ".join(FORMS.values())
+    forms = spec_forms()
     parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: what the model was trained on")
     parser.add_argument("--split", default="test", choices=SPLITS, help="default: test")
     parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")

@@ -8,7 +8,7 @@ from training.config.origin import origin_of
 from training.config.run_config import Config, resolve
 from training.config.settings import parse_settings, read_settings
 from training.config.settings_help import describe
-from training.data import FORMS, load_data
+from training.data import load_data, spec_forms
 from training.loop.lock import check_vacant
 from zoo.cli import ArgumentParser, run_command
 from zoo.startup import start_backend
@@ -18,7 +18,7 @@ from zoo.workdir import WorkDir
 def _parser(**options) -> ArgumentParser:
     parser = ArgumentParser(prog="training.train", description="Trains a named model into a work directory.", **options)
     parser.add_argument("--model", metavar="NAME", help="a name from zoo.list_models()")
-    parser.add_argument("--data", metavar="SPEC", help=", ".join(FORMS.values()))
+    parser.add_argument("--data", metavar="SPEC", help=spec_forms())
     parser.add_argument("--workdir", metavar="DIR", help="where everything is written; required")
     parser.add_argument(
         "--config",

@@ -89,18 +89,23 @@ def register_model(spec: ModelSpec) -> ModelSpec:
 
 
 @functools.cache
-def _load_entry_points() -> None:
-    """Imports the modules of other packages that register models; one that fails is named in a warning."""
-    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+def load_entry_points(group: str) -> None:
+    """Imports the modules of other packages that register something; one that fails is named in a warning.
+
+    Args:
+        group: The group of their entry points.
+    """
+    for entry_point in importlib.metadata.entry_points(group=group):
         try:
             entry_point.load()
         except Exception as error:
-            warnings.warn(f"The models of {entry_point.value} are missing: {error!r}.", RuntimeWarning, stacklevel=3)
+            message = f"What {entry_point.value} registers as {group} is missing: {error!r}."
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def list_models(pattern: str = "*") -> list[str]:
     """Returns the sorted names that match `pattern` (as in `fnmatch`: `*`, `?`, `[...]`)."""
-    _load_entry_points()
+    load_entry_points(ENTRY_POINTS)
     return sorted(fnmatch.filter(_SPECS, pattern))
 
 
@@ -111,7 +116,7 @@ def get_spec(name: str) -> ModelSpec:
         InputError: (a `ValueError`) If there is no such name; the close ones are named.
     """
     if name not in _SPECS:
-        _load_entry_points()
+        load_entry_points(ENTRY_POINTS)
     if name not in _SPECS:
         raise unknown_name("model", name, _SPECS)
     return _SPECS[name]

@@ -67,7 +67,7 @@ def prepared(words, path):
 
 
 def test_its_command_trains_the_same(workdir, tmp_path, monkeypatch):
-    monkeypatch.setattr("training.data.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
+    monkeypatch.setattr("training.data.formats.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
     card, config = read(workdir)
     line = re.search(r"^python -m training\.train .*$", card, flags=re.MULTILINE)[0]
     assert prepared(line, tmp_path)[0].to_dict() == config.to_dict()

@@ -8,7 +8,8 @@ from datetime import date
 import pytest
 from babel.dates import format_date
 
-from training.data import dates, load_data
+from training.data import load_data
+from training.data.formats import dates
 from zoo.errors import InputError
 
 _SPACES = re.compile("[\u00a0\u2009\u202f]")

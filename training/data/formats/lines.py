@@ -4,10 +4,14 @@ from pathlib import Path
 
 from training.data.dataset import SPLITS, TextData, Texts
 from training.data.files import check_folder, folder_of, read_lines
+from training.data.registry import register_data
 from zoo.errors import InputError
 
+FORM = "lines:DIR"
 
-def load_lines(spec: str) -> TextData:
+
+@register_data("lines", FORM)
+def load_lines(spec: str, seed: int = 0) -> TextData:
     """Opens a folder of plain text.
 
     `DIR/train.txt` and `DIR/val.txt` must be there, `DIR/test.txt` may be missing. Each file is one running text, blank
@@ -15,6 +19,7 @@ def load_lines(spec: str) -> TextData:
 
     Args:
         spec: `lines:DIR`, such as `lines:data/tinyshakespeare`.
+        seed: Not used.
 
     Returns:
         The dataset; by default characters.
@@ -22,8 +27,8 @@ def load_lines(spec: str) -> TextData:
     Raises:
         InputError: The folder or a file is missing.
     """
-    directory = folder_of(spec, "lines:DIR")
-    check_folder(directory, ["train.txt", "val.txt"], spec, "lines:DIR", "train.txt and val.txt")
+    directory = folder_of(spec, FORM)
+    check_folder(directory, ["train.txt", "val.txt"], spec, FORM, "train.txt and val.txt")
     splits = SPLITS if (directory / "test.txt").exists() else SPLITS[:2]
 
     def load_split(name: str) -> Texts:

@@ -15,6 +15,7 @@ two sentences have the same tokens whatever the tokenizer.
 import random
 
 from training.data.dataset import SPLITS, Labelled, LabelledData
+from training.data.registry import register_data
 from zoo.errors import unknown_name
 
 SENSES = {
@@ -227,10 +228,12 @@ def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
     return list(made.items())
 
 
-def load_senses(seed: int = 0) -> LabelledData:
+@register_data("senses", "senses")
+def load_senses(spec: str, seed: int = 0) -> LabelledData:
     """Opens the generated dataset.
 
     Args:
+        spec: `senses`.
         seed: See `examples`.
 
     Returns:
@@ -241,7 +244,7 @@ def load_senses(seed: int = 0) -> LabelledData:
         made = examples(name, seed)
         return Labelled([text for text, _ in made], [label for _, label in made])
 
-    return LabelledData(spec="senses", tokenizer="words", load_split=load_split)
+    return LabelledData(spec=spec, tokenizer="words", load_split=load_split)
 
 
 def _pair(word: str, template: str, chance: random.Random) -> dict[str, str]:

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from training.data import FORMS, Dataset, Labelled, LabelledData, Pairs, Texts, load_data
+from training.data import Dataset, Labelled, LabelledData, Pairs, Texts, load_data, register_data
+from training.data.registry import data_format, data_formats
 from zoo.errors import InputError
 
 
@@ -109,7 +110,10 @@ def test_malformed_specs(spec):
         ("date", "Unknown data SPEC 'date'. Did you mean dates"),
         ("txt:here:en-de", "Unknown data SPEC 'txt'. Did you mean text?"),
         ("tvs:here", "Unknown data SPEC 'tvs'. Did you mean tsv"),
-        ("", "Expected dates, senses, sums, text:DIR:SRC-TGT, tsv:DIR, lines:DIR or tfds:NAME[/CONFIG][:SRC-TGT]."),
+        (
+            "",
+            "Expected one of dates, lines:DIR, senses, sums, text:DIR:SRC-TGT, tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR",
+        ),
     ],
 )
 def test_unknown_specs(spec, message):
@@ -119,7 +123,7 @@ def test_unknown_specs(spec, message):
 
 @pytest.mark.parametrize("spec", ["tsv", "tsv:", "lines", "lines:", "tfds", "tfds:"])
 def test_specs_that_name_nothing(spec):
-    form = FORMS[spec.removesuffix(":")]
+    form = data_format(spec).form
     with pytest.raises(InputError, match=re.escape(f"Malformed data SPEC {spec!r}; expected {form}")):
         load_data(spec)
 
@@ -156,3 +160,22 @@ def test_some_examples_of_a_split(split, part):
 def test_unknown_split(tmp_path):
     with pytest.raises(InputError, match="Unknown split 'valid'. Did you mean val?"):
         load_data(f"text:{_folder(tmp_path)}:en-de").split("valid")
+
+
+def test_a_loader_of_ones_own(monkeypatch):
+    from training.data import registry
+
+    monkeypatch.setattr(registry, "_FORMATS", dict(data_formats()))
+
+    @register_data("parity", "parity")
+    def load_parity(spec, seed):
+        split = Labelled([str(seed), str(seed + 1)], ["even", "odd"])
+        return LabelledData(spec=spec, tokenizer="chars", load_split=lambda name: split)
+
+    assert load_data("parity", seed=4).split("train") == Labelled(["4", "5"], ["even", "odd"])
+    with pytest.raises(InputError, match="The data SPEC 'parity' takes no argument. Received: 'parity:5'."):
+        load_data("parity:5")
+    with pytest.raises(InputError, match="data.max_examples is for tfds: data; parity is read whole."):
+        load_data("parity", max_examples=3)
+    with pytest.raises(ValueError, match="Data of the kind 'parity' are registered already."):
+        register_data("parity", "parity")(load_parity)

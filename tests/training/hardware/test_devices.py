@@ -17,7 +17,7 @@ from training.hardware.devices import EvenBatches, choose_devices
 from training.optimization.optimizer import Adam
 from zoo.errors import InputError
 
-TESTS = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 import json, sys

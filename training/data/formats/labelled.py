@@ -7,11 +7,16 @@ from pathlib import Path
 from training.data.dataset import Labelled, LabelledData
 from training.data.files import check_folder, folder_of, read_lines
 from training.data.held_out import with_held_out
+from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
 
 _COLUMNS = ["text", "label"]
 
 
+FORM = "tsv:DIR"
+
+
+@register_data("tsv", FORM)
 def load_labelled(spec: str, seed: int = 0) -> LabelledData:
     """Opens a folder of labelled text.
 
@@ -29,8 +34,8 @@ def load_labelled(spec: str, seed: int = 0) -> LabelledData:
     Raises:
         InputError: The folder or a file is missing.
     """
-    directory = folder_of(spec, "tsv:DIR")
-    check_folder(directory, ["train.tsv", "test.tsv"], spec, "tsv:DIR", "train.tsv and test.tsv")
+    directory = folder_of(spec, FORM)
+    check_folder(directory, ["train.tsv", "test.tsv"], spec, FORM, "train.tsv and test.tsv")
 
     @functools.cache
     def read(name: str) -> Labelled:

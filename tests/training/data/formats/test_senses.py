@@ -6,7 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from training.data import LabelledData, load_data, senses
+from training.data import LabelledData, load_data
+from training.data.formats import senses
 from zoo.errors import InputError
 
 SPLITS = ("train", "val", "test")

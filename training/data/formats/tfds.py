@@ -16,8 +16,9 @@ from typing import Any
 
 from training.data.dataset import SPLITS, Dataset, Labelled, LabelledData, Pairs, ParallelData, TextData, Texts
 from training.data.files import lines_of
+from training.data.formats.labelled import check_classes, check_labels
 from training.data.held_out import SHARE, with_held_out
-from training.data.labelled import check_classes, check_labels
+from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
 
 FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
@@ -28,6 +29,7 @@ _HIDDEN = -1  # The label of examples that a leaderboard keeps for itself, such 
 _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 
 
+@register_data("tfds", FORM, downloads=True)
 def load_tfds(
     spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
 ) -> Dataset:

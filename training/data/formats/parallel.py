@@ -5,10 +5,14 @@ from pathlib import Path
 
 from training.data.dataset import SPLITS, Pairs, ParallelData
 from training.data.files import check_folder, read_lines
+from training.data.registry import register_data
 from zoo.errors import InputError
 
+FORM = "text:DIR:SRC-TGT"
 
-def load_parallel(spec: str) -> ParallelData:
+
+@register_data("text", FORM)
+def load_parallel(spec: str, seed: int = 0) -> ParallelData:
     """Opens a folder of parallel text.
 
     `DIR/{train,val,test}.SRC` and `.TGT` hold one UTF-8 sentence a line. That all six files exist is
@@ -17,6 +21,7 @@ def load_parallel(spec: str) -> ParallelData:
 
     Args:
         spec: `text:DIR:SRC-TGT`, such as `text:data/multi30k:en-de`.
+        seed: Not used.
 
     Returns:
         The dataset; by default one subword vocabulary serves both languages.
@@ -26,7 +31,7 @@ def load_parallel(spec: str) -> ParallelData:
     """
     directory, source, target = _parse(spec)
     names = [f"{split}.{language}" for split in SPLITS for language in (source, target)]
-    check_folder(directory, names, spec, "text:DIR:SRC-TGT", "train, val and test in both languages")
+    check_folder(directory, names, spec, FORM, "train, val and test in both languages")
 
     def load_split(name: str) -> Pairs:
         return read_pairs(directory / f"{name}.{source}", directory / f"{name}.{target}")
@@ -66,5 +71,5 @@ def _parse(spec: str) -> tuple[Path, str, str]:
     directory, _, languages = spec.removeprefix("text:").rpartition(":")
     source, _, target = languages.partition("-")
     if not (directory and source and target) or "-" in target or "/" in languages:
-        raise InputError(f"Malformed data SPEC {spec!r}; expected text:DIR:SRC-TGT, such as text:data/multi30k:en-de.")
+        raise InputError(f"Malformed data SPEC {spec!r}; expected {FORM}, such as text:data/multi30k:en-de.")
     return Path(directory), source, target

@@ -11,6 +11,7 @@ import functools
 import random
 
 from training.data.dataset import SPLITS, TextData, Texts
+from training.data.registry import register_data
 from zoo.errors import unknown_name
 
 LARGEST = 99
@@ -53,10 +54,12 @@ def lines(split: str, seed: int = 0) -> list[str]:
     return random.Random(f"sums {split} {seed}").sample(possible, SIZES[split])
 
 
-def load_sums(seed: int = 0) -> TextData:
+@register_data("sums", "sums")
+def load_sums(spec: str, seed: int = 0) -> TextData:
     """Opens the generated dataset.
 
     Args:
+        spec: `sums`.
         seed: See `lines`.
 
     Returns:
@@ -66,7 +69,7 @@ def load_sums(seed: int = 0) -> TextData:
     def load_split(name: str) -> Texts:
         return Texts(lines(name, seed))
 
-    return TextData(spec="sums", tokenizer="chars", load_split=load_split, joined=False, prompt_end="=")
+    return TextData(spec=spec, tokenizer="chars", load_split=load_split, joined=False, prompt_end="=")
 
 
 def _lines_of(larger: int, smaller: int) -> list[str]:

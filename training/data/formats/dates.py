@@ -30,6 +30,7 @@ from babel import Locale
 from babel.dates import tokenize_pattern
 
 from training.data.dataset import SPLITS, Pairs, ParallelData
+from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
 
 SCRIPTS = {
@@ -238,10 +239,12 @@ def examples(split: str, seed: int = 0) -> list[Example]:
     return [_example(day, by_month[day.month], chance) for day in chosen]
 
 
-def load_dates(seed: int = 0) -> ParallelData:
+@register_data("dates", "dates")
+def load_dates(spec: str, seed: int = 0) -> ParallelData:
     """Opens the generated dataset.
 
     Args:
+        spec: `dates`.
         seed: See `examples`.
 
     Returns:
@@ -252,7 +255,7 @@ def load_dates(seed: int = 0) -> ParallelData:
         made = examples(name, seed)
         return Pairs([example.text for example in made], [example.iso for example in made])
 
-    return ParallelData(spec="dates", tokenizer="chars", shared_vocabulary=False, load_split=load_split)
+    return ParallelData(spec=spec, tokenizer="chars", shared_vocabulary=False, load_split=load_split)
 
 
 def _example(day: date, groups: Sequence[Sequence[Form]], chance: random.Random) -> Example:
