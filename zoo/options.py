@@ -22,6 +22,7 @@ import dataclasses
 import math
 import numbers
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
 from typing import Any, Self
 
 from zoo.errors import InputError, unknown_name
@@ -35,7 +36,7 @@ class Option:
     """The declaration of one option.
 
     Attributes:
-        default: Its default; `dataclasses.MISSING` where it must be given.
+        default: Its default; `MISSING` where it must be given.
         kind: `int`, `float`, `bool`, `str` or `list` (of strings).
         meaning: What it does, one or two sentences.
         minimum: Smallest value.
@@ -139,9 +140,12 @@ class Option:
         return self.checked(name, value)
 
 
+def _declare(option: Option) -> Any:
+    return dataclasses.field(default=option.default, metadata={"option": option})
+
+
 def _field(default: Any, kind: type, meaning: str, **limits: Any) -> Any:
-    declared = Option(default, kind, meaning, **limits)
-    return dataclasses.field(default=default, metadata={"option": declared})
+    return _declare(Option(default, kind, meaning, **limits))
 
 
 def size(default: Any, meaning: str, **limits: Any) -> Any:
@@ -210,6 +214,31 @@ class Options:
     def declared(cls) -> dict[str, Option]:
         """Returns the declaration of each option by name, in order."""
         return {field.name: field.metadata["option"] for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def required(cls) -> tuple[str, ...]:
+        """Returns the names of the options without a default."""
+        return tuple(name for name, option in cls.declared().items() if option.default is MISSING)
+
+    @classmethod
+    def with_default(cls, name: str, default: Any) -> Any:
+        """Declares an option of this class in a subclass once more, with another default.
+
+        Args:
+            name: The option.
+            default: Its default in the subclass.
+        """
+        return _declare(dataclasses.replace(cls.declared()[name], default=default))
+
+    @classmethod
+    def describe(cls) -> str:
+        """Returns the options as the section of a docstring: name, meaning and default of each."""
+        lines = ["Args:"]
+        for name, option in cls.declared().items():
+            choices = f" One of {', '.join(option.choices)}." if option.choices else ""
+            default = "" if option.default is MISSING else f" Default: {option.default}."
+            lines.append(f"    {name}: {option.meaning}{choices}{default}")
+        return "\n".join(lines)
 
     @classmethod
     def read(cls, values: Mapping[str, Any], section: str) -> Self:

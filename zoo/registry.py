@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from zoo.errors import InputError, unknown_name
-from zoo.options import Option, Options
+from zoo.options import Option, Options, read_values
 
 ENTRY_POINTS = "attention_zoo.models"
 """Group of the entry points whose modules register models of other packages."""
@@ -39,11 +39,15 @@ class ModelSpec:
         task: `"seq2seq"`, `"classifier"` or `"language_model"`.
         paper: Where the architecture was published.
         summary: One sentence.
-        config: Default options; all of them can be overridden in `create_model`.
+        config: The defaults in which this name differs from those in `options`. As an attribute: all defaults, each
+            of which can be overridden in `create_model`.
         model_class: `"module:Class"` of the Keras model.
-        required: Options without a default, such as the sizes of the vocabularies.
+        required: Options without a default, such as the sizes of the vocabularies; known where there are `options`.
         options: Declaration of the options, from which their checks and descriptions come; `None` for a model that has
             its defaults alone.
+
+    Raises:
+        InputError: For a default that is not in `options` (the close ones are named), or is out of range.
     """
 
     name: str
@@ -52,8 +56,17 @@ class ModelSpec:
     summary: str
     config: Mapping[str, Any]
     model_class: str
-    required: tuple[str, ...]
+    required: tuple[str, ...] = ()
     options: type[Options] | None = None
+
+    def __post_init__(self) -> None:
+        config = dict(self.config)
+        if self.options is not None:
+            object.__setattr__(self, "required", self.options.required())
+            changed = read_values(self.options.declared(), config, self.name)
+            config = {name: option.default for name, option in self.options.declared().items()} | changed
+            config = {name: value for name, value in config.items() if name not in self.required}
+        object.__setattr__(self, "config", MappingProxyType(config))
 
     def declared(self) -> dict[str, Option]:
         """Returns the declaration of each option in `config`, with this model's default."""
@@ -63,7 +76,7 @@ class ModelSpec:
             for name, default in self.config.items()
         }
 
-    def load_class(self):
+    def load_class(self) -> Any:
         """Imports and returns the model's class."""
         module, _, name = self.model_class.partition(":")
         return getattr(importlib.import_module(module), name)
@@ -83,9 +96,8 @@ def register_model(spec: ModelSpec) -> ModelSpec:
     """
     if spec.name in _SPECS:
         raise ValueError(f"A model named {spec.name!r} is registered already.")
-    frozen = dataclasses.replace(spec, config=MappingProxyType(dict(spec.config)))
-    _SPECS[spec.name] = frozen
-    return frozen
+    _SPECS[spec.name] = spec
+    return spec
 
 
 @functools.cache
@@ -142,7 +154,7 @@ def resolve_config(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {**spec.config, **overrides}
 
 
-def create_model(name: str, dtype=None, **config):
+def create_model(name: str, dtype: Any = None, **config: Any) -> Any:
     """Returns a built `keras.Model` with fresh weights.
 
     Args:

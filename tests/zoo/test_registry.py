@@ -34,6 +34,43 @@ def test_specs_are_complete_and_frozen(name):
     assert spec.load_class().__module__.startswith("zoo.models.")
 
 
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_options_are_declared_once(name):
+    spec = zoo.get_spec(name)
+    declared = spec.options.declared()
+    assert {*declared} == {*spec.config, *spec.required} and spec.required == spec.options.required()
+    assert spec.load_class().options_class is spec.options
+    for option, declaration in spec.declared().items():
+        assert declaration.meaning.endswith(".") and declaration.default == spec.config[option]
+        assert f"    {option}: {declaration.meaning}" in spec.load_class().__doc__
+
+
+def test_a_spec_completes_and_checks_its_options():
+    spec = zoo.get_spec("rnnsearch")
+    small = dataclasses.replace(spec, name="small", config={"units": 7})
+    assert small.config == {
+        **{name: option.default for name, option in spec.options.declared().items() if name not in spec.required},
+        "units": 7,
+    }
+    with pytest.raises(InputError, match="Unknown setting 'small.unit'. Did you mean small.units"):
+        dataclasses.replace(spec, name="small", config={"unit": 7})
+    with pytest.raises(InputError, match="`small.units` must be a positive integer. Received: units=0."):
+        dataclasses.replace(spec, name="small", config={"units": 0})
+
+
+def test_a_spec_without_declared_options_keeps_its_defaults():
+    spec = dataclasses.replace(zoo.get_spec("rnnsearch"), options=None, config={"units": 7, "kind": "a"})
+    assert spec.config == {"units": 7, "kind": "a"} and spec.required == ("source_vocab_size", "target_vocab_size")
+    assert spec.declared()["units"].kind is int and spec.declared()["kind"].default == "a"
+
+
+def test_required_options_can_be_given_by_position():
+    model = zoo.get_spec("cnn_classifier").load_class()(13, 3, embedding_dim=5, name="model")
+    assert (model.vocab_size, model.num_classes, model.embedding_dim, model.name) == (13, 3, 5, "model")
+    with pytest.raises(TypeError, match="CNNClassifier takes .'vocab_size', 'num_classes'. by position."):
+        type(model)(13, 3, 5)
+
+
 def test_options_are_resolved():
     resolved = registry.resolve_config("rnnsearch", {**SIZES, "units": 7})
     assert resolved == {**zoo.get_spec("rnnsearch").config, **SIZES, "units": 7}

@@ -10,7 +10,7 @@ from zoo import layers
 from zoo.layers.recurrent import attention_rnn
 from zoo.layers.recurrent import loops as recurrence
 from zoo.layers.recurrent.loops import GRU, LSTM
-from zoo.models.seq2seq.recurrent_base import MaskedInputCell
+from zoo.models.seq2seq.recurrent_layers import MaskedInputCell
 
 BATCH, LENGTH, DIM, UNITS, SIZE = 3, 6, 4, 5, 7
 PEERS = {GRU: keras.layers.GRU, LSTM: keras.layers.LSTM}

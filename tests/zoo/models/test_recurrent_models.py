@@ -8,7 +8,8 @@ from test_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
 
 from zoo.errors import InputError
 from zoo.inference.translator import Translator
-from zoo.models.seq2seq.recurrent_base import NOISE, MaskedInputCell, OneWayEncoder, StartStates
+from zoo.models.seq2seq.recurrent_base import NOISE, StartStates
+from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
 from zoo.text import PAD
 
 LUONG = SMALL["luong_dot"][0]

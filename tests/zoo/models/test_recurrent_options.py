@@ -124,7 +124,7 @@ def test_runs_from_before_the_options_load():
         (
             "rnn_encdec",
             {"readout_units": -1},
-            "`readout_units` must be a positive integer. Received: readout_units=-1.",
+            "`readout_units` must be an integer of 0 or more. Received: readout_units=-1.",
         ),
         ("rnn_encdec", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
         (

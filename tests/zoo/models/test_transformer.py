@@ -11,7 +11,7 @@ import zoo
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.scores import SCORES
-from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS, AttentionOptions
+from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS
 from zoo.text import PAD
 
 SMALL = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3, "dropout": 0.25}
@@ -231,9 +231,9 @@ def test_a_low_precision_policy_reaches_every_layer():
         ({"window": 0}, "`window` must be a positive integer. Received: window=0."),
         ({"num_features": 0}, "`num_features` must be a positive integer. Received: num_features=0."),
         ({"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
-        ({"num_key_value_heads": -1}, "`num_key_value_heads` must be a positive integer. Received: .*=-1."),
+        ({"num_key_value_heads": -1}, "`num_key_value_heads` must be an integer of 0 or more. Received: .*=-1."),
         ({"num_key_value_heads": 2}, "`num_heads` must be a multiple of .* num_heads=3, num_key_value_heads=2."),
-        ({"max_distance": -2}, "`max_distance` must be a positive integer. Received: max_distance=-2."),
+        ({"max_distance": -2}, "`max_distance` must be an integer of 0 or more. Received: max_distance=-2."),
         ({"max_distance": 16, "positions": "t5"}, "`max_distance` must be above 16 .* Received: max_distance=16."),
         ({"attention_dropout": 1.0}, r"`attention_dropout` must be in \[0, 1\). Received: attention_dropout=1.0."),
         ({"feed_forward_dropout": -0.1}, r"`feed_forward_dropout` must be in \[0, 1\). Received: .*=-0.1."),
@@ -254,8 +254,3 @@ def test_a_low_precision_policy_reaches_every_layer():
 def test_options_that_cannot_be(options, message):
     with pytest.raises(InputError, match=message):
         made(**options)
-
-
-def test_options_are_told_from_other_arguments():
-    options, others = AttentionOptions.take({"num_heads": 4, "name": "model", "max_length": 5})
-    assert options == AttentionOptions(num_heads=4) and others == {"name": "model", "max_length": 5}

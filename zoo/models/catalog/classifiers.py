@@ -1,42 +1,118 @@
-"""Classifiers of text."""
+"""Classifiers of text: their options and their names."""
 
-from zoo.models.catalog.options import CLASSIFIER
-from zoo.models.shared.transformer_options import AttentionOptions
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.errors import InputError
+from zoo.models.shared.options import ClassifierOptions
+from zoo.models.shared.transformer_options import MAX_LENGTH, AttentionOptions, TransformerOptions
+from zoo.options import Options, choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
 VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
-_DROPPED = {"embedding_dropout": 0.0, "word_dropout": 0.0}
 
 
-def _register(name, paper, summary, model_class, **config):
-    register_model(ModelSpec(name, "classifier", paper, summary, config, model_class, required=CLASSIFIER))
+@dataclass(frozen=True, kw_only=True)
+class SelfAttentionClassifierOptions(AttentionOptions, ClassifierOptions):
+    """Options of `SelfAttentionClassifier`."""
+
+    model_dim: int = AttentionOptions.with_default("model_dim", 64)
+    positions: str = AttentionOptions.with_default("positions", "relative")
+    max_length: int = size(512, MAX_LENGTH)
+    pooling: str = ClassifierOptions.with_default("pooling", "max")
+    dropout: float = rate(0.1, "Rate of dropout on the result of the attention and on the vector of the text.")
+    word_dropout: float = ClassifierOptions.with_default("word_dropout", 0.1)
+
+    def single_layer(self) -> TransformerOptions:
+        """Returns the options of the one layer of attention, with a single head."""
+        shared = {name: getattr(self, name) for name in AttentionOptions.declared()}
+        return TransformerOptions(num_layers=1, num_heads=1, **shared)
+
+    def check(self) -> None:
+        """See `Options`."""
+        self.single_layer()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerClassifierOptions(TransformerOptions, ClassifierOptions):
+    """Options of `TransformerClassifier`."""
+
+    dropout: float = rate(
+        0.1, "Rate of dropout on embeddings, on the result of each part of a block and on the vector of the text."
+    )
+    max_length: int = size(512, MAX_LENGTH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiRNNClassifierOptions(ClassifierOptions):
+    """Options of `BiRNNClassifier`; the defaults are the sizes of Yang et al. 2016."""
+
+    embedding_dim: int = size(200, "Size of the embeddings.")
+    units: int = size(50, "Size of the state of each direction.")
+    num_layers: int = size(1, "Recurrent layers, one on top of the other.")
+    cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
+    pooling: str = ClassifierOptions.with_default("pooling", "attention")
+    dropout: float = rate(0.0, "Rate of dropout between the recurrent layers and on the vector of the text.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CNNClassifierOptions(ClassifierOptions):
+    """Options of `CNNClassifier`; the defaults are the paper's."""
+
+    embedding_dim: int = size(300, "Size of the embeddings.")
+    filter_widths: str = text("3,4,5", "Tokens that a filter sees, for each kind of filter, with commas between them.")
+    num_filters: int = size(100, "Filters of each width.")
+    pooling: str = ClassifierOptions.with_default("pooling", "max")
+    dropout: float = ClassifierOptions.with_default("dropout", 0.5)
+
+    def __post_init__(self) -> None:
+        widths: Any = self.filter_widths
+        if isinstance(widths, list | tuple):  # as configurations were saved once
+            object.__setattr__(self, "filter_widths", ",".join(map(str, widths)))
+        super().__post_init__()
+
+    @property
+    def widths(self) -> list[int]:
+        """The widths of the filters."""
+        return [int(width) for width in self.filter_widths.split(",")]
+
+    def check(self) -> None:
+        """See `Options`."""
+        try:
+            valid = min(self.widths) > 0 and len(set(self.widths)) == len(self.widths)
+        except ValueError:
+            valid = False
+        if not valid:
+            raise InputError(
+                "`filter_widths` must be different positive integers, such as '3,4,5'. "
+                f"Received: filter_widths={self.filter_widths!r}."
+            )
+
+
+def _register(name: str, paper: Paper, summary: str, model_class: str, options: type[Options], **config: Any) -> None:
+    register_model(
+        ModelSpec(name, "classifier", paper, summary, config, f"zoo.models.classifiers.{model_class}", options=options)
+    )
 
 
 _register(
     "self_attention_classifier",
     VASWANI,
     "One layer of self-attention with a single head: the smallest model that reads a word in its context.",
-    "zoo.models.classifiers.self_attention:SelfAttentionClassifier",
-    model_dim=64,
-    score="scaled_dot",
-    positions="relative",
-    max_distance=0,
-    max_length=512,
-    pooling="max",
-    dropout=0.1,
-    attention_dropout=0.0,
-    embedding_dropout=0.0,
-    word_dropout=0.1,
+    "self_attention:SelfAttentionClassifier",
+    SelfAttentionClassifierOptions,
 )
 _register(
     "transformer_classifier",
     VASWANI,
     "Encoder of a Transformer, 2 layers of d 128, whose vectors are pooled.",
-    "zoo.models.classifiers.transformer:TransformerClassifier",
-    **AttentionOptions(num_layers=2, model_dim=128, intermediate_dim=256, num_heads=4, dropout=0.2).config(),
-    max_length=512,
-    pooling="mean",
-    **_DROPPED,
+    "transformer:TransformerClassifier",
+    TransformerClassifierOptions,
+    num_layers=2,
+    model_dim=128,
+    intermediate_dim=256,
+    num_heads=4,
+    dropout=0.2,
 )
 _register(
     "birnn_classifier",
@@ -46,37 +122,24 @@ _register(
         "https://arxiv.org/abs/1705.02364",
     ),
     "Bidirectional GRU, pooled by the largest value of each feature. The paper's has LSTM cells of 2048 units.",
-    "zoo.models.classifiers.birnn:BiRNNClassifier",
-    embedding_dim=200,
+    "birnn:BiRNNClassifier",
+    BiRNNClassifierOptions,
     units=100,
-    num_layers=1,
-    cell_type="gru",
     pooling="max",
     dropout=0.5,
-    **_DROPPED,
 )
 _register(
     "birnn_attention_classifier",
     Paper("Hierarchical Attention Networks for Document Classification", 2016, "https://aclanthology.org/N16-1174"),
     "Bidirectional GRU, pooled by additive attention: the word level of the paper's hierarchy, with its sizes.",
-    "zoo.models.classifiers.birnn:BiRNNClassifier",
-    embedding_dim=200,
-    units=50,
-    num_layers=1,
-    cell_type="gru",
-    pooling="attention",
+    "birnn:BiRNNClassifier",
+    BiRNNClassifierOptions,
     dropout=0.5,
-    **_DROPPED,
 )
 _register(
     "cnn_classifier",
     Paper("Convolutional Neural Networks for Sentence Classification", 2014, "https://aclanthology.org/D14-1181"),
     "Convolutions over 3, 4 and 5 words, 100 filters each, pooled by the largest value of each: the paper's CNN-rand.",
-    "zoo.models.classifiers.cnn:CNNClassifier",
-    embedding_dim=300,
-    filter_widths="3,4,5",
-    num_filters=100,
-    pooling="max",
-    dropout=0.5,
-    **_DROPPED,
+    "cnn:CNNClassifier",
+    CNNClassifierOptions,
 )

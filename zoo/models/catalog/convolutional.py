@@ -1,7 +1,43 @@
-"""Convolutional sequence-to-sequence models."""
+"""Convolutional sequence-to-sequence models: their options and their names."""
 
-from zoo.models.catalog.options import SEQ2SEQ
+from dataclasses import dataclass
+
+from zoo.errors import InputError
+from zoo.models.shared.options import Seq2SeqOptions
+from zoo.models.shared.transformer_options import INPUT_POSITIONS, MAX_LENGTH
+from zoo.options import choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvS2SOptions(Seq2SeqOptions):
+    """Options of `ConvS2S`; the defaults are the paper's for English to Romanian."""
+
+    embedding_dim: int = size(512, "Size of embeddings, of the encoder's output z, and of what attention compares, f.")
+    units: int = size(512, "Size of the hidden states, d.")
+    encoder_layers: int = size(20, "Number of blocks in the encoder.")
+    decoder_layers: int = size(20, "Number of blocks in the decoder.")
+    width: int = size(3, "Positions that a convolution sees, k.")
+    dropout: float = rate(
+        0.2, "Rate of dropout on the embeddings, on the input of each convolution, and before the logits."
+    )
+    score: str = text("dot", "How queries and keys are compared: a name that `zoo.layers.scores.get_score` knows.")
+    positions: str = choice(
+        "learned",
+        (*INPUT_POSITIONS, "none"),
+        "At the embeddings: sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
+        "put beside them.",
+    )
+    max_length: int = size(256, MAX_LENGTH)
+
+    def check(self) -> None:
+        """See `Options`."""
+        if self.embedding_dim % 2 and self.positions in ("sinusoidal", "concat"):
+            raise InputError(
+                f"`embedding_dim` must be even with positions={self.positions!r}. "
+                f"Received: embedding_dim={self.embedding_dim}."
+            )
+
 
 register_model(
     ModelSpec(
@@ -10,18 +46,8 @@ register_model(
         paper=Paper("Convolutional Sequence to Sequence Learning", 2017, "https://arxiv.org/abs/1705.03122"),
         summary="Gated convolutions with attention in every layer of the decoder, 4 + 3 layers. The paper's sizes for "
         "English to Romanian are embedding_dim 512, units 512, encoder_layers 20, decoder_layers 20, width 3.",
-        config={
-            "embedding_dim": 256,
-            "units": 256,
-            "encoder_layers": 4,
-            "decoder_layers": 3,
-            "width": 3,
-            "dropout": 0.2,
-            "score": "dot",
-            "positions": "learned",
-            "max_length": 256,
-        },
+        config={"embedding_dim": 256, "units": 256, "encoder_layers": 4, "decoder_layers": 3},
         model_class="zoo.models.seq2seq.convs2s:ConvS2S",
-        required=SEQ2SEQ,
+        options=ConvS2SOptions,
     )
 )

@@ -1,7 +1,12 @@
-"""Causal language models."""
+"""Causal language models: their options and their names."""
 
-from zoo.models.catalog.options import LANGUAGE_MODEL
-from zoo.models.shared.transformer_options import AttentionOptions
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.errors import InputError
+from zoo.models.shared.options import LanguageModelOptions
+from zoo.models.shared.transformer_options import TransformerOptions
+from zoo.options import flag, rate, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 GPT = Paper(
@@ -9,21 +14,47 @@ GPT = Paper(
     2019,
     "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )
-MAX_LENGTH = 257
-"""The start symbol and 256 more."""
+TIED = "Whether one matrix serves for input and output."
 
 
-def _register(name, paper, summary, model_class, **config):
-    config = {"max_length": MAX_LENGTH, **config}
-    register_model(ModelSpec(name, "language_model", paper, summary, config, model_class, required=LANGUAGE_MODEL))
+@dataclass(frozen=True, kw_only=True)
+class CausalLMOptions(TransformerOptions, LanguageModelOptions):
+    """Options of `CausalLM`."""
+
+    tied_embeddings: bool = flag(True, TIED)
 
 
-def _register_transformer(name, summary, **options):
-    config = AttentionOptions(
-        normalize_first=True, activation="gelu", positions="learned", use_bias=False, **options
-    ).config()
-    _register(
-        name, GPT, summary, "zoo.models.language_models.causal_transformer:CausalLM", **config, tied_embeddings=True
+@dataclass(frozen=True, kw_only=True)
+class LSTMLanguageModelOptions(LanguageModelOptions):
+    """Options of `LSTMLanguageModel`; the defaults are those of the paper's medium model."""
+
+    embedding_dim: int = size(650, "Size of the embeddings; with `tied_embeddings` that of the units.")
+    units: int = size(650, "Size of the state of each layer.")
+    num_layers: int = size(2, "Number of layers.")
+    dropout: float = rate(0.5, "Rate of dropout on the embeddings, between the layers and before the output.")
+    tied_embeddings: bool = flag(False, TIED)
+
+    def check(self) -> None:
+        """See `Options`."""
+        if self.tied_embeddings and self.embedding_dim != self.units:
+            raise InputError(
+                "`tied_embeddings` needs `embedding_dim` and `units` of one size. "
+                f"Received: embedding_dim={self.embedding_dim}, units={self.units}."
+            )
+
+
+def _register_transformer(name: str, summary: str, **sizes: Any) -> None:
+    like_gpt = {"normalize_first": True, "activation": "gelu", "positions": "learned", "use_bias": False}
+    register_model(
+        ModelSpec(
+            name=name,
+            task="language_model",
+            paper=GPT,
+            summary=summary,
+            config={**like_gpt, **sizes},
+            model_class="zoo.models.language_models.causal_transformer:CausalLM",
+            options=CausalLMOptions,
+        )
     )
 
 
@@ -45,15 +76,15 @@ _register_transformer(
     num_heads=6,
     dropout=0.2,
 )
-_register(
-    "lstm_lm",
-    Paper("Recurrent Neural Network Regularization", 2014, "https://arxiv.org/abs/1409.2329"),
-    "Two layers of LSTMs with dropout between them and none in time. The paper's medium model has embedding_dim 650, "
-    "units 650, tied_embeddings false.",
-    "zoo.models.language_models.lstm:LSTMLanguageModel",
-    embedding_dim=256,
-    units=256,
-    num_layers=2,
-    dropout=0.5,
-    tied_embeddings=True,
+register_model(
+    ModelSpec(
+        name="lstm_lm",
+        task="language_model",
+        paper=Paper("Recurrent Neural Network Regularization", 2014, "https://arxiv.org/abs/1409.2329"),
+        summary="Two layers of LSTMs with dropout between them and none in time. The paper's medium model has "
+        "embedding_dim 650, units 650, tied_embeddings false.",
+        config={"embedding_dim": 256, "units": 256, "tied_embeddings": True},
+        model_class="zoo.models.language_models.lstm:LSTMLanguageModel",
+        options=LSTMLanguageModelOptions,
+    )
 )

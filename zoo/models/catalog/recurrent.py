@@ -1,6 +1,10 @@
-"""Recurrent sequence-to-sequence models."""
+"""Recurrent sequence-to-sequence models: their options and their names."""
 
-from zoo.models.catalog.options import SEQ2SEQ
+from dataclasses import dataclass
+
+from zoo.errors import InputError
+from zoo.models.shared.options import Seq2SeqOptions
+from zoo.options import choice, count, flag, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
 CHO = Paper(
@@ -16,57 +20,167 @@ LUONG = Paper(
 )
 
 
-def _register(name, paper, summary, model_class, **config):
-    config = {"embedding_dim": 256, "units": 256, "dropout": 0.3, "start_state": "encoder", **config}
-    register_model(ModelSpec(name, "seq2seq", paper, summary, config, model_class, required=SEQ2SEQ))
+@dataclass(frozen=True, kw_only=True)
+class RecurrentOptions(Seq2SeqOptions):
+    """Options of all recurrent sequence-to-sequence models; the defaults are the papers' unless said otherwise."""
+
+    embedding_dim: int = size(1000, "Size of the embeddings, E.")
+    units: int = size(1000, "Size of each recurrent state.")
+    dropout: float = rate(
+        0.0, "Rate of dropout on embeddings, between layers, on what the decoder gets of the encoder and before logits."
+    )
+    cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
+    start_state: str = choice(
+        "encoder",
+        ("encoder", "zeros", "learned", "random"),
+        "The decoder's states before its first step: made from the encoder's; zeros; learned weights, the same for "
+        "every sentence; or random ones in training, and zeros out of it.",
+    )
+    tied_embeddings: str = choice(
+        "none",
+        ("none", "target", "all"),
+        "Which embeddings share a matrix: none; target: the output has that of the target embedding, without bias; "
+        "all: the source embedding as well, for a shared vocabulary.",
+    )
+
+    def check(self) -> None:
+        """See `Options`."""
+        if self.tied_embeddings == "all":
+            self.check_shared_vocabulary()
+
+    def check_output_size(self, name: str) -> None:
+        """Checks that what the logits are made of is as large as an embedding, if the two share a matrix.
+
+        Args:
+            name: The option that is its size.
+
+        Raises:
+            InputError: If it is not.
+        """
+        if self.tied_embeddings != "none" and getattr(self, name) != self.embedding_dim:
+            raise InputError(
+                f"`{name}` must equal `embedding_dim` for tied embeddings. Received: {name}={getattr(self, name)}, "
+                f"embedding_dim={self.embedding_dim}, tied_embeddings={self.tied_embeddings!r}."
+            )
 
 
-def _register_luong(name, summary, score="general", alignment="global"):
-    _register(
-        f"luong_{name}",
-        LUONG,
-        f"Stacked LSTMs with input feeding, a reversed source and {summary}. The paper's sizes are embedding_dim 1000, "
-        "units 1000, num_layers 4, dropout 0.2, tied_embeddings none.",
-        "zoo.models.seq2seq.luong:Luong",
-        num_layers=2,
-        cell_type="lstm",
-        score=score,
-        alignment=alignment,
-        window=10,
-        max_length=512,
-        input_feeding=True,
-        reverse_source=True,
-        bidirectional=False,
-        tied_embeddings="target",
+@dataclass(frozen=True, kw_only=True)
+class RNNEncoderDecoderOptions(RecurrentOptions):
+    """Options of `RNNEncoderDecoder`; Cho et al. have `embedding_dim=100`, Sutskever et al. `cell_type="lstm"`."""
+
+    num_layers: int = size(1, "Layers of the encoder, and of the decoder.")
+    readout_units: int = count(500, "Size of the maxout layer; 0 for none, where logits come from the decoder's state.")
+    feed_summary: bool = flag(
+        True, "Whether the decoder and the readout take a summary of the source, as large as a state, at every step."
+    )
+    reverse_source: bool = flag(False, "Whether the encoder reads the source backwards (Sutskever et al.).")
+
+    def check(self) -> None:
+        """See `Options`."""
+        super().check()
+        self.check_output_size("readout_units" if self.readout_units else "units")
+        if not self.feed_summary and self.start_state != "encoder":
+            raise InputError(
+                "Without a summary the decoder knows the source from its start alone: use `start_state='encoder'` or "
+                f"`feed_summary=True`. Received: start_state={self.start_state!r}, feed_summary={self.feed_summary}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNSearchOptions(RecurrentOptions):
+    """Options of `RNNSearch`; the paper has `embedding_dim=620`."""
+
+    attention_units: int = size(1000, "Size of the hidden layer of the alignment model.")
+    readout_units: int = size(500, "Size of the maxout layer, l; that of the embeddings if they are tied.")
+
+    def check(self) -> None:
+        """See `Options`."""
+        super().check()
+        self.check_output_size("readout_units")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LuongOptions(RecurrentOptions):
+    """Options of `Luong`; the paper has `cell_type="lstm"` and `dropout=0.2`."""
+
+    num_layers: int = size(4, "Layers of the encoder, and of the decoder.")
+    score: str = text(
+        "general",
+        "How states and annotations are compared: a name that `zoo.layers.scores.get_score` knows; the paper's are "
+        "dot, general, concat and location.",
+    )
+    alignment: str = choice(
+        "global",
+        ("global", "local_m", "local_p"),
+        "Attention to the whole source, or to a window that moves with the target (local_m) or around a predicted "
+        "place (local_p). Local weights sum to 1 or less, and are all zero where the window lies after the source.",
+    )
+    window: int = size(10, "How far local attention reaches to either side, D.")
+    max_length: int = size(512, "How many places in the source have a location score.")
+    input_feeding: bool = flag(True, "Whether the decoder reads its last attentional state.")
+    reverse_source: bool = flag(
+        True,
+        "Whether the encoder reads the source backwards. Attention weights are in the order of the source all the "
+        "same, and so are the places that local attention and location scores count.",
+    )
+    bidirectional: bool = flag(
+        False,
+        "Whether the encoder reads in both directions, each with half of the units; `reverse_source` then changes "
+        "nothing.",
+    )
+
+    def check(self) -> None:
+        """See `Options`."""
+        super().check()
+        if self.bidirectional and self.units % 2:
+            raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={self.units}.")
+
+
+_SMALL = {"embedding_dim": 256, "units": 256, "dropout": 0.3}
+
+register_model(
+    ModelSpec(
+        name="rnnsearch",
+        task="seq2seq",
+        paper=BAHDANAU,
+        summary="Bidirectional GRU encoder, GRU decoder with additive attention, maxout readout. The paper's sizes are "
+        "embedding_dim 620, units 1000, attention_units 1000, readout_units 500.",
+        config={**_SMALL, "attention_units": 256, "readout_units": 256},
+        model_class="zoo.models.seq2seq.rnnsearch:RNNSearch",
+        options=RNNSearchOptions,
+    )
+)
+register_model(
+    ModelSpec(
+        name="rnn_encdec",
+        task="seq2seq",
+        paper=CHO,
+        summary="GRU encoder and decoder without attention: the source in one vector of fixed length. The paper's "
+        "sizes are embedding_dim 100, units 1000, readout_units 500. For Sutskever et al. 2014 "
+        "(https://arxiv.org/abs/1409.3215): embedding_dim 1000, units 1000, num_layers 4, readout_units 0, cell_type "
+        "lstm, feed_summary false, reverse_source true.",
+        config={**_SMALL, "readout_units": 256},
+        model_class="zoo.models.seq2seq.rnn_encdec:RNNEncoderDecoder",
+        options=RNNEncoderDecoderOptions,
+    )
+)
+
+
+def _register_luong(name: str, summary: str, **config: str) -> None:
+    register_model(
+        ModelSpec(
+            name=f"luong_{name}",
+            task="seq2seq",
+            paper=LUONG,
+            summary=f"Stacked LSTMs with input feeding, a reversed source and {summary}. The paper's sizes are "
+            "embedding_dim 1000, units 1000, num_layers 4, dropout 0.2, tied_embeddings none.",
+            config={**_SMALL, "num_layers": 2, "cell_type": "lstm", "tied_embeddings": "target", **config},
+            model_class="zoo.models.seq2seq.luong:Luong",
+            options=LuongOptions,
+        )
     )
 
 
-_register(
-    "rnn_encdec",
-    CHO,
-    "GRU encoder and decoder without attention: the source in one vector of fixed length. The paper's sizes are "
-    "embedding_dim 100, units 1000, readout_units 500. For Sutskever et al. 2014 (https://arxiv.org/abs/1409.3215): "
-    "embedding_dim 1000, units 1000, num_layers 4, readout_units 0, cell_type lstm, feed_summary false, "
-    "reverse_source true.",
-    "zoo.models.seq2seq.rnn_encdec:RNNEncoderDecoder",
-    num_layers=1,
-    readout_units=256,
-    cell_type="gru",
-    feed_summary=True,
-    reverse_source=False,
-    tied_embeddings="none",
-)
-_register(
-    "rnnsearch",
-    BAHDANAU,
-    "Bidirectional GRU encoder, GRU decoder with additive attention, maxout readout. The paper's sizes are "
-    "embedding_dim 620, units 1000, attention_units 1000, readout_units 500.",
-    "zoo.models.seq2seq.rnnsearch:RNNSearch",
-    attention_units=256,
-    readout_units=256,
-    cell_type="gru",
-    tied_embeddings="none",
-)
 _register_luong("dot", "dot-product attention", score="dot")
 _register_luong("general", "bilinear attention")
 _register_luong("concat", "attention scored by a hidden layer", score="concat")

@@ -1,15 +1,40 @@
-"""Transformers for sequence to sequence."""
+"""Transformers for sequence to sequence: their options and their names."""
 
-from zoo.models.catalog.options import SEQ2SEQ
-from zoo.models.shared.transformer_options import AttentionOptions
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.models.shared.options import Seq2SeqOptions
+from zoo.models.shared.transformer_options import MAX_LENGTH, TransformerOptions
+from zoo.options import choice, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads": 4, "dropout": 0.3}
 VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
 
 
-def _register(name, paper, summary, **options):
-    config = {**AttentionOptions(**options).config(), "tied_embeddings": "auto", "max_length": 256}
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
+    """Options of `Transformer`; the defaults are those of the paper's base model."""
+
+    tied_embeddings: str = choice(
+        "auto",
+        ("auto", "all", "target", "none"),
+        "Which embeddings share a matrix: source, target and output (all), for a shared vocabulary; target and output "
+        "(target); none; or auto: all where the vocabularies are equally large, else target.",
+    )
+    max_length: int = size(256, MAX_LENGTH)
+
+    def check(self) -> None:
+        """See `Options`; `tied_embeddings="auto"` becomes what it stands for."""
+        super().check()
+        if self.tied_embeddings == "all":
+            self.check_shared_vocabulary()
+        if self.tied_embeddings == "auto":
+            shared = self.source_vocab_size == self.target_vocab_size
+            object.__setattr__(self, "tied_embeddings", "all" if shared else "target")
+
+
+def _register(name: str, paper: Paper, summary: str, **config: Any) -> None:
     register_model(
         ModelSpec(
             name=name,
@@ -18,13 +43,13 @@ def _register(name, paper, summary, **options):
             summary=summary,
             config=config,
             model_class="zoo.models.seq2seq.transformer:Transformer",
-            required=SEQ2SEQ,
+            options=EncoderDecoderOptions,
         )
     )
 
 
-def _register_variant(name, paper, summary, **options):
-    _register(f"transformer_tiny_{name}", paper, f"transformer_tiny with {summary}", **{**TINY, **options})
+def _register_variant(name: str, paper: Paper, summary: str, **changed: Any) -> None:
+    _register(f"transformer_tiny_{name}", paper, f"transformer_tiny with {summary}", **{**TINY, **changed})
 
 
 _register(

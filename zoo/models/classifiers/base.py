@@ -4,30 +4,18 @@ import keras
 from keras import ops
 
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.quantization import KeepsQuantization
-from zoo.models.shared.checks import check_dropout, check_sizes
+from zoo.models.shared.base import ZooModel
 from zoo.models.shared.padding import real
 from zoo.models.shared.pooling import make_pooling
 from zoo.models.shared.word_dropout import WordDropout
 
 
-class ClassifierModel(KeepsQuantization, keras.Model):
+class ClassifierModel(ZooModel):
     """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`.
 
     A model reads ids, makes one vector of each, contextual unless the architecture has none, and from those the scores
     of the classes. Ids are int32, padded with 0 at the end; every text has at least one (its end symbol). A subclass
     overrides `encode` and `build_encoder`, and `attention` if it has any.
-
-    Args:
-        vocab_size: Number of symbols.
-        num_classes: Number of classes, C.
-        embedding_dim: Size of the embeddings, E.
-        embedding_stddev: Standard deviation of the initial embeddings.
-        pooling: What the vector of a text is of those of its tokens: `"mean"`, `"max"` or `"attention"`, a weighted
-            mean.
-        dropout: Rate of dropout on the vector of the text.
-        embedding_dropout: Rate of dropout on the embeddings.
-        word_dropout: Share of the words that the unknown symbol replaces in training.
 
     Call arguments:
         inputs: Dict with `tokens` [B, S].
@@ -42,41 +30,26 @@ class ClassifierModel(KeepsQuantization, keras.Model):
 
     attends = False
 
-    def __init__(
-        self,
-        vocab_size,
-        num_classes,
-        embedding_dim,
-        embedding_stddev=0.05,
-        pooling="mean",
-        dropout=0.0,
-        embedding_dropout=0.0,
-        word_dropout=0.0,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        check_sizes(vocab_size=vocab_size, num_classes=num_classes)
-        check_dropout(dropout)
-        check_dropout(embedding_dropout, "embedding_dropout")
-        self.vocab_size = vocab_size
-        self.num_classes = num_classes
-        self.pooling = pooling
-        self.dropout = dropout
-        self.embedding_dropout = embedding_dropout
-        self.word_dropout = word_dropout
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
         policy = {"dtype": self.dtype_policy}
-        self.word_dropout_layer = WordDropout(word_dropout, name="word_dropout", **policy)
+        embedding_size, deviation = self.embedding_scale()
+        self.word_dropout_layer = WordDropout(self.word_dropout, name="word_dropout", **policy)
         self.embedding = keras.layers.Embedding(
-            vocab_size,
-            embedding_dim,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_stddev),
+            self.vocab_size,
+            embedding_size,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=deviation),
             name="embedding",
             **policy,
         )
-        self.embedding_dropout_layer = Dropout(embedding_dropout, name="embedding_dropout", **policy)
-        self.pooling_layer = make_pooling(pooling, name="pooling", **policy)
-        self.dropout_layer = Dropout(dropout, name="dropout", **policy)
-        self.output_dense = keras.layers.Dense(num_classes, name="output", **policy)
+        self.embedding_dropout_layer = Dropout(self.embedding_dropout, name="embedding_dropout", **policy)
+        self.pooling_layer = make_pooling(self.pooling, name="pooling", **policy)
+        self.dropout_layer = Dropout(self.dropout, name="dropout", **policy)
+        self.output_dense = keras.layers.Dense(self.num_classes, name="output", **policy)
+
+    def embedding_scale(self):
+        """Returns the size of the embeddings, E, and the standard deviation of the initial ones."""
+        return self.embedding_dim, 0.05
 
     def build_encoder(self, shape):
         """Builds what `encode` uses.
@@ -139,7 +112,3 @@ class ClassifierModel(KeepsQuantization, keras.Model):
             tokens: [B, S].
         """
         raise NotImplementedError(f"{type(self).__name__} has no attention.")
-
-    def get_config(self):
-        names = ("vocab_size", "num_classes", "pooling", "dropout", "embedding_dropout", "word_dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -2,11 +2,10 @@
 
 import keras
 
+from zoo.models.catalog.classifiers import SelfAttentionClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
 from zoo.models.shared import transformer_parts as parts
-from zoo.models.shared.checks import check_sizes
 from zoo.models.shared.padding import real
-from zoo.models.shared.transformer_options import AttentionOptions
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -17,20 +16,6 @@ class SelfAttentionClassifier(ClassifierModel):
     together with the cue that it attends to; without the nonlinearity a mean over the tokens would add up words and
     cues apart, and not see which belong together.
 
-    Args:
-        vocab_size: Number of symbols.
-        num_classes: Number of classes.
-        model_dim: Size of the embeddings and of all activations, D.
-        score: How queries and keys are compared: a name that `zoo.layers.scores.get_score` knows.
-        positions: See `zoo.models.shared.transformer_options.AttentionOptions`.
-        max_distance: Likewise.
-        max_length: Rows of a table of learned positions; in longer texts all behind the last row take that row.
-        pooling: See `ClassifierModel`.
-        dropout: Rate of dropout on the result of the attention and on the vector of the text.
-        attention_dropout: Rate of dropout on the attention weights.
-        embedding_dropout: See `ClassifierModel`.
-        word_dropout: See `ClassifierModel`.
-
     Call arguments and results: see `ClassifierModel`; attention has one layer and one head.
 
     Reference:
@@ -39,56 +24,18 @@ class SelfAttentionClassifier(ClassifierModel):
 
     attends = True
 
-    def __init__(
-        self,
-        vocab_size,
-        num_classes,
-        model_dim=64,
-        score="scaled_dot",
-        positions="relative",
-        max_distance=0,
-        max_length=512,
-        pooling="max",
-        dropout=0.1,
-        attention_dropout=0.0,
-        embedding_dropout=0.0,
-        word_dropout=0.1,
-        **kwargs,
-    ):
-        options = AttentionOptions(
-            num_layers=1,
-            model_dim=model_dim,
-            num_heads=1,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            score=score,
-            positions=positions,
-            max_distance=max_distance,
-        )
-        check_sizes(max_length=max_length)
-        super().__init__(
-            vocab_size,
-            num_classes,
-            model_dim,
-            # Scaled by √D, embeddings have unit variance.
-            embedding_stddev=model_dim**-0.5,
-            pooling=pooling,
-            dropout=dropout,
-            embedding_dropout=embedding_dropout,
-            word_dropout=word_dropout,
-            **kwargs,
-        )
-        self.model_dim = model_dim
-        self.score = score
-        self.positions = positions
-        self.max_distance = max_distance
-        self.max_length = max_length
-        self.attention_dropout = attention_dropout
-        policy = self.dtype_policy
-        self.input_positions = parts.InputPositions(positions, max_length, dtype=policy, name="positions")
-        (places,) = parts.attention_positions(options, causal=False, dtype=policy)
-        self.attention_layer = parts.full_attention(options, "attention", policy, places)
-        self.hidden_dense = keras.layers.Dense(model_dim, activation="relu", dtype=policy, name="hidden")
+    options_class = SelfAttentionClassifierOptions
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        policy, layer = self.dtype_policy, self.options.single_layer()
+        self.input_positions = parts.InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
+        (positions,) = parts.attention_positions(layer, causal=False, dtype=policy)
+        self.attention_layer = parts.full_attention(layer, "attention", policy, positions)
+        self.hidden_dense = keras.layers.Dense(self.model_dim, activation="relu", dtype=policy, name="hidden")
+
+    def embedding_scale(self):
+        return self.model_dim, self.model_dim**-0.5  # multiplied by √D, they have unit variance
 
     def build_encoder(self, shape):
         self.input_positions.build(shape)
@@ -116,7 +63,3 @@ class SelfAttentionClassifier(ClassifierModel):
     def attention(self, tokens):
         _, _, weights = self._attend(self.embed(tokens), real(tokens), return_attention_scores=True)
         return weights[:, None]  # [B, 1 layer, 1 head, S, S]
-
-    def get_config(self):
-        names = ("model_dim", "score", "positions", "max_distance", "max_length", "attention_dropout")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

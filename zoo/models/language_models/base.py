@@ -1,21 +1,15 @@
 """What every causal language model offers to training, decoding and export."""
 
-import keras
 from keras import ops
 
-from zoo.layers.core.quantization import KeepsQuantization
-from zoo.models.shared.checks import check_sizes
+from zoo.models.shared.base import ZooModel
 
 
-class LanguageModel(KeepsQuantization, keras.Model):
+class LanguageModel(ZooModel):
     """Base of the causal language models.
 
     A model predicts each symbol from those before it, either all at once or one step after another. Ids are int32,
     padded with 0 at the end; every row begins with the start symbol.
-
-    Args:
-        vocab_size: Number of symbols.
-        max_length: Largest number of symbols in a row, the start symbol included.
 
     Call arguments:
         inputs: Dict with `tokens` [B, T], T ≤ `max_length`.
@@ -24,12 +18,6 @@ class LanguageModel(KeepsQuantization, keras.Model):
     Returns:
         Logits [B, T, V]: position t predicts the symbol behind the first t + 1.
     """
-
-    def __init__(self, vocab_size, max_length, **kwargs):
-        super().__init__(**kwargs)
-        check_sizes(vocab_size=vocab_size, max_length=max_length)
-        self.vocab_size = vocab_size
-        self.max_length = max_length
 
     def initial_state(self, batch_size, max_length=None):
         """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
@@ -63,6 +51,3 @@ class LanguageModel(KeepsQuantization, keras.Model):
             state: From `initial_state` or the step before.
         """
         return self.prefill(ops.expand_dims(last, 1), state)
-
-    def get_config(self):
-        return {**super().get_config(), "vocab_size": self.vocab_size, "max_length": self.max_length}

@@ -5,10 +5,10 @@ from keras import ops
 
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.reshaping import at_positions
+from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared import transformer_parts as parts
 from zoo.models.shared.embeddings import ReversibleEmbedding
-from zoo.models.shared.transformer_options import AttentionOptions
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
 EMBEDDING_STDDEV = 0.02
@@ -21,12 +21,6 @@ class CausalLM(LanguageModel):
     The last map of each part of a block begins `√(2 · num_layers)` times smaller than usual, so that the sum of them
     begins with the same variance at any depth.
 
-    Args:
-        vocab_size: Number of symbols.
-        max_length: Largest number of symbols in a row, and rows of a table of learned positions.
-        tied_embeddings: Whether one matrix serves for input and output.
-        **kwargs: The options of `zoo.models.shared.transformer_options.AttentionOptions`, and those of `keras.Model`.
-
     Call arguments and results: see `LanguageModel`.
 
     Reference:
@@ -35,24 +29,23 @@ class CausalLM(LanguageModel):
         residual terms); Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
-    def __init__(self, vocab_size, max_length=257, tied_embeddings=True, **kwargs):
-        options, kwargs = AttentionOptions.take(kwargs)
-        super().__init__(vocab_size, max_length, **kwargs)
-        parts.set_options(self, options)
-        self.tied_embeddings = tied_embeddings
+    options_class = CausalLMOptions
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
         policy = self.dtype_policy
         self.embedding = ReversibleEmbedding(
-            vocab_size,
+            self.vocab_size,
             self.model_dim,
-            tie_weights=tied_embeddings,
+            tie_weights=self.tied_embeddings,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
             dtype=policy,
             name="embedding",
         )
-        self.input_positions = parts.InputPositions(options.positions, max_length, dtype=policy, name="positions")
-        self.embedding_dropout = Dropout(options.dropout, dtype=policy, name="embedding_dropout")
-        self.blocks = parts.encoder_blocks(options, policy, causal=True, name="block")
-        self.final_norm = parts.final_norm(options, "final_norm", policy)
+        self.input_positions = parts.InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
+        self.embedding_dropout = Dropout(self.dropout, dtype=policy, name="embedding_dropout")
+        self.blocks = parts.encoder_blocks(self.options, policy, causal=True, name="block")
+        self.final_norm = parts.final_norm(self.options, "final_norm", policy)
 
     def build(self, input_shape=None):
         shape = (None, None, self.model_dim)
@@ -100,6 +93,3 @@ class CausalLM(LanguageModel):
             caches.append(cache)
         index = state["index"] + ops.shape(tokens)[1]
         return self._logits(hidden[:, -1]), {"index": index, "caches": caches}
-
-    def get_config(self):
-        return {**super().get_config(), **self.options.config(), "tied_embeddings": self.tied_embeddings}

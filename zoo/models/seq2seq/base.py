@@ -1,13 +1,10 @@
 """What every sequence-to-sequence model offers to training, decoding and export."""
 
-import keras
-
 from zoo.errors import InputError
-from zoo.layers.core.quantization import KeepsQuantization
-from zoo.models.shared.checks import check_sizes
+from zoo.models.shared.base import ZooModel
 
 
-class Seq2SeqModel(KeepsQuantization, keras.Model):
+class Seq2SeqModel(ZooModel):
     """Base of the sequence-to-sequence models.
 
     A model reads source ids, makes a memory of them once, and from there predicts target ids, either all at once
@@ -25,12 +22,6 @@ class Seq2SeqModel(KeepsQuantization, keras.Model):
     """
 
     attends = True
-
-    def __init__(self, source_vocab_size, target_vocab_size, **kwargs):
-        super().__init__(**kwargs)
-        check_sizes(source_vocab_size=source_vocab_size, target_vocab_size=target_vocab_size)
-        self.source_vocab_size = source_vocab_size
-        self.target_vocab_size = target_vocab_size
 
     def encode(self, source, training=None):
         """Returns the memory, a dict of tensors with the batch first.
@@ -92,10 +83,3 @@ class Seq2SeqModel(KeepsQuantization, keras.Model):
         if not self.attends:
             raise InputError(f"{type(self).__name__} has no attention. `rnnsearch` is a model like it that has.")
         return self.decode(target, self.encode(source))[1]
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "source_vocab_size": self.source_vocab_size,
-            "target_vocab_size": self.target_vocab_size,
-        }

@@ -4,13 +4,11 @@ import keras
 from keras import ops
 
 from zoo import layers
-from zoo.errors import InputError
 from zoo.layers.core.dropout import Dropout
+from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.checks import check_choice, check_dropout, check_sizes
 from zoo.models.shared.padding import real
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import INPUT_POSITIONS
 from zoo.models.shared.transformer_parts import InputPositions
 from zoo.row_selection import repeat_rows
 
@@ -28,68 +26,16 @@ class ConvS2S(Seq2SeqModel):
 
     Unlike in the paper, weights are not normalised, and all layers have the same number of units.
 
-    Args:
-        source_vocab_size: Number of source symbols.
-        target_vocab_size: Number of target symbols.
-        embedding_dim: Size of embeddings, of z, and of what is compared in attention, f.
-        units: Size of the hidden states, d.
-        encoder_layers: Number of blocks in the encoder.
-        decoder_layers: Number of blocks in the decoder.
-        width: Positions that a convolution sees, k.
-        dropout: Rate of dropout on the embeddings, on the input of each convolution, and before the logits.
-        score: How queries and keys are compared: a name that `zoo.layers.scores.get_score` knows.
-        positions: At the embeddings: `"learned"`, `"sinusoidal"`, `"concat"`, `"learned_concat"` or `"none"`, see
-            `zoo.models.shared.transformer_options.AttentionOptions`.
-        max_length: Rows of the tables of learned positions; in longer texts all behind the last row take that row.
-
     Call arguments and results: see `Seq2SeqModel`; attention has `decoder_layers` layers with one head each.
 
     Reference:
         Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3, https://arxiv.org/abs/1705.03122
     """
 
-    def __init__(
-        self,
-        source_vocab_size,
-        target_vocab_size,
-        embedding_dim=512,
-        units=512,
-        encoder_layers=20,
-        decoder_layers=20,
-        width=3,
-        dropout=0.2,
-        score="dot",
-        positions="learned",
-        max_length=256,
-        **kwargs,
-    ):
-        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
-        check_dropout(dropout)
-        check_choice("positions", positions, (*INPUT_POSITIONS, "none"))
-        check_sizes(
-            embedding_dim=embedding_dim,
-            units=units,
-            encoder_layers=encoder_layers,
-            decoder_layers=decoder_layers,
-            width=width,
-            max_length=max_length,
-        )
-        if embedding_dim % 2 and positions in ("sinusoidal", "concat"):
-            raise InputError(
-                f"`embedding_dim` must be even with positions={positions!r}. Received: embedding_dim={embedding_dim}."
-            )
-        self.embedding_dim = embedding_dim
-        self.units = units
-        self.encoder_layers = encoder_layers
-        self.decoder_layers = decoder_layers
-        self.width = width
-        self.dropout = dropout
-        self.score = score
-        self.positions = positions
-        self.max_length = max_length
-        self._make_layers()
+    options_class = ConvS2SOptions
 
-    def _make_layers(self):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
         self.source_embedding = self._embedding(self.source_vocab_size, "source_embedding")
         self.target_embedding = self._embedding(self.target_vocab_size, "target_embedding")
         self.source_positions, self.target_positions = (
@@ -201,20 +147,6 @@ class ConvS2S(Seq2SeqModel):
             weights += scores
         weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # one head, and one position
         return ops.squeeze(self._logits(hidden), 1), *weights, {"index": state["index"] + 1, "caches": caches}
-
-    def get_config(self):
-        names = (
-            "embedding_dim",
-            "units",
-            "encoder_layers",
-            "decoder_layers",
-            "width",
-            "dropout",
-            "score",
-            "positions",
-            "max_length",
-        )
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def _scale_gradient(tensor, scale):

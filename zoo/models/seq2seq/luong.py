@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from zoo import layers
-from zoo.errors import InputError
-from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, MaskedInputCell, OneWayEncoder, RecurrentSeq2SeqModel
-from zoo.models.shared.checks import check_choice, check_sizes
+from zoo.models.catalog.recurrent import LuongOptions
+from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
 from zoo.models.shared.padding import real
 from zoo.models.shared.scores import model_score
 from zoo.row_selection import repeat_rows
@@ -25,23 +25,6 @@ class Luong(RecurrentSeq2SeqModel):
     Dropout acts on embeddings, between the layers, on h̄ and on h̃ before the logits. Between the decoder's layers it
     drops the same units at all steps of a sentence, because its loop draws nothing.
 
-    Args:
-        source_vocab_size: Number of source symbols.
-        target_vocab_size: Number of target symbols.
-        num_layers: Layers of the encoder, and of the decoder.
-        score: Name of a score: the paper's are `"dot"`, `"general"`, `"concat"` and `"location"`.
-        alignment: `"global"`; `"local_m"` or `"local_p"`, see `LocalAttention`. Local weights sum to 1 or less, and are
-            all zero where the window lies behind the source.
-        window: How far local attention reaches to either side, D.
-        max_length: How many places in the source have a location score.
-        input_feeding: Whether the decoder reads h̃_{t−1}.
-        reverse_source: Whether the encoder reads the source backwards. Attention weights are in the order of the
-            source all the same, and so are the places that local attention and location scores count.
-        bidirectional: Whether the encoder reads in both directions, each with half of the units; `reverse_source` then
-            changes nothing.
-        **kwargs: The options of `RecurrentSeq2SeqModel`, whose defaults are the paper's but for `cell_type="lstm"` and
-            `dropout=0.2`; and those of `keras.Model`.
-
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
     Reference:
@@ -49,41 +32,18 @@ class Luong(RecurrentSeq2SeqModel):
         https://arxiv.org/abs/1508.04025
     """
 
-    def __init__(
-        self,
-        source_vocab_size,
-        target_vocab_size,
-        num_layers=4,
-        score="general",
-        alignment="global",
-        window=10,
-        max_length=512,
-        input_feeding=True,
-        reverse_source=True,
-        bidirectional=False,
-        **kwargs,
-    ):
-        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
-        check_sizes(num_layers=num_layers, window=window, max_length=max_length)
-        check_choice("alignment", alignment, ("global", *ALIGNMENTS))
-        if bidirectional and self.units % 2:
-            raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={self.units}.")
-        self.num_layers = num_layers
-        self.score = score
-        self.alignment = alignment
-        self.window = window
-        self.max_length = max_length
-        self.input_feeding = input_feeding
-        self.reverse_source = reverse_source
-        self.bidirectional = bidirectional
+    options_class = LuongOptions
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
         self.encoder = self._make_encoder()
-        self._make_start(num_layers * NUM_STATES[self.cell_type])
+        self._make_start(self.num_layers * NUM_STATES[self.cell_type])
         self.cell = layers.LuongAttentionCell(
             self._make_cells(),
             self._make_attention(),
             memory_dim=self.units,
             attentional_dim=self.units if self.tied_embeddings == "none" else self.embedding_dim,
-            input_feeding=input_feeding,
+            input_feeding=self.input_feeding,
             dtype=self.dtype_policy,
             name="decoder_cell",
         )
@@ -172,14 +132,6 @@ class Luong(RecurrentSeq2SeqModel):
         )
         weights = [weights[:, None, None]] if return_attention_scores else []
         return self._output(hidden), *weights, {"inner": states}
-
-    def get_config(self):
-        names = ("num_layers", "score", "alignment", "window", "max_length", "input_feeding", "reverse_source")
-        return {
-            **super().get_config(),
-            **{name: getattr(self, name) for name in names},
-            "bidirectional": self.bidirectional,
-        }
 
 
 def _projected(memory):

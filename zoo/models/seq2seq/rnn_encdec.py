@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from zoo import layers
-from zoo.errors import InputError
-from zoo.models.seq2seq.recurrent_base import LAYERS, NUM_STATES, OneWayEncoder, RecurrentSeq2SeqModel
-from zoo.models.shared.checks import check_sizes
+from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
+from zoo.models.seq2seq.recurrent_base import LAYERS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.padding import real
 from zoo.row_selection import repeat_rows
 
@@ -22,16 +22,6 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
 
     Dropout, which the papers have not, acts on embeddings, between layers, on c and before the logits.
 
-    Args:
-        source_vocab_size: Number of source symbols.
-        target_vocab_size: Number of target symbols.
-        num_layers: Layers of the encoder, and of the decoder.
-        readout_units: Size of the maxout layer; 0 for none, where logits come from s_t.
-        feed_summary: Whether there is a c, as large as a state, which the decoder and the readout take at every step.
-        reverse_source: Whether the encoder reads the source backwards (Sutskever et al.).
-        **kwargs: The options of `RecurrentSeq2SeqModel`; Cho et al. have `embedding_dim=100`, Sutskever et al.
-            `cell_type="lstm"`, and otherwise they are as its defaults. And those of `keras.Model`.
-
     Call arguments and results: see `Seq2SeqModel`; there are no attention weights.
 
     Reference:
@@ -42,46 +32,25 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
     """
 
     attends = False
+    options_class = RNNEncoderDecoderOptions
 
-    def __init__(
-        self,
-        source_vocab_size,
-        target_vocab_size,
-        num_layers=1,
-        readout_units=500,
-        feed_summary=True,
-        reverse_source=False,
-        **kwargs,
-    ):
-        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
         units, cell_type = self.units, self.cell_type
-        check_sizes(num_layers=num_layers)
-        if readout_units != 0:
-            check_sizes(readout_units=readout_units)
-        self._check_tying(*(("readout_units", readout_units) if readout_units else ("units", units)))
-        if not feed_summary and self.start_state != "encoder":
-            raise InputError(
-                "Without a summary the decoder knows the source from its start alone: use `start_state='encoder'` or "
-                f"`feed_summary=True`. Received: start_state={self.start_state!r}, feed_summary={feed_summary}."
-            )
-        self.num_layers = num_layers
-        self.readout_units = readout_units
-        self.feed_summary = feed_summary
-        self.reverse_source = reverse_source
-        self.num_states = num_layers * NUM_STATES[cell_type]
+        self.num_states = self.num_layers * NUM_STATES[cell_type]
         policy = {"dtype": self.dtype_policy}
         self.encoder = OneWayEncoder(
-            units, num_layers, cell_type, self.dropout, reverse=reverse_source, name="encoder", **policy
+            units, self.num_layers, cell_type, self.dropout, reverse=self.reverse_source, name="encoder", **policy
         )
         self._make_summary()
         self._make_start(self.num_states)
         self.recurrent_layers = [
             LAYERS[cell_type](units, return_sequences=True, name=f"decoder_{number}", **policy)
-            for number in range(num_layers)
+            for number in range(self.num_layers)
         ]
         self.readout_dense = self.maxout = None
-        if readout_units:
-            self.readout_dense = keras.layers.Dense(2 * readout_units, name="readout", **policy)
+        if self.readout_units:
+            self.readout_dense = keras.layers.Dense(2 * self.readout_units, name="readout", **policy)
             self.maxout = layers.Maxout(name="maxout", **policy)
         self._make_output()
 
@@ -168,7 +137,3 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
             hidden, states = layer.cell(hidden, states)
             new += states
         return self._logits(hidden, inputs), {"inner": new}
-
-    def get_config(self):
-        names = ("num_layers", "readout_units", "feed_summary", "reverse_source")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from zoo import layers
+from zoo.models.catalog.recurrent import RNNSearchOptions
 from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel
-from zoo.models.shared.checks import check_sizes
 from zoo.models.shared.padding import real
 from zoo.row_selection import repeat_rows
 
@@ -20,14 +20,6 @@ class RNNSearch(RecurrentSeq2SeqModel):
 
     Dropout, which the paper has not, acts on embeddings, annotations and readout.
 
-    Args:
-        source_vocab_size: Number of source symbols.
-        target_vocab_size: Number of target symbols.
-        attention_units: Size of the hidden layer of the alignment model.
-        readout_units: Size of the maxout layer, l; that of the embeddings if they are tied.
-        **kwargs: The options of `RecurrentSeq2SeqModel`, whose defaults are the paper's but for `embedding_dim=620`;
-            and those of `keras.Model`.
-
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
     Reference:
@@ -35,12 +27,10 @@ class RNNSearch(RecurrentSeq2SeqModel):
         section 3 and appendix A, https://arxiv.org/abs/1409.0473
     """
 
-    def __init__(self, source_vocab_size, target_vocab_size, attention_units=1000, readout_units=500, **kwargs):
-        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
-        check_sizes(attention_units=attention_units, readout_units=readout_units)
-        self._check_tying("readout_units", readout_units)
-        self.attention_units = attention_units
-        self.readout_units = readout_units
+    options_class = RNNSearchOptions
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
         units, policy = self.units, {"dtype": self.dtype_policy}
         self.encoder = keras.layers.Bidirectional(
             LAYERS[self.cell_type](units, return_sequences=True, **policy), name="encoder", **policy
@@ -52,13 +42,13 @@ class RNNSearch(RecurrentSeq2SeqModel):
         self._make_start(count)
         self.cell = layers.RecurrentAttentionCell(
             CELLS[self.cell_type](units, name="cell", **policy),
-            layers.AdditiveAttention(attention_units, name="attention", **policy),
+            layers.AdditiveAttention(self.attention_units, name="attention", **policy),
             memory_dim=2 * units,
             name="decoder_cell",
             **policy,
         )
         self.decoder = layers.AttentionRNN(self.cell, name="decoder", **policy)
-        self.readout_dense = keras.layers.Dense(2 * readout_units, name="readout", **policy)
+        self.readout_dense = keras.layers.Dense(2 * self.readout_units, name="readout", **policy)
         self.maxout = layers.Maxout(name="maxout", **policy)
         self._make_output()
 
@@ -126,10 +116,3 @@ class RNNSearch(RecurrentSeq2SeqModel):
         )
         weights = [weights[:, None, None]] if return_attention_scores else []
         return self._logits(recurrent, embedded), *weights, {"inner": states}
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "attention_units": self.attention_units,
-            "readout_units": self.readout_units,
-        }

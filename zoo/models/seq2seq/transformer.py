@@ -5,15 +5,13 @@ import dataclasses
 import keras
 from keras import ops
 
-from zoo.errors import InputError
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.reshaping import at_positions
+from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared import transformer_parts as parts
-from zoo.models.shared.checks import check_choice, check_sizes
 from zoo.models.shared.embeddings import ReversibleEmbedding
 from zoo.models.shared.padding import real
-from zoo.models.shared.transformer_options import AttentionOptions
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -24,15 +22,6 @@ class Transformer(Seq2SeqModel):
     values are shared by groups of heads in the decoder alone, where a step reads them all (Ainslie et al. 2023, section
     2.2).
 
-    Args:
-        source_vocab_size: Number of source symbols.
-        target_vocab_size: Number of target symbols.
-        tied_embeddings: `"all"`: one matrix for source, target and output, for a shared vocabulary; `"target"`: one for
-            target and output; `"none"`; `"auto"`: `"all"` where the vocabularies are equally large, else `"target"`.
-        max_length: Rows of the tables of learned positions; in longer texts all behind the last row take that row.
-        **kwargs: The options of `zoo.models.shared.transformer_options.AttentionOptions`, of which `num_layers` counts
-            for the encoder and for the decoder; and those of `keras.Model`.
-
     Call arguments and results: see `Seq2SeqModel`.
 
     Reference:
@@ -40,36 +29,20 @@ class Transformer(Seq2SeqModel):
         Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
-    def __init__(self, source_vocab_size, target_vocab_size, tied_embeddings="auto", max_length=256, **kwargs):
-        options, kwargs = AttentionOptions.take(kwargs)
-        super().__init__(source_vocab_size, target_vocab_size, **kwargs)
-        check_sizes(max_length=max_length)
-        parts.set_options(self, options)
-        self.max_length = max_length
-        self.tied_embeddings = self._resolve_tying(tied_embeddings)
-        self._make_embeddings()
-        policy = self.dtype_policy
-        self.source_positions = parts.InputPositions(
-            options.positions, max_length, dtype=policy, name="source_positions"
-        )
-        self.target_positions = parts.InputPositions(
-            options.positions, max_length, dtype=policy, name="target_positions"
-        )
-        self.embedding_dropout = Dropout(options.dropout, dtype=policy, name="embedding_dropout")
-        self.encoder_blocks = parts.encoder_blocks(dataclasses.replace(options, num_key_value_heads=0), policy)
-        self.decoder_blocks = parts.decoder_blocks(options, policy)
-        self.encoder_norm = parts.final_norm(options, "encoder_norm", policy)
-        self.decoder_norm = parts.final_norm(options, "decoder_norm", policy)
+    options_class = EncoderDecoderOptions
 
-    def _resolve_tying(self, tied):
-        same_size = self.source_vocab_size == self.target_vocab_size
-        check_choice("tied_embeddings", tied, ("auto", "all", "target", "none"))
-        if tied == "all" and not same_size:
-            raise InputError(
-                "`tied_embeddings='all'` needs one shared vocabulary; use 'target' for separate ones. Received: "
-                f"source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}."
-            )
-        return ("all" if same_size else "target") if tied == "auto" else tied
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self._make_embeddings()
+        policy = {"dtype": self.dtype_policy}
+        self.source_positions = parts.InputPositions(self.positions, self.max_length, name="source_positions", **policy)
+        self.target_positions = parts.InputPositions(self.positions, self.max_length, name="target_positions", **policy)
+        self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
+        ungrouped = dataclasses.replace(self.options, num_key_value_heads=0)
+        self.encoder_blocks = parts.encoder_blocks(ungrouped, self.dtype_policy)
+        self.decoder_blocks = parts.decoder_blocks(self.options, self.dtype_policy)
+        self.encoder_norm = parts.final_norm(self.options, "encoder_norm", self.dtype_policy)
+        self.decoder_norm = parts.final_norm(self.options, "decoder_norm", self.dtype_policy)
 
     def _make_embeddings(self):
         def embedding(cls, size, name, **options):
@@ -164,11 +137,3 @@ class Transformer(Seq2SeqModel):
             weights += scores
         weights = [ops.stack(weights, axis=1)[:, :, :, 0]] if return_attention_scores else []
         return self._logits(ops.squeeze(hidden, 1)), *weights, {"index": state["index"] + 1, "caches": caches}
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            **self.options.config(),
-            "tied_embeddings": self.tied_embeddings,
-            "max_length": self.max_length,
-        }

@@ -4,9 +4,6 @@ import keras
 from keras import ops
 
 from zoo import layers
-from zoo.models.shared.checks import check_choice
-
-POOLINGS = ("mean", "max", "attention")
 
 
 def make_pooling(pooling, **kwargs):
@@ -17,14 +14,10 @@ def make_pooling(pooling, **kwargs):
             attention from a learned query with a hidden layer of size D.
         **kwargs: Options of the layer.
 
-    Raises:
-        InputError: If `pooling` is something else.
-
     Reference:
         Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2,
         https://aclanthology.org/N16-1174
     """
-    check_choice("pooling", pooling, POOLINGS)
     if pooling == "attention":
         attention = layers.AdditiveAttention(dtype=kwargs.get("dtype"), name="attention")
         return layers.AttentionPooling(attention, **kwargs)

@@ -1,7 +1,6 @@
 """From options to the parts of a Transformer, for the models of all tasks.
 
-A model takes its options with `AttentionOptions.take`, sets them as attributes with `set_options`, and makes
-`InputPositions` for its embeddings, `encoder_blocks` or `decoder_blocks`, and a `final_norm` behind them.
+A model makes `InputPositions` for its embeddings, `encoder_blocks` or `decoder_blocks`, and a `final_norm` after them.
 """
 
 import keras
@@ -12,21 +11,9 @@ from zoo.errors import InputError
 from zoo.layers.blocks.normalization import NORMALIZATIONS
 from zoo.layers.positions.base import distances
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import INPUT_POSITIONS, MAX_DISTANCES, AttentionOptions
+from zoo.models.shared.transformer_options import INPUT_POSITIONS, MAX_DISTANCES, TransformerOptions
 
 FIRST_TEMPERATURE = 0.1
-
-
-def set_options(model, options: AttentionOptions):
-    """Makes the options attributes of a model.
-
-    Args:
-        model: A Keras model.
-        options: Its options.
-    """
-    model.options = options
-    for name, value in options.config().items():
-        setattr(model, name, value)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -112,7 +99,7 @@ class TwoSidedALiBiPositions(layers.ALiBiPositions):
         return ops.where(doubled, 2.0 * bias, bias)
 
 
-def attention_positions(options: AttentionOptions, causal, dtype):
+def attention_positions(options: TransformerOptions, causal, dtype):
     """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
 
     The layers share the biases of T5 (Raffel et al. 2020, section 2.1), and nothing else.
@@ -141,7 +128,7 @@ def _positions_of_one(options, causal, dtype):
     return None
 
 
-def make_score(options: AttentionOptions, dtype):
+def make_score(options: TransformerOptions, dtype):
     """Returns the score of one attention layer.
 
     Args:
@@ -156,7 +143,7 @@ def make_score(options: AttentionOptions, dtype):
     return model_score(options.score, dtype)
 
 
-def full_attention(options: AttentionOptions, name, dtype, positions=None):
+def full_attention(options: TransformerOptions, name, dtype, positions=None):
     """Returns attention to everything: of a sequence to another one, or with positions to itself.
 
     Args:
@@ -180,7 +167,7 @@ def full_attention(options: AttentionOptions, name, dtype, positions=None):
     return layers.GroupedQueryAttention(num_key_value_heads=options.num_key_value_heads, **arguments)
 
 
-def self_attention(options: AttentionOptions, name, dtype, positions=None):
+def self_attention(options: TransformerOptions, name, dtype, positions=None):
     """Returns the attention of a sequence to itself.
 
     Args:
@@ -209,7 +196,7 @@ def self_attention(options: AttentionOptions, name, dtype, positions=None):
     return layers.BlockLocalAttention(block_size=options.window, **arguments)
 
 
-def feed_forward(options: AttentionOptions, dtype):
+def feed_forward(options: TransformerOptions, dtype):
     """Returns the feed-forward network of one block.
 
     Args:
@@ -254,7 +241,7 @@ def _keep_mask(*norms):
         norm.supports_masking = True
 
 
-def encoder_blocks(options: AttentionOptions, dtype, causal=False, name="encoder_block"):
+def encoder_blocks(options: TransformerOptions, dtype, causal=False, name="encoder_block"):
     """Returns the blocks of an encoder, or with a causal mask of a language model.
 
     Args:
@@ -275,7 +262,7 @@ def encoder_blocks(options: AttentionOptions, dtype, causal=False, name="encoder
     return blocks
 
 
-def decoder_blocks(options: AttentionOptions, dtype, name="decoder_block"):
+def decoder_blocks(options: TransformerOptions, dtype, name="decoder_block"):
     """Returns the blocks of a decoder, which attend to themselves and to a memory.
 
     Args:
@@ -296,7 +283,7 @@ def decoder_blocks(options: AttentionOptions, dtype, name="decoder_block"):
     return blocks
 
 
-def final_norm(options: AttentionOptions, name, dtype):
+def final_norm(options: TransformerOptions, name, dtype):
     """Returns the normalisation behind a stack of pre-norm blocks; post-norm blocks end with their own: `None`.
 
     Args:

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from zoo.models.shared.checks import check_dropout
 from zoo.text import UNKNOWN
 
 
@@ -31,7 +30,6 @@ class WordDropout(keras.layers.Layer):
 
     def __init__(self, rate=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
-        check_dropout(rate, "word_dropout")
         self.rate = rate
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True

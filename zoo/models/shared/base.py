@@ -1,0 +1,39 @@
+"""What the models of all tasks share: they take their options from one declaration."""
+
+import inspect
+
+import keras
+
+from zoo.layers.core.quantization import KeepsQuantization
+from zoo.options import Options
+
+
+class ZooModel(KeepsQuantization, keras.Model):
+    """Base of all models: each option of `options_class` is an argument, an attribute and in the configuration.
+
+    A subclass names its `options_class`, whose options are listed at the end of its docstring. Arguments that are no
+    options, such as `name` and `dtype`, are those of `keras.Model`. Options without a default can be given by position.
+
+    Attributes:
+        options: The options, checked.
+    """
+
+    options_class: type[Options]
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "options_class" in cls.__dict__:
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{cls.options_class.describe()}"
+
+    def __init__(self, *arguments, **options):
+        required = self.options_class.required()
+        if len(arguments) > len(required):
+            raise TypeError(f"{type(self).__name__} takes {required} by position. Received: {arguments}.")
+        checked, keras_arguments = self.options_class.take(dict(zip(required, arguments, strict=False)) | options)
+        super().__init__(**keras_arguments)
+        self.options = checked
+        for name, value in checked.to_dict().items():
+            setattr(self, name, value)
+
+    def get_config(self):
+        return {**super().get_config(), **self.options.to_dict()}

@@ -1,0 +1,52 @@
+"""The options that all models of a task have."""
+
+from dataclasses import dataclass
+
+from zoo.errors import InputError
+from zoo.options import MISSING, Options, choice, rate, size
+
+POOLINGS = ("mean", "max", "attention")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqOptions(Options):
+    """Options of every sequence-to-sequence model."""
+
+    source_vocab_size: int = size(MISSING, "Number of source symbols.")
+    target_vocab_size: int = size(MISSING, "Number of target symbols.")
+
+    def check_shared_vocabulary(self) -> None:
+        """Checks that both sides have one vocabulary, as `tied_embeddings="all"` needs.
+
+        Raises:
+            InputError: If their sizes differ.
+        """
+        if self.source_vocab_size != self.target_vocab_size:
+            raise InputError(
+                "`tied_embeddings='all'` needs one shared vocabulary; use 'target' for separate ones. Received: "
+                f"source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(Options):
+    """Options of every classifier."""
+
+    vocab_size: int = size(MISSING, "Number of symbols.")
+    num_classes: int = size(MISSING, "Number of classes, C.")
+    pooling: str = choice(
+        "mean", POOLINGS, "How the vectors of the tokens become one vector of the text; attention: a weighted mean."
+    )
+    dropout: float = rate(0.0, "Rate of dropout on the vector of the text.")
+    embedding_dropout: float = rate(0.0, "Rate of dropout on the embeddings alone, before any positions.")
+    word_dropout: float = rate(0.0, "Share of the words that the unknown symbol replaces in training.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelOptions(Options):
+    """Options of every language model."""
+
+    vocab_size: int = size(MISSING, "Number of symbols.")
+    max_length: int = size(
+        257, "Largest number of symbols in a text, the start symbol included; rows of a table of learned positions."
+    )
