@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from zoo.errors import InputError
+from zoo.extras import missing_extra
 from zoo.startup import without_greeting
 
 # What a path that the user named can be the reason of.
@@ -58,8 +59,8 @@ def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str
         argv: Arguments without the program's name; `None` means those of the process.
 
     Returns:
-        0 on success, 2 after an `InputError` or where a path may not be read or written, 130 after Ctrl-C. Other
-        exceptions pass through.
+        0 on success, 2 after an `InputError`, where a path may not be read or written or an extra is not installed, 130
+        after Ctrl-C. Other exceptions pass through.
     """
     # The C++ side of TensorFlow misses a GPU aloud; what matters reaches Python as an exception.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -67,6 +68,12 @@ def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str
         main(argv)
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        print(f"error: {missing}", file=sys.stderr)
         return 2
     except OSError as error:
         if error.errno not in _MENDABLE or not error.filename:

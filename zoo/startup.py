@@ -8,6 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from zoo.errors import InputError
+from zoo.extras import EXTRAS
+
 # Notices and the complaint of every machine without a GPU; anything else is passed on.
 _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")
 
@@ -60,9 +63,20 @@ def start_backend() -> None:
 
     Keras imports TensorFlow wherever it is installed as soon as it saves or reads a model, which costs seconds and
     half a gigabyte that JAX and PyTorch have no use for. A module that is `None` counts as not installed.
+
+    Raises:
+        InputError: The backend is not installed.
     """
     collect_rarely()
-    with without_greeting():
-        import keras
+    try:
+        with without_greeting():
+            import keras
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:  # an extra for a backend has the backend's name
+            raise
+        raise InputError(
+            f"The backend of Keras, {error.name}, is not installed: pip install 'attention-zoo[{error.name}]', or set "
+            "KERAS_BACKEND to the one that is (tensorflow, jax or torch)."
+        ) from error
     if keras.backend.backend() != "tensorflow":
         sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]

@@ -3,11 +3,9 @@
 import json
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from zoo.errors import InputError, unknown_name
 
@@ -85,13 +83,27 @@ def _note_changes(path, changes):
 
 
 def _parse(path: Path) -> Any:
-    parsers = {".toml": tomllib.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load, ".json": json.loads}
+    parsers: dict[str, Callable[[str], Any]] = {
+        ".toml": tomllib.loads,
+        ".yaml": _load_yaml,
+        ".yml": _load_yaml,
+        ".json": json.loads,
+    }
     if path.suffix not in parsers:
         raise InputError(f"{path}: the name of a configuration ends in {', '.join(parsers)}.")
     try:
         values = parsers[path.suffix](path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, yaml.YAMLError) as error:  # invalid UTF-8 as well
+    except ValueError as error:  # invalid UTF-8 as well
         raise InputError(f"{path}: {error}.") from error
     return {} if values is None else values
+
+
+def _load_yaml(text: str) -> Any:
+    import yaml  # here, so that the command can say which extra brings it
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
