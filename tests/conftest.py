@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tiny import CLASSIFIER, LANGUAGE_MODEL, RECURRENT, TRANSFORMER, train, write_labelled, write_lines, write_text
+from support.tiny_runs import (
+    CLASSIFIER,
+    LANGUAGE_MODEL,
+    RECURRENT,
+    TRANSFORMER,
+    train,
+    write_labelled,
+    write_lines,
+    write_text,
+)
 
 from zoo.startup import collect_rarely
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import write_text
+from support.tiny_runs import write_text
 
 from benchmarks import kept as keeping
 from benchmarks.training import __main__ as command

@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from tiny import write_text
+from support.tiny_runs import write_text
 
 from benchmarks import kept as keeping
 from benchmarks.decoding import exact, untrained

@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
+from support.tiny_runs import run_quietly
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
-from tiny import run_quietly
 
 import export.graph.compiled
 from export import saved_model

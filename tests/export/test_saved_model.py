@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from support.tiny_runs import run_quietly
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
-from tiny import run_quietly
 
 from export import saved_model
 from export.graph import warmup

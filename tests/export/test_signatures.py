@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import run_quietly
+from support.tiny_runs import run_quietly
 
 from export import saved_model
 from export.server.models import LoadedModel

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tiny import TRANSFORMER, run_quietly, write_text
+from support.tiny_runs import TRANSFORMER, run_quietly, write_text
 
 import training.evaluate
 import training.train

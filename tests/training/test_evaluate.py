@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from tiny import run_quietly, write_labelled, write_text
+from support.tiny_runs import run_quietly, write_labelled, write_text
 
 from training.config.run_config import resolve
 from training.data import load_data

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 import pytest
-from tiny import run_quietly
+from support.tiny_runs import run_quietly
 
 import zoo
 from training.config.run_config import DataConfig, TrainingConfig, resolve

@@ -7,7 +7,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-import tiny
+from support import tiny_runs
 
 from training.config.run_config import TrainingConfig
 from training.hardware import cores
@@ -28,7 +28,7 @@ CNN = "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2 model.dro
 
 def train(folder, model, spec, *settings):
     """Trains into a folder and returns the log."""
-    assert tiny.train(model, spec, folder, "--set", *SETTINGS, *settings) == 0
+    assert tiny_runs.train(model, spec, folder, "--set", *SETTINGS, *settings) == 0
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -48,7 +48,7 @@ def train(folder, model, spec, *settings):
     ],
 )
 def test_parts_are_as_the_whole(model, data, options, count, text_spec, labelled_spec, tmp_path):
-    spec = {"text": text_spec, "labelled": labelled_spec, "lines": tiny.write_lines(tmp_path / "lines")}[data]
+    spec = {"text": text_spec, "labelled": labelled_spec, "lines": tiny_runs.write_lines(tmp_path / "lines")}[data]
     whole = train(tmp_path / "1", model, spec, *options, "training.cores=1")
     parts = train(tmp_path / str(count), model, spec, *options, f"training.cores={count}")
     assert whole[0]["val_cross_entropy"] != whole[1]["val_cross_entropy"], "it learns"

@@ -26,7 +26,7 @@ if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tiny import train
+from support.tiny_runs import train
 folder, model, spec, *settings = sys.argv[1:]
 for count in (1, 2):
     assert train(model, spec, f"{folder}/{count}", "--set", *settings, f"training.devices={count}") == 0

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from tiny import run_quietly
+from support.tiny_runs import run_quietly
 
 from training.train import main
 

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import run_quietly, train
+from support.tiny_runs import run_quietly, train
 
 import training.loop.checkpoints
 from training.loop.callbacks import Progress

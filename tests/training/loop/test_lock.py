@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from tiny import CLASSIFIER, train
+from support.tiny_runs import CLASSIFIER, train
 
 from training.loop import lock
 from training.loop.lock import locked

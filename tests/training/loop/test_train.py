@@ -11,7 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from tiny import TRANSFORMER, train, write_text
+from support.tiny_runs import TRANSFORMER, train, write_text
 
 import zoo
 from training.config.run_config import Config, resolve

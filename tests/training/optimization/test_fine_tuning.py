@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from tiny import CLASSIFIER, run_quietly, write_labelled
+from support.tiny_runs import CLASSIFIER, run_quietly, write_labelled
 
 import zoo
 from training.config.run_config import Config, resolve

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow_datasets as tfds
-from tiny import run_quietly, train
+from support.tiny_runs import run_quietly, train
 
 from training.data import Labelled, LabelledData, Pairs, ParallelData, TextData, Texts, load_data
 from training.evaluate import main
