@@ -35,7 +35,7 @@ def attention_heatmap(
     source_tokens: Sequence[str],
     target_tokens: Sequence[str],
     attention: np.ndarray,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     title: str | None = None,
     layer: int = -1,
     head: int | None = None,
@@ -82,7 +82,8 @@ def _pick(attention: np.ndarray, layer: int, head: int | None) -> np.ndarray:
     layers, heads = attention.shape[:2]
     if not -layers <= layer < layers or head is not None and not -heads <= head < heads:
         raise InputError(f"There are {layers} layers and {heads} heads. Received: layer={layer}, head={head}")
-    return attention[layer].mean(axis=0) if head is None else attention[layer, head]
+    weights: np.ndarray = attention[layer].mean(axis=0) if head is None else attention[layer, head]
+    return weights
 
 
 def _draw(sources: Sequence[str], targets: Sequence[str], weights: np.ndarray, title: str | None) -> Figure:

@@ -6,7 +6,7 @@ Listing models is instant; Keras is imported when a model or a layer is first as
 import importlib
 
 import zoo.models as models
-from zoo.presets import PREFIX, list_presets, preset_path
+from zoo.presets import list_presets, workdir_path
 from zoo.registry import ModelSpec, create_model, get_spec, list_models, register_model
 
 __all__ = [
@@ -32,9 +32,7 @@ def load(path):
     Raises:
         InputError: (a `ValueError`) If it is none, or its training has not finished.
     """
-    if isinstance(path, str) and path.startswith(PREFIX):
-        path = preset_path(path.removeprefix(PREFIX))
-    return importlib.import_module("zoo.inference").load_run(path)
+    return importlib.import_module("zoo.inference").load_run(workdir_path(path))
 
 
 def __getattr__(name):

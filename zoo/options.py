@@ -79,10 +79,12 @@ class Option:
         name = {int: "integer", float: "number"}.get(self.kind)
         if name is None:
             return {bool: "true or false", str: "a text", list: "a list of texts"}[self.kind]
-        if self.minimum == 1 and self.kind is int or self.above == 0 and self.below is None:
-            return f"a positive {name}"
+        if self.below is not None and self.kind is int:
+            return f"an integer from {self.minimum or 0:g} to {self.below - 1:g}"
         if self.below is not None:
             return f"in {'[' if self.minimum is not None else '('}{self.minimum or self.above or 0:g}, {self.below:g})"
+        if self.minimum == 1 and self.kind is int or self.above == 0:
+            return f"a positive {name}"
         article = "an" if self.kind is int else "a finite"
         return f"{article} {name}{f' of {self.minimum:g} or more' if self.minimum is not None else ''}"
 

@@ -24,7 +24,7 @@ from benchmarks.arguments import MeasurementParser
 from benchmarks.peers import python_of
 from benchmarks.process import Process
 from benchmarks.timing import Spread, take_turns, where
-from export.graph.batching import PART
+from export.graph.dynamic_batching import MAX_BATCH_SIZE
 from export.saved_model import export_saved_model
 from zoo.layers import SinusoidalPositions
 from zoo.startup import without_onednn
@@ -94,7 +94,7 @@ def their_commands(options, base):
     worker += [str(base / "weights.npz"), str(base / "ids.json"), str(options.threads)]
     if options.whole:
         return {PEER: [*worker, str(SENTENCES)]}
-    return {PEER: [*worker, "0"], f"{PEER}{IN_PARTS}": [*worker, str(PART)]}
+    return {PEER: [*worker, "0"], f"{PEER}{IN_PARTS}": [*worker, str(MAX_BATCH_SIZE)]}
 
 
 def main(arguments=None):

@@ -131,7 +131,7 @@ def prepare(case: Case, inputs: Inputs, base: Path, threads: int, tiny: bool) ->
     """
     import zoo
     from benchmarks.decoding.__main__ import IN_PARTS, PEER, our_commands, write_weights
-    from export.graph.batching import PART
+    from export.graph.dynamic_batching import MAX_BATCH_SIZE
 
     workdir = base / "workdir"
     write_workdir(workdir, inputs.tokenizer)
@@ -147,7 +147,7 @@ def prepare(case: Case, inputs: Inputs, base: Path, threads: int, tiny: bool) ->
         sizes = {PEER: BATCH}
     else:
         ours = our_commands(workdir, threads, base, max_length=LENGTH)
-        sizes = {PEER: 0, f"{PEER}{IN_PARTS}": PART}
+        sizes = {PEER: 0, f"{PEER}{IN_PARTS}": MAX_BATCH_SIZE}
     task = {
         **STEPS["transformer_step"].task,
         "vocabulary": inputs.tokenizer.vocab_size,

@@ -2,7 +2,7 @@
 
 import sys
 
-from export.batch import command
+from export.batch.cli import command
 
 if __name__ == "__main__":
     sys.exit(command())

@@ -1,7 +1,7 @@
 """The steps of the batch pipeline: files to blocks of lines, blocks through the model, blocks to files in order.
 
-A block is some consecutive lines of one file. Blocks are what workers exchange: they are translated in any order and
-anywhere, and carry their number, by which the lines come back to their places.
+A block is some consecutive lines of one file. Blocks are what workers exchange: they are translated in any order, on
+any worker, and carry their number, which puts the lines back into order.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from apache_beam.utils.shared import Shared
 from export.wire.tensors import to_list
 from zoo.startup import without_greeting
 
-FAILED = "failed"  # tag of the output for lines without an answer
+FAILED = "failed"  # tag of the lines without an answer
 COUNTERS = "export.batch"
 
 Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
@@ -52,8 +52,8 @@ class Block:
     """Consecutive lines of a file.
 
     Attributes:
-        path: Where they were read.
-        name: The name of the output for that file.
+        path: The file's path.
+        name: The name of its output.
         number: The block's number in the file, from 0.
         first: The number of its first line in the file, from 1.
         lines: The lines, without their ends.
@@ -80,8 +80,8 @@ class ReadBlocks(beam.DoFn):
         path, name = element
         number = 0
         lines: list[bytes] = []
-        with FileSystems.open(path) as file:  # a name such as x.gz is unpacked
-            for line in _lines(file):
+        with FileSystems.open(path) as file:  # It unpacks names such as x.gz.
+            for line in _read_lines(file):
                 if len(lines) == self.block_lines:
                     yield self._block(path, name, number, lines)
                     number, lines = number + 1, []
@@ -115,29 +115,29 @@ class Translate(beam.DoFn):
 
     def process(self, block: Block) -> Iterator[Any]:
         answers = [b""] * len(block.lines)
-        # Lines of like length stand in a batch, so that little is padded.
-        order = sorted(range(len(block.lines)), key=lambda index: len(block.lines[index]))
-        for start in range(0, len(order), self.settings.batch_size):
-            places = order[start : start + self.settings.batch_size]
-            for place, answer in zip(places, self._ask([block.lines[place] for place in places]), strict=True):
+        # Lines of similar length share a batch, so that little is padded.
+        by_length = sorted(range(len(block.lines)), key=lambda index: len(block.lines[index]))
+        for start in range(0, len(by_length), self.settings.batch_size):
+            indices = by_length[start : start + self.settings.batch_size]
+            for index, answer in zip(indices, self._answers([block.lines[index] for index in indices]), strict=True):
                 if isinstance(answer, bytes):
-                    answers[place] = answer
+                    answers[index] = answer
                 else:
                     self._failed.inc()
-                    yield beam.pvalue.TaggedOutput(FAILED, _letter(block, place, answer))
+                    yield beam.pvalue.TaggedOutput(FAILED, _failure_record(block, index, answer))
         self._read.inc(len(answers))
         yield dataclasses.replace(block, lines=answers)
 
-    def _ask(self, texts: Sequence[bytes]) -> list[bytes | Exception]:
-        """Returns an answer or an error for each text; a batch that fails is halved until the culprits stand alone."""
+    def _answers(self, texts: Sequence[bytes]) -> list[bytes | Exception]:
+        """Returns an answer or an error for each text; a batch that fails is halved until the culprits are alone."""
         try:
             outputs = self._infer(texts)
-        except Exception as error:  # whatever a model does about a line is for the list of failed lines
+        except Exception as error:  # Whatever a model raises at a line goes to the list of failed lines.
             if len(texts) == 1:
                 return [error]
             half = len(texts) // 2
-            return self._ask(texts[:half]) + self._ask(texts[half:])
-        return [*rows(outputs, self.settings.output_name, len(texts))]
+            return self._answers(texts[:half]) + self._answers(texts[half:])
+        return [*output_lines(outputs, self.settings.output_name, len(texts))]
 
 
 class WriteFile(beam.DoFn):
@@ -155,7 +155,7 @@ class WriteFile(beam.DoFn):
         *folders, name = name.split("/")
         folder = FileSystems.join(self.output, *folders) if folders else self.output
         path = FileSystems.join(folder, f"{name}.{number:05d}")
-        _make(folder)
+        _make_folder(folder)
         # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
         temporary = FileSystems.join(folder, f".{name}.{number:05d}.{uuid.uuid4().hex}")
         with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
@@ -175,10 +175,10 @@ class SavedModel:
 
     def __init__(self, path: str, name: str):
         with without_greeting():
-            import tensorflow as tf  # here, because workers that only read and write files need not wait for it
+            import tensorflow as tf  # Here, because workers that only read and write files need not wait for it.
             import tensorflow_text  # noqa: F401  the ops of the tokenizers
 
-        self._model = tf.saved_model.load(path)  # the signature alone does not keep its variables alive
+        self._model = tf.saved_model.load(path)  # The signature alone does not keep its variables alive.
         self._signature = self._model.signatures[name]
         (self._input,) = self._signature.structured_input_signature[1]
         self._constant = tf.constant
@@ -186,32 +186,32 @@ class SavedModel:
     def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:
         """Returns the outputs for B texts."""
         outputs = self._signature(**{self._input: self._constant(list(texts))})
-        # With its type, because of a single string NumPy would make plain bytes.
+        # With its type: NumPy would make plain bytes of a single string.
         return {name: np.asarray(tensor.numpy(), tensor.dtype.as_numpy_dtype) for name, tensor in outputs.items()}
 
 
-def rows(outputs: dict[str, np.ndarray], name: str | None, count: int) -> list[bytes]:
+def output_lines(outputs: dict[str, np.ndarray], name: str | None, count: int) -> list[bytes]:
     """Returns a line for each of the `count` texts.
 
     Args:
-        outputs: Arrays [B, …] by output name; what has no batch axis is repeated.
+        outputs: Arrays [B, …] by output name; one without a batch axis is repeated.
         name: The output, string [B], that holds the lines; `None` makes a line of JSON of all outputs.
         count: B.
     """
     if name is not None:
-        return [b" ".join(value.splitlines()) for value in outputs[name]]  # an answer stays one line
+        return [b" ".join(value.splitlines()) for value in outputs[name]]  # An answer stays one line.
     columns = {
         key: to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count
         for key, array in sorted(outputs.items())
     }
-    lines = [{key: _plain(values[row]) for key, values in columns.items()} for row in range(count)]
+    lines = [{key: _decoded(values[row]) for key, values in columns.items()} for row in range(count)]
     return [json.dumps(line, ensure_ascii=False).encode() for line in lines]
 
 
 def translate_files(
     pipeline: beam.Pipeline, files: Sequence[tuple[str, str]], output: str, settings: Settings
 ) -> beam.PCollection:
-    """Adds the whole work to a pipeline; returns the paths that will have been written.
+    """Adds all steps to a pipeline, and returns the paths that they write.
 
     Args:
         pipeline: The pipeline.
@@ -238,28 +238,28 @@ def translate_files(
     )
 
 
-def _lines(file) -> Iterator[bytes]:
+def _read_lines(file: Any) -> Iterator[bytes]:
     """Yields lines; only a line feed ends one, and a carriage return before it is dropped."""
-    for line in iter(file.readline, b""):  # packed files cannot be iterated over
+    for line in iter(file.readline, b""):  # Packed files cannot be iterated over.
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _letter(block: Block, place: int, error: Exception) -> str:
-    text = block.lines[place].decode("utf-8", "replace")
+def _failure_record(block: Block, index: int, error: Exception) -> str:
+    text = block.lines[index].decode("utf-8", "replace")
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    letter = {"file": block.path, "line": block.first + place, "text": text, "error": reason}
-    return json.dumps(letter, ensure_ascii=False)
+    record = {"file": block.path, "line": block.first + index, "text": text, "error": reason}
+    return json.dumps(record, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _decoded(value: Any) -> Any:
     """Returns nested lists with text for bytes."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_decoded(item) for item in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _make(folder: str) -> None:
-    """Makes a folder; object stores have none, and another worker may be quicker."""
+def _make_folder(folder: str) -> None:
+    """Makes a folder; object stores have none, and another worker may have made it."""
     try:
         FileSystems.mkdirs(folder)
     except (OSError, NotImplementedError):

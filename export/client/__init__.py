@@ -7,8 +7,10 @@ Example:
         print(client.translate(["A man rides a horse."]))
 """
 
-from export.client.api import Alignment, Classification, Client, RequestRefused, ServerError
+from export.client.answers import Alignment, Classification
+from export.client.api import Client
 from export.client.channel import Tls
 from export.client.cli import command, main
+from export.client.errors import RequestRefused, ServerError
 
 __all__ = ["Alignment", "Classification", "Client", "RequestRefused", "ServerError", "Tls", "command", "main"]

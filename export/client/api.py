@@ -1,15 +1,16 @@
 """The `Client` class: a served model as Python methods, without TensorFlow."""
 
 import collections
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 import numpy as np
 
+from export.client.answers import Alignment, Classification, Outputs, alignments, classifications, rows
 from export.client.channel import MAX_RETRIES, Tls, open_channel
+from export.client.errors import server_error
 from export.wire.protos import predict_pb2, prediction_service_pb2_grpc
 from export.wire.tensors import to_array, to_proto
 from zoo.errors import InputError
@@ -21,63 +22,7 @@ BATCH_SIZE = 64  # texts in one request
 IN_FLIGHT = 4  # requests under way at once
 MAX_TIMEOUT = 1e8  # seconds; gRPC takes a deadline that is much later for one that has passed
 
-# What a server answers when it failed at something that it accepted.
-_FAILURES = (
-    grpc.StatusCode.ABORTED,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.DATA_LOSS,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNKNOWN,
-)
-
-Outputs = dict[str, np.ndarray]
 _Text = TypeVar("_Text", bound=str | bytes)
-
-
-class ServerError(Exception):
-    """The server answered with an error, or not at all.
-
-    Attributes:
-        code: The `grpc.StatusCode`.
-    """
-
-    def __init__(self, message: str, code: grpc.StatusCode):
-        super().__init__(message)
-        self.code = code
-
-
-class RequestRefused(ServerError, InputError):
-    """A `ServerError` that whoever asks can mend: the address, the request, or the time allowed."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Alignment:
-    """One answer of the `attention` signature, padding removed.
-
-    Attributes:
-        text: The output text.
-        source_tokens: The S tokens of the input.
-        target_tokens: The T tokens of the output.
-        attention: float [layers, heads, T, S].
-    """
-
-    text: str
-    source_tokens: list[str]
-    target_tokens: list[str]
-    attention: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Classification:
-    """One answer of a classifier.
-
-    Attributes:
-        label: The most probable class.
-        probabilities: Probability by class.
-    """
-
-    label: str
-    probabilities: dict[str, float]
 
 
 class Client:
@@ -132,7 +77,7 @@ class Client:
             ServerError: The server fails at the request.
             RequestRefused: The server cannot be reached, takes too long, or refuses the request.
         """
-        return self._answer(self._send(signature, inputs or {}, outputs))
+        return self._outputs(self._send(signature, inputs or {}, outputs))
 
     def stream(
         self,
@@ -159,12 +104,12 @@ class Client:
                 if inputs is not None:
                     under_way.append(self._send(signature, inputs, outputs))
                 while len(under_way) > (0 if inputs is None else in_flight - 1):
-                    yield self._answer(under_way.popleft())
+                    yield self._outputs(under_way.popleft())
             while under_way:
-                yield self._answer(under_way.popleft())
+                yield self._outputs(under_way.popleft())
         finally:
-            for call in under_way:
-                call.cancel()
+            for request in under_way:
+                request.cancel()
 
     def translate(self, texts: Iterable[str | bytes]) -> list[str]:
         """Returns the output text for each text; `bytes` are sent as they are.
@@ -172,8 +117,7 @@ class Client:
         Raises:
             ServerError: See `predict`.
         """
-        answers = self.stream(batches(texts), outputs=["text"])
-        return [text for answer in answers for text in self._named("text", answer)]
+        return _texts(self.stream(batches(texts), outputs=["text"]))
 
     def classify(self, texts: Iterable[str | bytes]) -> list[Classification]:
         """Returns the label and the probability of every class for each text.
@@ -181,12 +125,8 @@ class Client:
         Raises:
             ServerError: See `predict`.
         """
-        names = ["label", "classes", "probabilities"]
-        found = []
-        for answer in self.stream(batches(texts), outputs=names):
-            for label, classes, values in zip(*(self._named(name, answer) for name in names), strict=True):
-                found.append(Classification(label, dict(zip(classes.tolist(), values.tolist(), strict=True))))
-        return found
+        answers = self.stream(batches(texts), outputs=["label", "classes", "probabilities"])
+        return [classification for outputs in answers for classification in classifications(outputs)]
 
     def generate(
         self,
@@ -200,18 +140,18 @@ class Client:
 
         Args:
             prompts: The texts to continue.
-            temperature: `None` asks for the default decoding; a number draws at random, the wilder the larger.
-            top_p: Draws come from the most probable symbols that have this probability together.
-            seed: Equal seeds draw equally; with `temperature`.
+            temperature: `None` asks for the default decoding; a number samples at random, more evenly the larger it is.
+            top_p: Sample among the most probable symbols that have this probability together.
+            seed: Equal seeds give equal samples; with `temperature`.
 
         Raises:
             ServerError: See `predict`.
         """
         if temperature is None:
             return self.translate(prompts)
-        draws = {"seed": np.int32(seed), "temperature": np.float32(temperature), "top_p": np.float32(top_p)}
-        answers = self.stream(({**inputs, **draws} for inputs in batches(prompts)), SAMPLE_SIGNATURE, ["text"])
-        return [text for answer in answers for text in self._named("text", answer)]
+        sampling = {"seed": np.int32(seed), "temperature": np.float32(temperature), "top_p": np.float32(top_p)}
+        requests = ({**inputs, **sampling} for inputs in batches(prompts))
+        return _texts(self.stream(requests, SAMPLE_SIGNATURE, ["text"]))
 
     def attention(self, texts: Iterable[str | bytes]) -> list[Alignment]:
         """Returns output text, tokens and attention weights for each text.
@@ -220,17 +160,17 @@ class Client:
             ServerError: See `predict`.
         """
         answers = self.stream(batches(texts), ATTENTION_SIGNATURE)
-        return [alignment for answer in answers for alignment in alignments(answer)]
+        return [alignment for outputs in answers for alignment in alignments(outputs)]
 
     def close(self) -> None:
         """Closes the connection."""
         self._channel.close()
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Self:
         """Returns the client."""
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         """Closes the connection."""
         self.close()
 
@@ -245,33 +185,17 @@ class Client:
                 raise InputError(f"The input {name!r} cannot be sent: {error}.") from error
         return self._predict.future(request, timeout=self._timeout)
 
-    def _answer(self, call: grpc.Future) -> Outputs:
+    def _outputs(self, request: grpc.Future) -> Outputs:
+        """Waits for the answer to a request."""
         try:
-            response = call.result()
+            response = request.result()
         except grpc.RpcError as error:
-            raise self._explain(error) from error
+            raise server_error(error, self._server, self._timeout) from error
         return {name: _as_text(to_array(proto)) for name, proto in response.outputs.items()}
-
-    def _named(self, name: str, answer: Outputs) -> np.ndarray:
-        if name not in answer:
-            raise InputError(f"The model {self._model} gives no {name}, only {sorted(answer)}.")
-        return answer[name]
-
-    def _explain(self, error: grpc.RpcError) -> ServerError:
-        code, details = error.code(), error.details()
-        if code in _FAILURES:
-            return ServerError(f"The server at {self._server} failed: {code.name}: {details}", code)
-        if code == grpc.StatusCode.UNAVAILABLE:
-            message = f"No server answers at {self._server} ({details})."
-        elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            message = f"The server at {self._server} did not answer within {self._timeout:g} s."
-        else:
-            message = f"The server at {self._server} refused the request: {code.name}: {details}"
-        return RequestRefused(message, code)
 
 
 def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:
-    """Yields the inputs of one request after the other for a signature whose one input is `text`, string [B].
+    """Yields the inputs of one request after the other, for a signature whose one input is `text`, string [B].
 
     Args:
         texts: The texts, drawn as they are needed.
@@ -287,23 +211,8 @@ def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str
         yield {"text": batch}
 
 
-def alignments(outputs: Outputs) -> list[Alignment]:
-    """Returns the answers of the `attention` signature one by one.
-
-    Raises:
-        InputError: An output of that signature is missing.
-    """
-    names = ("text", "source_tokens", "target_tokens", "attention")
-    missing = [name for name in names if name not in outputs]
-    if missing:
-        raise InputError(f"The model's attention signature lacks the outputs {missing}; it has {sorted(outputs)}.")
-    return [_alignment(*row) for row in zip(*(outputs[name] for name in names), strict=True)]
-
-
-def _alignment(text: str, source: np.ndarray, target: np.ndarray, attention: np.ndarray) -> Alignment:
-    real_source, real_target = source != "", target != ""  # padding is the empty token
-    weights = attention[:, :, real_target][:, :, :, real_source]
-    return Alignment(text, source[real_source].tolist(), target[real_target].tolist(), weights)
+def _texts(answers: Iterable[Outputs]) -> list[str]:
+    return [text for outputs in answers for (text,) in rows(outputs, "text")]
 
 
 def _as_array(values: Any) -> np.ndarray:
@@ -322,4 +231,5 @@ def _as_array(values: Any) -> np.ndarray:
 def _as_text(array: np.ndarray) -> np.ndarray:
     if not array.dtype.hasobject:
         return array
-    return np.frompyfunc(lambda value: value.decode("utf-8", "replace"), 1, 1)(array)
+    texts: np.ndarray = np.frompyfunc(lambda value: value.decode("utf-8", "replace"), 1, 1)(array)
+    return texts

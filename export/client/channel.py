@@ -5,6 +5,7 @@ import json
 import re
 import ssl
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -27,7 +28,7 @@ class Tls:
         ca: PEM file of the authorities that vouch for the server; `None` means those that gRPC brings.
         certificate: PEM file of the client's certificate chain, for a server that asks for one.
         key: PEM file of the client's private key; goes with `certificate`.
-        server_name: The name that stands in the server's certificate, where it is not the host asked.
+        server_name: The name in the server's certificate, where that is another than the host asked.
     """
 
     ca: str | Path | None = None
@@ -35,7 +36,7 @@ class Tls:
     key: str | Path | None = None
     server_name: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise InputError(
                 "A client's certificate and its private key go together. "
@@ -52,8 +53,8 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
         retries: How often a request that found no server is sent again, 0 to 4.
 
     Raises:
-        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read, is none or does
-            not fit the other.
+        InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read, is not one or
+            does not fit the other.
     """
     match = _ADDRESS.fullmatch(server)
     if match is None or not 1 <= int(match[2]) <= _LAST_PORT:
@@ -81,11 +82,11 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
 def _service_options(retries: int) -> list[tuple[str, int | str]]:
     """Returns the channel options that spread requests over the server's addresses and repeat them.
 
-    A server that stops or starts is UNAVAILABLE for a while; the repetition is gRPC's own.
+    A server that stops or starts is UNAVAILABLE for a while; gRPC itself sends the request again.
 
     Reference: gRPC proposal A6, "Client Retries", section "Retry Policy".
     """
-    config: dict = {"loadBalancingConfig": [{"round_robin": {}}]}
+    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
     options: list[tuple[str, int | str]] = [("grpc.enable_retries", int(retries > 0))]
     if retries:
         policy = {
@@ -98,7 +99,7 @@ def _service_options(retries: int) -> list[tuple[str, int | str]]:
         config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
         options += [
             ("grpc.per_rpc_retry_buffer_size", _LARGEST_REPEATED_REQUEST),
-            # The connection has waits of its own; longer ones than the request's would make its attempts pointless.
+            # The connection has its own waits; if they were longer than the request's, attempts would be pointless.
             ("grpc.initial_reconnect_backoff_ms", int(500 * _FIRST_WAIT)),
             ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),
         ]
@@ -109,7 +110,7 @@ def _read_certificates(path: str | Path | None) -> bytes | None:
     if path is None:
         return None
     data = _read(path)
-    try:  # gRPC itself would only say, with the first request, that no server answers
+    try:  # gRPC itself would only say, with the first request, that no server answers.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError) as error:
         raise InputError(f"{path} holds no certificate in PEM form.") from error
@@ -123,7 +124,7 @@ def _read_pair(tls: Tls) -> tuple[bytes | None, bytes | None]:
     key, certificates = _read(tls.key), _read_certificates(tls.certificate)
     if b" PRIVATE KEY-----" not in key:
         raise InputError(f"{tls.key} holds no private key in PEM form.")
-    try:  # for the same reason; with a password, as OpenSSL would ask the terminal for one
+    try:  # For the same reason. An empty password is given, because OpenSSL would ask the terminal for one.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.certificate, tls.key, password="")
     except ssl.SSLError as error:
         why = "it belongs to another" if error.reason == "KEY_VALUES_MISMATCH" else "it is broken or has a password"

@@ -3,32 +3,24 @@
 import contextlib
 import json
 import os
-import select
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from export.client.api import (
-    ATTENTION_SIGNATURE,
-    BATCH_SIZE,
-    DEFAULT_SIGNATURE,
-    MAX_TIMEOUT,
-    Alignment,
-    Client,
-    Outputs,
-    ServerError,
-    alignments,
-    batches,
-)
+from export.client.answers import Alignment, Outputs, alignments
+from export.client.api import ATTENTION_SIGNATURE, DEFAULT_SIGNATURE, MAX_TIMEOUT, Client, batches
 from export.client.channel import MAX_RETRIES, Tls
+from export.client.errors import ServerError
+from export.client.text_input import input_size, read_batches
 from export.wire.tensors import to_list
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 
-_CHUNK = 1 << 16  # bytes read at once
+Request = dict[str, list[bytes]]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -45,23 +37,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     flags = _parse(argv)
     if sys.stdout is None:
         raise InputError("Standard output is closed, and the answers have nowhere else to go.")
+    requests: Iterable[Request | None] = batches(map(os.fsencode, flags.text)) if flags.text else read_batches()
     paths: Iterator[Path] = iter(())
-    requests: Iterable[dict | None] = batches(map(os.fsencode, flags.text)) if flags.text else _read_batches()
     if flags.heatmap:
-        kept = [request for request in requests if request is not None]
+        requests = all_requests = [request for request in requests if request is not None]
         # The files' names depend on how many texts there are.
-        paths = iter(_heatmap_paths(flags.heatmap, sum(len(request["text"]) for request in kept)))
-        requests = kept
+        paths = iter(_heatmap_paths(flags.heatmap, sum(len(request["text"]) for request in all_requests)))
     sent: list[list[bytes]] = []
-    with Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls) as client, _progress() as done:
-        for outputs in client.stream(_noted(requests, sent), flags.signature):
+    with Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls) as client, _progress() as advance:
+        for outputs in client.stream(_recorded(requests, sent), flags.signature):
             batch = sent.pop(0)
             for line in _lines(outputs, flags, len(batch)):
                 print(line)
             sys.stdout.flush()
             if flags.heatmap:
                 _draw(batch, alignments(outputs), paths)
-            done(batch)
+            advance(batch)
 
 
 def _parse(argv: Sequence[str] | None) -> Namespace:
@@ -104,48 +95,13 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         parser.error(f"--retries must be 0 to {MAX_RETRIES}. Received: {flags.retries}")
     if (flags.tls_cert is None) != (flags.tls_key is None):
         parser.error("--tls_cert and --tls_key go together")
-    parts = (flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_server_name)
-    flags.tls = Tls(*parts) if flags.tls or any(parts) else None
+    settings = (flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_server_name)
+    flags.tls = Tls(*settings) if flags.tls or any(settings) else None
     return flags
 
 
-def _read_batches() -> Iterator[dict[str, list[bytes]] | None]:
-    """Yields the lines of standard input in batches as soon as they are there, and `None` before it has to wait.
-
-    Only a line feed ends a line, and a carriage return before it is dropped.
-    """
-    if sys.stdin is None:
-        raise InputError("There are no texts: none among the arguments, and standard input is closed.")
-    # What is buffered could not be waited for, and a line that a person enters would not be answered at once.
-    stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    lines: list[bytes] = []
-    rest = b""
-    while True:
-        if not _ready(stream):
-            yield from batches(lines)
-            yield None
-            lines = []
-        chunk = stream.read(_CHUNK)
-        *ended, rest = (rest + chunk).split(b"\n")
-        lines += [line.removesuffix(b"\r") for line in ended]
-        if not chunk:
-            yield from batches([*lines, rest] if rest else lines)
-            return
-        full = len(lines) // BATCH_SIZE * BATCH_SIZE
-        yield from batches(lines[:full])
-        del lines[:full]
-
-
-def _ready(stream) -> bool:
-    """Tells whether a read from the stream returns at once."""
-    try:
-        return bool(select.select([stream], [], [], 0)[0])
-    except (OSError, ValueError):  # no file of the operating system, or one that cannot be asked
-        return True
-
-
-def _noted(requests: Iterable[dict | None], sent: list[list[bytes]]) -> Iterator[dict | None]:
-    """Yields the requests, and keeps the texts of those that were sent."""
+def _recorded(requests: Iterable[Request | None], sent: list[list[bytes]]) -> Iterator[Request | None]:
+    """Yields the requests, and appends the texts of those that are sent."""
     for request in requests:
         if request is not None:
             sent.append(request["text"])
@@ -153,33 +109,23 @@ def _noted(requests: Iterable[dict | None], sent: list[list[bytes]]) -> Iterator
 
 
 @contextlib.contextmanager
-def _progress():
-    """Gives a function that counts a batch as done; with a bar if a person watches and the answers go elsewhere."""
+def _progress() -> Iterator[Callable[[Sequence[bytes]], None]]:
+    """Gives a function that counts a batch; with a bar if a person watches and the answers go elsewhere."""
     if sys.stderr is None or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda batch: None
         return
-    from tqdm import tqdm  # here, because most calls show no bar
+    from tqdm import tqdm  # here, because most runs show no bar
 
-    with tqdm(total=_size_of_input(), unit="B", unit_scale=True, desc="translated") as bar:
+    with tqdm(total=input_size(), unit="B", unit_scale=True, desc="translated") as bar:
         lines = 0
 
-        def done(batch: Sequence[bytes]) -> None:
+        def advance(batch: Sequence[bytes]) -> None:
             nonlocal lines
             lines += len(batch)
             bar.set_postfix_str(f"{lines} lines", refresh=False)
             bar.update(sum(len(text) + 1 for text in batch))
 
-        yield done
-
-
-def _size_of_input() -> int | None:
-    """Returns the bytes of standard input, where that is a file."""
-    if sys.stdin is None:
-        return None
-    try:
-        return os.fstat(sys.stdin.fileno()).st_size or None
-    except (OSError, ValueError):
-        return None
+        yield advance
 
 
 def _heatmap_paths(path: Path, count: int) -> list[Path]:
@@ -203,8 +149,8 @@ def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
         raise InputError(f"The signature {flags.signature} gives no log_prob for --scores, only {sorted(outputs)}.")
 
 
-def _column(array: np.ndarray, count: int) -> list:
-    """Returns an item for each of the `count` texts; an output that has no batch axis is repeated."""
+def _column(array: np.ndarray, count: int) -> list[Any]:
+    """Returns an item for each of the `count` texts; an output without a batch axis is repeated."""
     return to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count
 
 
@@ -217,11 +163,15 @@ def _draw(texts: Sequence[bytes], answers: Sequence[Alignment], paths: Iterator[
 
 
 def command(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
+    """Runs the command and returns its exit status.
+
+    Args:
+        argv: See `main`.
+    """
     try:
         return run_command(main, argv)
     except ServerError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    except BrokenPipeError:  # who reads the answers has had enough, as `head` has
+    except BrokenPipeError:  # The reader of the answers has enough, as `head` has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

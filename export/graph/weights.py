@@ -7,40 +7,33 @@ import keras
 import tensorflow as tf
 
 from zoo.models.shared.embeddings import tied_tables, transposed_tables
-from zoo.stored_weights import check_kind, is_large_matrix, restored, rounded
+from zoo.stored_weights import is_large_matrix, restored, rounded
 
 
 def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Variable], Callable[[], Any]]:
     """Returns the variables that hold a model's weights, and what makes a context in which the model reads them.
 
-    Matrices are stored as they are, in half the space or in a quarter of it (see `zoo.stored_weights`), and become
-    float32 in the graph, once in each call. As they are, a table that also gives the logits is stored a
+    Large matrices are stored in their own type, in half of the space or in a quarter of it (see `zoo.stored_weights`);
+    the graph makes float32 of them once in each call. In float32, an embedding that also gives the logits is stored a
     second time, transposed.
 
     Args:
         model: The Keras model.
         kind: `"float32"`, `"bfloat16"` or `"int8"`.
-
-    Raises:
-        InputError: For another kind.
     """
-    check_kind(kind)
     if kind == "float32":
         kernels = [tf.Variable(table.transposed(), trainable=False) for table in tied_tables(model)]
-        held = [variable.value for variable in model.variables] + kernels
-        return held, lambda: transposed_tables(model, kernels)
-    held, readers = [], []
+        return [variable.value for variable in model.variables] + kernels, lambda: transposed_tables(model, kernels)
+    stored: list[tf.Variable] = []
+    matrices: list[tuple[keras.Variable, tf.Variable, tf.Variable | None]] = []
     for variable in model.variables:
         if is_large_matrix(variable):
-            parts = [tf.Variable(part, trainable=False) for part in rounded(variable, kind) if part is not None]
-            held += parts
-            readers.append((variable, parts))
+            parts = rounded(variable, kind)
+            values, scale = (None if part is None else tf.Variable(part, trainable=False) for part in parts)
+            matrices.append((variable, values, scale))
+            stored += [values] if scale is None else [values, scale]
         else:
-            held.append(variable.value)
-
-    def read(variable, stored, scale=None):
-        return restored(stored, scale, variable.dtype)
-
-    return held, lambda: keras.StatelessScope(
-        state_mapping=[(variable, read(variable, *parts)) for variable, parts in readers]
+            stored.append(variable.value)
+    return stored, lambda: keras.StatelessScope(
+        state_mapping=[(variable, restored(values, scale, variable.dtype)) for variable, values, scale in matrices]
     )

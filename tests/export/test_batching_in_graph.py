@@ -8,15 +8,17 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from export.graph import batching
-from export.graph.batching import LARGEST, PART, batched
+from export.graph import dynamic_batching
+from export.graph.dynamic_batching import MAX_BATCH_SIZE, MAX_REQUEST_SIZE, batched
 from export.server.models import LoadedModel
 
-REQUESTS = [["a"], ["bcd", "e"], [], ["fg"] * (2 * PART + 5), ["hi", "", "jklm"], ["n"] * (LARGEST + 1)] * 3
+LARGE = ["fg"] * (2 * MAX_BATCH_SIZE + 5)
+TOO_LARGE = ["n"] * (MAX_REQUEST_SIZE + 1)
+REQUESTS = [["a"], ["bcd", "e"], [], LARGE, ["hi", "", "jklm"], TOO_LARGE] * 3
 
 
 def test_every_request_gets_its_own_answer(monkeypatch):
-    monkeypatch.setattr(batching, "TIMEOUT_MICROSECONDS", 200_000)  # a busy machine is slow to ask
+    monkeypatch.setattr(dynamic_batching, "TIMEOUT_MICROSECONDS", 200_000)  # a busy machine is slow to ask
     together = []
 
     def lengths(text):
@@ -36,9 +38,9 @@ def test_every_request_gets_its_own_answer(monkeypatch):
         assert [text.decode() for text in found["text"].numpy()] == [text.upper() for text in texts]
         np.testing.assert_array_equal(found["length"], [len(text) for text in texts])
     assert sum(together) == sum(map(len, REQUESTS))
-    alone = [size for size in together if size == 0 or size > PART]
-    assert sorted(alone) == sorted([0, LARGEST + 1] * 3)
-    parts = sum(-(-len(texts) // PART) for texts in REQUESTS if len(texts) <= LARGEST)
+    alone = [size for size in together if size == 0 or size > MAX_BATCH_SIZE]
+    assert sorted(alone) == sorted([0, MAX_REQUEST_SIZE + 1] * 3)
+    parts = sum(-(-len(texts) // MAX_BATCH_SIZE) for texts in REQUESTS if len(texts) <= MAX_REQUEST_SIZE)
     assert len(together) - len(alone) < parts, "some were answered together"
 
 

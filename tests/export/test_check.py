@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-import export.graph.compiled
+import export.graph.xla_buckets
 from export.check import compare as check
-from export.check.compare import _QUESTIONS, check_export
+from export.check.compare import check_export, question
 from export.graph.provenance import read_options
+from export.graph.signatures import signatures_of
 from export.saved_model import export_saved_model
 from export.server.models import LoadedModel
 from zoo.errors import InputError
@@ -25,11 +26,11 @@ slow = pytest.mark.slow
 def test_every_output_of_every_signature_is_compared(kind, request):
     run = request.getfixturevalue(f"{kind}_run")
     path = request.getfixturevalue(f"{kind}_export") / "1"
-    asked = list(_QUESTIONS[run.spec.task](run, read_options(path)))
-    signatures = LoadedModel(path, 1).signatures
-    assert [each.signature for each in asked] == sorted(signatures, key=[each.signature for each in asked].index)
-    for each in asked:
-        assert each.expected.keys() == signatures[each.signature].outputs.keys()
+    options, signatures = read_options(path), LoadedModel(path, 1).signatures
+    declared = {signature.name: signature for signature in signatures_of(run, options)}
+    assert declared.keys() == signatures.keys()
+    for name, signature in declared.items():
+        assert question(run, options, signature).expected.keys() == signatures[name].outputs.keys()
 
 
 @slow
@@ -43,8 +44,8 @@ def test_every_output_of_every_signature_is_compared(kind, request):
     ],
 )
 def test_a_checked_export(kind, options, request, tmp_path, monkeypatch):
-    monkeypatch.setattr(export.graph.compiled, "BATCHES", (1, 2))
-    monkeypatch.setattr(export.graph.compiled, "LENGTHS", (8,))
+    monkeypatch.setattr(export.graph.xla_buckets, "BATCH_SIZES", (1, 2))
+    monkeypatch.setattr(export.graph.xla_buckets, "LENGTHS", (8,))
     assert export_saved_model(request.getfixturevalue(f"{kind}_workdir"), tmp_path, check=True, **options).is_dir()
 
 
@@ -80,7 +81,7 @@ def test_what_needs_xla_is_refused_as_servers_do(tmp_path):
     requests = json.dumps([{"signature": "serving_default", "inputs": {"x": [1.0]}, "outputs": ["y"]}])
 
     def answer(*flags):
-        command = [sys.executable, str(Path(check.__file__).with_name("reload.py")), str(tmp_path / "1"), *flags]
+        command = [sys.executable, str(Path(check.__file__).with_name("stock_loader.py")), str(tmp_path / "1"), *flags]
         return subprocess.run(command, input=requests, capture_output=True, text=True)
 
     assert json.loads(answer("xla").stdout)["answers"] == [{"y": [2.0]}]

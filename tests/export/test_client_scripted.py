@@ -116,7 +116,7 @@ def test_generate_asks_for_the_default_or_a_draw(client, service):
 
 def test_an_output_that_the_model_does_not_have(client, service):
     service.before = lambda request, _: request.ClearField("output_filter") or request.output_filter.append("label")
-    with pytest.raises(InputError, match=r"The model default gives no text, only \['label'\]"):
+    with pytest.raises(InputError, match=r"The model gives no text, only \['label'\]"):
         client.translate(["a"])
 
 

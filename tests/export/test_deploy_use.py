@@ -20,7 +20,7 @@ from deploy_files import (
     patched,
 )
 
-from export import batch
+from export.batch import cli as batch_cli
 from export.client import Client, Tls, cli
 from export.deploy import ssl_config
 from export.server import config_files
@@ -39,7 +39,7 @@ def readme_commands():
     return [shlex.split(line) for line in "".join(blocks("")).replace("\\\n", " ").splitlines()]
 
 
-@pytest.mark.parametrize(("module", "parse"), [("export.client", cli._parse), ("export.batch", batch._parse)])
+@pytest.mark.parametrize(("module", "parse"), [("export.client", cli._parse), ("export.batch", batch_cli._parse)])
 def test_commands_of_the_readme_parse(module, parse):
     found = [words[words.index(module) + 1 :] for words in readme_commands() if module in words]
     assert len(found) > 3

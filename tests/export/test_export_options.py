@@ -9,9 +9,9 @@ from support.tiny_runs import run_quietly
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-import export.graph.compiled
+import export.graph.xla_buckets
 from export import saved_model
-from export.graph.batching import LARGEST
+from export.graph.dynamic_batching import MAX_REQUEST_SIZE
 from export.saved_model import export_saved_model
 from export.server.models import LoadedModel
 from export.server.status import RequestError
@@ -47,14 +47,17 @@ def test_smaller_weights(text_workdir, text_run, text_export, tmp_path, weights,
 
 def test_weights_of_another_kind_are_refused(text_workdir, tmp_path, capsys):
     assert run_quietly(saved_model.main, text_workdir, "--output", tmp_path / "x", "--weights", "int4") == 2
-    assert "`weights` must be one of float32, bfloat16, int8. Received: 'int4'." in capsys.readouterr().err
+    assert "`weights` must be float32, bfloat16 or int8. Received: weights='int4'." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--num_batch_threads", 3], "--num_batch_threads is of no use without --dynamic_batching."),
-        (["--dynamic_batching", "--num_batch_threads", 0], "`num_batch_threads` must be from 1 to 1024. Received: 0."),
+        (
+            ["--dynamic_batching", "--num_batch_threads", 0],
+            "`num_batch_threads` must be an integer from 1 to 1024. Received: num_batch_threads=0.",
+        ),
     ],
 )
 def test_batch_threads_that_cannot_be(text_workdir, tmp_path, capsys, flags, message):
@@ -91,7 +94,7 @@ def test_requests_that_arrive_together_get_their_own_answers(batching, text_run)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [3, LARGEST + 1])
+@pytest.mark.parametrize("count", [3, MAX_REQUEST_SIZE + 1])
 def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
     with pytest.raises(RequestError, match="source and target must have equal numbers of texts"):
         ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1] * count)
@@ -110,8 +113,8 @@ def test_signatures_keep_their_shapes(batching, text_export):
 def exported_with_xla(workdir, base, **options):
     """Returns an export of small buckets, which soon compile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export.graph.compiled, "BATCHES", (2, 4))
-        patch.setattr(export.graph.compiled, "LENGTHS", (8, 16))
+        patch.setattr(export.graph.xla_buckets, "BATCH_SIZES", (2, 4))
+        patch.setattr(export.graph.xla_buckets, "LENGTHS", (8, 16))
         return export_saved_model(workdir, base, xla=True, **options)
 
 
@@ -189,8 +192,8 @@ def test_warm_up_ends_where_no_text_is_long_enough():
         size = len(texts[0])
         return tf.zeros([1, size if size < 13 else 6], tf.int32)
 
-    texts = list(export.graph.compiled.Buckets(13).warm_up(read))
-    assert [len(batch) for batch in texts] == list(export.graph.compiled.BATCHES)
+    texts = list(export.graph.xla_buckets.Buckets(13).warm_up(read))
+    assert [len(batch) for batch in texts] == list(export.graph.xla_buckets.BATCH_SIZES)
 
 
 @pytest.mark.slow

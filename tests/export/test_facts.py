@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from export.graph.provenance import read_options, write_facts
+from export.graph.provenance import read_options, write_provenance
+from export.options import Seq2SeqExportOptions
 from training.model_card import note_weights
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
@@ -17,16 +18,15 @@ def written(tmp_path):
     """Returns a function that writes the facts of a version and returns its model card."""
 
     def write(card, measured=None, **options):
-        run = SimpleNamespace(
-            path=tmp_path, spec=get_spec("rnnsearch"), config={"model": {}, "data": {"spec": "dates"}}
-        )
+        config = {"model": {"name": "rnnsearch"}, "data": {"spec": "dates"}}
+        run = SimpleNamespace(path=tmp_path, spec=get_spec("rnnsearch"), config=config)
         if card:
             (tmp_path / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         if measured:
             note_weights(WorkDir(tmp_path), "dates", measured, {"bleu": 41.0})
-        (tmp_path / "1" / "assets.extra").mkdir(parents=True)
-        write_facts(tmp_path / "1", run, options)
-        assert read_options(tmp_path / "1") == options
+        (tmp_path / "1").mkdir()
+        write_provenance(tmp_path / "1", run, Seq2SeqExportOptions(**options))
+        assert read_options(tmp_path / "1") == Seq2SeqExportOptions(**options)
         return (tmp_path / "1" / "assets.extra" / "MODEL_CARD.md").read_text(encoding="utf-8")
 
     return write

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-import export.graph.compiled
+import export.graph.xla_buckets
 from export.saved_model import export_saved_model
 
 TF_TEXT_OPS = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
@@ -26,8 +26,8 @@ def cases():
 
 @pytest.mark.parametrize(("task", "options"), cases())
 def test_ops_are_what_the_stock_server_links(task, options, request, monkeypatch, tmp_path):
-    monkeypatch.setattr(export.graph.compiled, "BATCHES", (2,))
-    monkeypatch.setattr(export.graph.compiled, "LENGTHS", (8,))
+    monkeypatch.setattr(export.graph.xla_buckets, "BATCH_SIZES", (2,))
+    monkeypatch.setattr(export.graph.xla_buckets, "LENGTHS", (8,))
     if options:
         path = export_saved_model(request.getfixturevalue(f"{task}_workdir"), tmp_path, **options)
     else:

@@ -241,13 +241,14 @@ def test_versions_and_beam_search(text_case, text_workdir, tmp_path, capsys):
     best = model.predict("nbest", {"text": np.array(TEXTS, object)})
     assert [[text.decode() for text in row] for row in best["texts"]] == [[b.text for b in row[:2]] for row in expected]
     np.testing.assert_allclose(best["log_probs"], [[b.log_prob for b in row[:2]] for row in expected], rtol=1e-4)
-    assert read_options(base / "8") == {**DEFAULTS, **decoding, "nbest": 2}
+    assert read_options(base / "8").to_dict() == {**DEFAULTS, **decoding, "nbest": 2}
 
 
 def test_what_was_left_to_its_default_is_recorded_too(text_export, labelled_export, lines_export, lines_run):
-    assert read_options(text_export / "1") == DEFAULTS
-    assert read_options(labelled_export / "1") == FORM
-    assert read_options(lines_export / "1") == {**FORM, "max_length": lines_run.model.max_length, "no_repeat_ngram": 0}
+    assert read_options(text_export / "1").to_dict() == DEFAULTS
+    assert read_options(labelled_export / "1").to_dict() == FORM
+    of_lines = {**FORM, "max_length": lines_run.model.max_length, "no_repeat_ngram": 0}
+    assert read_options(lines_export / "1").to_dict() == of_lines
     facts = json.loads((text_export / "1" / "assets.extra" / "attention_zoo.json").read_text())
     assert facts["model"]["name"] == "transformer_tiny"
 

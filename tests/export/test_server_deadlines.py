@@ -11,8 +11,8 @@ import tensorflow as tf
 from google.protobuf import text_format
 from server_models import SECONDS, _pass, closed_gate
 
-from export.graph import batching
-from export.graph.batching import batched
+from export.graph import dynamic_batching
+from export.graph.dynamic_batching import batched
 from export.server import models
 from export.server.deadline import Call
 from export.server.models import LoadedModel, Runtime
@@ -31,8 +31,8 @@ def version(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("batching") / "1"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batching, "PART", 2)
-        patch.setattr(batching, "TIMEOUT_MICROSECONDS", int(SECONDS * 1e6))
+        patch.setattr(dynamic_batching, "PART", 2)
+        patch.setattr(dynamic_batching, "TIMEOUT_MICROSECONDS", int(SECONDS * 1e6))
         together = tf.function(batched(double), [tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
         tf.saved_model.save(tf.Module(), str(path), signatures=together)
     return path

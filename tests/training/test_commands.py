@@ -260,8 +260,8 @@ def test_evaluation_on_bad_data(failure, text_workdir, folder):
     [
         (["--version", "0"], "error: --version must be positive. Received: 0."),
         (["--version", "new"], "export.saved_model: error: argument --version: invalid int value: 'new'"),
-        (["--beam_size", "0"], "error: `beam_size` must be at least 1"),
-        (["--max_length", "0"], "error: `max_length` must be at least 1. Received: max_length=0."),
+        (["--beam_size", "0"], "error: `beam_size` must be a positive integer. Received: beam_size=0."),
+        (["--max_length", "0"], "error: `max_length` must be a positive integer. Received: max_length=0."),
     ],
 )
 def test_bad_requests_to_export(failure, text_workdir, tmp_path, arguments, message):

@@ -5,7 +5,7 @@ from typing import Any
 
 from training.config.settings import AUTOMATIC
 from zoo.errors import InputError
-from zoo.presets import PREFIX, preset_path
+from zoo.presets import workdir_path
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 
@@ -22,7 +22,7 @@ def origin_of(name: str) -> WorkDir:
     Raises:
         InputError: If there is no such preset.
     """
-    return WorkDir(preset_path(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else name)
+    return WorkDir(workdir_path(name))
 
 
 def base_of(origin: str, model: str, suggested: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ They are made by `python -m training.presets`.
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 from zoo.errors import InputError, unknown_name
@@ -47,3 +48,17 @@ def preset_path(name: str) -> Path:
     if wrong:
         raise InputError(f"The preset {name!r} is damaged: {', '.join(wrong)}. Install the package again.")
     return folder
+
+
+def workdir_path(path: str | os.PathLike[str]) -> Path:
+    """Returns the path of a work directory, which may be named as a preset.
+
+    Args:
+        path: The path, or `preset:NAME`.
+
+    Raises:
+        InputError: There is no such preset, or a file of it was changed or is missing.
+    """
+    if isinstance(path, str) and path.startswith(PREFIX):
+        return preset_path(path.removeprefix(PREFIX))
+    return Path(path)

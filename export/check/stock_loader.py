@@ -1,16 +1,17 @@
 """Answers requests with a SavedModel the way the stock server does, for `export.check.compare`.
 
 Run as a script, with the model's folder as its argument and the requests as JSON on standard input. It imports nothing
-of this project: TensorFlow and TensorFlow Text are all that there is on a server. With the further argument `xla` it is
+of this project: a server has TensorFlow and TensorFlow Text and no more. With the further argument `xla` it behaves as
 a server that was started with `--xla_cpu_compilation_enabled`; others refuse what needs XLA.
 
-Strings that are no UTF-8 stand in JSON as Python's `surrogateescape` has it.
+Strings that are not UTF-8 are in JSON as Python's `surrogateescape` represents them.
 """
 
 import ctypes
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main() -> None:
@@ -28,29 +29,28 @@ def main() -> None:
         signatures = tf.compat.v1.saved_model.loader.load(session, ["serve"], folder).signature_def
         for request in requests:
             signature = signatures[request["signature"]]
-            feed = {signature.inputs[name].name: _raw(values) for name, values in request["inputs"].items()}
-            names = {name: signature.outputs[name].name for name in request["outputs"]}
-            found = session.run(names, feed)
-            answers.append({name: _plain(values.tolist()) for name, values in found.items()})
+            feed = {signature.inputs[name].name: _encoded(values) for name, values in request["inputs"].items()}
+            outputs = session.run({name: signature.outputs[name].name for name in request["outputs"]}, feed)
+            answers.append({name: _decoded(values.tolist()) for name, values in outputs.items()})
     foreign = sorted({"zoo", "training", "export"} & set(sys.modules))
     json.dump({"answers": answers, "foreign": foreign}, sys.stdout)
 
 
-def _refuse_xla(tensorflow):
+def _refuse_xla(tensorflow: Path) -> None:
     """Makes this process refuse to compile with XLA, with the function that the stock server calls for that."""
     name = "libtensorflow_cc.2.dylib" if sys.platform == "darwin" else "libtensorflow_cc.so.2"
     ctypes.CDLL(str(tensorflow / name))["_ZN10tensorflow21DisableXlaCompilationEv"]()
 
 
-def _raw(values):
+def _encoded(values: Any) -> Any:
     if isinstance(values, list):
-        return [_raw(value) for value in values]
+        return [_encoded(value) for value in values]
     return values.encode("utf-8", "surrogateescape") if isinstance(values, str) else values
 
 
-def _plain(values):
+def _decoded(values: Any) -> Any:
     if isinstance(values, list):
-        return [_plain(value) for value in values]
+        return [_decoded(value) for value in values]
     return values.decode("utf-8", "surrogateescape") if isinstance(values, bytes) else values
 
 

@@ -1,0 +1,174 @@
+"""The batch command: `python -m export.batch --model_path BASE/VERSION --input 'in*.txt' --output OUT`.
+
+The pipeline runs on this machine, or on Flink, Spark or Dataflow by Apache Beam's own flags (`--runner …`), which this
+command passes on. It needs the extra `beam`.
+"""
+
+import contextlib
+import difflib
+import io
+import json
+import logging
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zoo.cli import ArgumentParser, run_command
+from zoo.errors import InputError, unknown_name
+from zoo.startup import without_greeting
+
+if TYPE_CHECKING:
+    import apache_beam
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command.
+
+    Args:
+        argv: Arguments without the program's name; `None` means those of the process.
+
+    Raises:
+        InputError: Beam, the model or the input is missing, or the output exists.
+    """
+    flags, beam_flags = _parse(argv)
+    _check_beam()
+    from export.batch.pipeline import COUNTERS, FAILED, Settings, translate_files
+
+    output_name = None if flags.json else flags.output_name
+    _check_model(flags.model_path, flags.signature, output_name)
+    files = _named_inputs(flags.input)
+    pipeline = _pipeline(beam_flags)
+    _make_output(flags.output)
+    settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size)
+    translate_files(pipeline, files, flags.output, settings)
+    result = pipeline.run()
+    result.wait_until_finish()
+    counts = {
+        counter.key.metric.name: counter.result
+        for counter in result.metrics().query()["counters"]
+        if counter.key.metric.namespace == COUNTERS
+    }
+    print(json.dumps({"output": flags.output, "lines": counts.get("lines", 0), "failed": counts.get(FAILED, 0)}))
+
+
+def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
+    parser = ArgumentParser(
+        prog="python -m export.batch",
+        description="Translates the lines of files with an exported model, on one machine or many.",
+        epilog="All other flags are Apache Beam's, such as --runner=FlinkRunner or --direct_num_workers=2.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model_path", required=True, metavar="BASE/VERSION", help="folder of one exported version")
+    parser.add_argument("--input", required=True, nargs="+", metavar="PATTERN", help="files, such as 'in*.txt'")
+    parser.add_argument("--output", required=True, metavar="OUT", help="folder; line n of OUT/in.txt.* is for line n")
+    parser.add_argument("--signature", default="serving_default", help="what to ask for (default serving_default)")
+    outputs = parser.add_mutually_exclusive_group()
+    outputs.add_argument("--output_name", default="text", metavar="NAME", help="the output to write (default text)")
+    outputs.add_argument("--json", action="store_true", help="write all outputs, a line of JSON for each text")
+    parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="lines at once (default 64)")
+    flags, beam_flags = parser.parse_known_args(argv)
+    if flags.batch_size < 1:
+        parser.error(f"--batch_size must be positive. Received: {flags.batch_size}")
+    for word in beam_flags:
+        # Beam ignores flags that it does not know, so a misspelled one would have no effect and no error.
+        meant = difflib.get_close_matches(word.partition("=")[0], [f"--{name}" for name in vars(flags)], 1, 0.85)
+        if meant:
+            parser.error(f"unknown flag {word}; did you mean {meant[0]}?")
+    return flags, beam_flags
+
+
+def _check_beam() -> None:
+    logging.disable(logging.WARNING)  # It complains about parts of itself that are not installed.
+    try:
+        import apache_beam  # noqa: F401
+    except ImportError as error:
+        raise InputError("Apache Beam is not installed: pip install 'attention-zoo[beam]'.") from error
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _pipeline(beam_flags: Sequence[str]) -> "apache_beam.Pipeline":
+    """Returns an empty pipeline that Beam's flags describe."""
+    import apache_beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            options = PipelineOptions(list(beam_flags))
+            options.get_all_options()  # Otherwise its parser only reads them when the pipeline runs.
+            return apache_beam.Pipeline(options=options)
+    except SystemExit as error:  # Beam's own parser, which also prints the usage of hundreds of flags.
+        reason = errors.getvalue().strip().rpartition("error: ")[2]
+        raise InputError(f"Apache Beam refuses its flags: {reason}.") from error
+    except (ValueError, ImportError, AttributeError) as error:  # No such runner, or one that lacks options.
+        raise InputError(f"Apache Beam refuses its flags: {error}") from error
+
+
+def _make_output(path: str) -> None:
+    """Makes the folder for the outputs, on file systems that have folders."""
+    from apache_beam.io.filesystems import FileSystems
+
+    try:
+        files = _matches(f"{path.rstrip('/')}/**")
+        if not FileSystems.exists(path):
+            with contextlib.suppress(NotImplementedError):
+                FileSystems.mkdirs(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--output {path} cannot be made: {error}") from error
+    if files:
+        raise InputError(f"{path} is not empty; nothing is overwritten. Give another --output.")
+    if os.path.isfile(path):
+        raise InputError(f"--output {path} is a file; a folder is expected.")
+
+
+def _check_model(path: str, signature: str, output: str | None) -> None:
+    """Raises an `InputError` if a model cannot do what is asked, before any worker is started."""
+    from apache_beam.io.filesystems import FileSystems
+
+    with without_greeting():
+        from tensorflow.core.framework import types_pb2
+        from tensorflow.core.protobuf import saved_model_pb2
+
+    file = f"{path.rstrip('/')}/saved_model.pb"
+    if not _matches(file):
+        raise InputError(f"{path} is no version of a SavedModel: there is no {file}.")
+    model = saved_model_pb2.SavedModel()
+    with FileSystems.open(file) as stream:
+        model.ParseFromString(stream.read())
+    signatures = {name: signature for graph in model.meta_graphs for name, signature in graph.signature_def.items()}
+    if signature not in signatures:
+        raise unknown_name("signature", signature, signatures)
+    inputs, outputs = signatures[signature].inputs, signatures[signature].outputs
+    if [info.dtype for info in inputs.values()] != [types_pb2.DT_STRING]:
+        raise InputError(f"One input of strings is expected; the signature {signature} takes {sorted(inputs)}.")
+    if output is not None and output not in outputs:
+        raise unknown_name("output", output, outputs)
+    if output is not None:
+        info = outputs[output]
+        if info.dtype != types_pb2.DT_STRING or len(info.tensor_shape.dim) != 1:
+            raise InputError(f"The output {output} is not one string for each text; --json writes any output.")
+
+
+def _matches(pattern: str) -> list[str]:
+    from apache_beam.io.filesystems import FileSystems
+
+    return [file.path for result in FileSystems.match([pattern]) for file in result.metadata_list]
+
+
+def _named_inputs(patterns: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns path and output name of each input; the name is the path below the folder that all inputs share."""
+    paths: set[str] = set()
+    for pattern in patterns:
+        matched = _matches(pattern)
+        if not matched:
+            raise InputError(f"--input {pattern} matches no file.")
+        paths.update(matched)
+    shared = os.path.commonprefix([path.rpartition("/")[0] + "/" for path in paths]).rpartition("/")[0] + "/"
+    return [(path, path.removeprefix(shared)) for path in sorted(paths)]
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_command(main)

@@ -1,0 +1,61 @@
+"""Texts from standard input, in batches, as soon as they are there."""
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from export.client.api import BATCH_SIZE, batches
+from zoo.errors import InputError
+
+_CHUNK = 1 << 16  # bytes read at once
+
+
+def read_batches() -> Iterator[dict[str, list[bytes]] | None]:
+    """Yields the lines of standard input in batches as soon as they are there, and `None` before it has to wait.
+
+    Only a line feed ends a line, and a carriage return before it is dropped.
+
+    Raises:
+        InputError: Standard input is closed.
+    """
+    if sys.stdin is None:
+        raise InputError("There are no texts: none among the arguments, and standard input is closed.")
+    # Unbuffered: `select` does not see what is in a buffer, and a line that a person enters would not be answered at
+    # once.
+    stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+    lines: list[bytes] = []
+    unfinished = b""
+    while True:
+        if not _is_ready(stream):
+            yield from batches(lines)
+            yield None
+            lines = []
+        chunk = stream.read(_CHUNK)
+        *ended, unfinished = (unfinished + chunk).split(b"\n")
+        lines += [line.removesuffix(b"\r") for line in ended]
+        if not chunk:
+            yield from batches([*lines, unfinished] if unfinished else lines)
+            return
+        full = len(lines) // BATCH_SIZE * BATCH_SIZE
+        yield from batches(lines[:full])
+        del lines[:full]
+
+
+def _is_ready(stream: Any) -> bool:
+    """Returns whether a read from the stream returns at once."""
+    try:
+        return bool(select.select([stream], [], [], 0)[0])
+    except (OSError, ValueError):  # no file of the operating system, or one that cannot be asked
+        return True
+
+
+def input_size() -> int | None:
+    """Returns the bytes of standard input, where that is a file."""
+    if sys.stdin is None:
+        return None
+    try:
+        return os.fstat(sys.stdin.fileno()).st_size or None
+    except (OSError, ValueError):
+        return None

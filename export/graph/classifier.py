@@ -1,0 +1,97 @@
+"""The signatures of classifiers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.check_inputs import SHORT_TEXTS, TEXTS, stacked
+from export.graph.model_graph import ModelGraph, read_texts
+from export.graph.signatures import CLASSIFY, Answers, attends, register_default, register_signature
+from export.options import ExportOptions
+from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
+
+
+class ClassifierGraph(ModelGraph):
+    """A classifier.
+
+    Args:
+        run: The loaded work directory.
+        options: The options of the export.
+    """
+
+    max_ids = MAX_TEXT_LENGTH
+
+    def __init__(self, run: ClassifierRun, options: ExportOptions):
+        super().__init__(run, options)
+        self._classes = run.classes
+
+    def read(self, text: tf.Tensor) -> tf.Tensor:
+        """See `ModelGraph`."""
+        return read_texts(self.tokenizers["text"], text, MAX_TEXT_LENGTH)
+
+    def compute(self, ids: tf.Tensor) -> Any:
+        """See `ModelGraph`."""
+        return self.model({"tokens": ids}, training=False)
+
+    def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
+        """See `ModelGraph`."""
+        classes = tf.constant(self._classes)
+        return {
+            "label": tf.gather(classes, tf.argmax(results, axis=-1)),
+            "probabilities": tf.nn.softmax(tf.cast(results, tf.float32)),
+            "classes": tf.tile(classes[None], [tf.shape(results)[0], 1]),
+        }
+
+
+def _expected_labels(run: ClassifierRun, options: ExportOptions) -> Answers:
+    answers = run.classify(TEXTS)
+    probabilities = [answer.probabilities.tolist() for answer in answers]
+    outputs = {"label": [answer.label for answer in answers], "probabilities": probabilities}
+    return {"text": TEXTS}, {**outputs, "classes": [run.classes] * len(TEXTS)}
+
+
+register_default("classifier", _expected_labels)
+
+
+def _expected_examples(run: ClassifierRun, options: ExportOptions) -> Answers:
+    _, outputs = _expected_labels(run, options)
+    examples = [tf.train.Example() for _ in TEXTS]
+    for example, text in zip(examples, TEXTS, strict=True):
+        example.features.feature["text"].bytes_list.value.append(text.encode())
+    inputs = [example.SerializeToString().decode("utf-8", "surrogateescape") for example in examples]
+    return {"inputs": inputs}, {"classes": outputs["classes"], "scores": outputs["probabilities"]}
+
+
+@register_signature("classifier", "classify", batchable=True, api=CLASSIFY, expected=_expected_examples)
+def classify(graph: ClassifierGraph, inputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """The classes of `tf.Example`s and their probabilities."""
+    features = tf.io.parse_example(inputs, {"text": tf.io.FixedLenFeature([], tf.string)})
+    outputs = graph.answer(features["text"])
+    return {"classes": outputs["classes"], "scores": outputs["probabilities"]}
+
+
+def _expected_embeddings(run: ClassifierRun, options: ExportOptions) -> Answers:
+    tokens, vectors = zip(*run.embed(SHORT_TEXTS), strict=True)
+    return {"text": SHORT_TEXTS}, {"tokens": stacked(tokens, ""), "embeddings": stacked(vectors, 0.0)}
+
+
+@register_signature("classifier", "embed", expected=_expected_embeddings)
+def embed(graph: ClassifierGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """The tokens of each text and their vectors in context."""
+    ids = graph.read(text)
+    vectors = tf.cast(graph.model.represent(ids, training=False), tf.float32)
+    return {"tokens": graph.tokenizers["text"].pieces(ids), "embeddings": vectors}
+
+
+def _expected_attention(run: ClassifierRun, options: ExportOptions) -> Answers:
+    tokens, weights = zip(*run.attention(SHORT_TEXTS), strict=True)
+    return {"text": SHORT_TEXTS}, {"tokens": stacked(tokens, ""), "attention": stacked(weights, 0.0)}
+
+
+@register_signature("classifier", "attention", available=attends, expected=_expected_attention)
+def attention(graph: ClassifierGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """The tokens of each text and the attention between them."""
+    ids = graph.read(text)
+    weights = tf.cast(graph.model.attention(ids), tf.float32)
+    return {"tokens": graph.tokenizers["text"].pieces(ids), "attention": weights}

@@ -1,0 +1,127 @@
+"""The signatures of language models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.check_inputs import TEXTS
+from export.graph.model_graph import ModelGraph, dense, first_bytes, last_bytes
+from export.graph.signatures import Answers, register_default, register_signature
+from export.options import LanguageModelExportOptions
+from zoo import decoding
+from zoo.inference import LanguageModelRun
+from zoo.inference.generator import Generator, TextScorer
+from zoo.inference.translator import SYMBOLS
+from zoo.text import PAD
+
+
+def _decoding(options: LanguageModelExportOptions) -> dict[str, Any]:
+    return {"max_length": options.max_length, "no_repeat_ngram": options.no_repeat_ngram}
+
+
+class LanguageModelGraph(ModelGraph):
+    """A language model.
+
+    Args:
+        run: The loaded work directory.
+        options: The options of the export.
+
+    Raises:
+        InputError: If an option does not suit the model.
+    """
+
+    options: LanguageModelExportOptions
+
+    def __init__(self, run: LanguageModelRun, options: LanguageModelExportOptions):
+        super().__init__(run, options)
+        self._generator = Generator(run.model, **_decoding(self.options))
+        self._fixed_generator = Generator(run.model, **_decoding(self.options), resizes=False)
+        self.scorer = TextScorer(run.model)
+        self.max_length = self._generator.max_length
+        self.max_ids = max(1, self.max_length - 1)
+
+    def read(self, text: tf.Tensor) -> tf.Tensor:
+        """See `ModelGraph`; as in `zoo.inference`, only the end is read of a text that leaves no room for an answer."""
+        rows = self.tokenizers["text"].encode(last_bytes(text))
+        lengths = rows.row_lengths()
+        first = tf.where(lengths < self.max_length, tf.zeros_like(lengths), lengths - self.max_length // 2)
+        return dense(tf.gather(rows, tf.ragged.range(first, lengths), batch_dims=1))
+
+    def compute(self, ids: tf.Tensor) -> Any:
+        """See `ModelGraph`."""
+        return self._generator({"prompt": ids})
+
+    def compute_fixed(self, ids: tf.Tensor) -> Any:
+        """See `ModelGraph`."""
+        return self._fixed_generator({"prompt": ids})
+
+    def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
+        """See `ModelGraph`."""
+        return {"text": self.continuation(ids, results["ids"]), "log_prob": results["log_prob"]}
+
+    def continuation(self, prompt: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts of ids [B, L], without those of the prompts [B, P] that they begin with."""
+        before, whole = self.tokenizers["text"].decode(prompt), self.tokenizers["text"].decode(ids)
+        size = tf.strings.length(before)
+        return tf.strings.substr(whole, size, tf.strings.length(whole) - size)
+
+
+def _expected_continuations(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:
+    answers = run.continuations(TEXTS, **_decoding(options))
+    outputs = {"text": [answer.text for answer in answers], "log_prob": [answer.log_prob for answer in answers]}
+    return {"text": TEXTS}, outputs
+
+
+register_default("language_model", _expected_continuations)
+
+
+def _expected_samples(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:
+    sampling = {"seed": 3, "temperature": 0.7, "top_p": 0.9}
+    return {"text": TEXTS, **sampling}, {"text": run.generate(TEXTS, **sampling, **_decoding(options))}
+
+
+@register_signature(
+    "language_model",
+    "sample",
+    inputs={
+        "seed": tf.TensorSpec([], tf.int32),
+        "temperature": tf.TensorSpec([], tf.float32),
+        "top_p": tf.TensorSpec([], tf.float32),
+    },
+    expected=_expected_samples,
+)
+def sample(
+    graph: LanguageModelGraph, text: tf.Tensor, seed: tf.Tensor, temperature: tf.Tensor, top_p: tf.Tensor
+) -> Mapping[str, tf.Tensor]:
+    """A random continuation of each text."""
+    prompt = graph.read(text)
+    batch_size = tf.shape(prompt)[0]
+    limits, no_repeat_ngram = tf.fill([batch_size], graph.max_length), graph.options.no_repeat_ngram
+    ids, _ = decoding.sample(
+        lambda last, state, memory: graph.model.decode_step(last, state),
+        graph.model.initial_state(batch_size),
+        decoding.Rules(SYMBOLS, limits, graph.max_length, prompt, no_repeat_ngram),
+        seeds=tf.fill([batch_size], seed),
+        rows=tf.range(batch_size),
+        # What is nearly zero, negative or not a number takes the most probable symbol.
+        temperature=tf.where(temperature > 1e-4, temperature, 1e-4),
+        top_p=tf.where(top_p > 1e-6, top_p, 1e-6),
+    )
+    return {"text": graph.continuation(prompt, ids)}
+
+
+def _expected_scores(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:
+    scores = run.score(TEXTS)
+    outputs = {"log_prob": [score.log_prob for score in scores], "num_tokens": [score.num_tokens for score in scores]}
+    return {"text": TEXTS}, outputs
+
+
+@register_signature("language_model", "score", batchable=True, expected=_expected_scores)
+def score(graph: LanguageModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """How probable each text is, and its number of symbols."""
+    tokens = dense(graph.tokenizers["text"].encode(first_bytes(text))[:, : graph.model.max_length])
+    return {
+        "log_prob": graph.scorer({"tokens": tokens}),
+        "num_tokens": tf.reduce_sum(tf.cast(tokens != PAD, tf.int32), axis=1),
+    }

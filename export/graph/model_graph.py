@@ -1,0 +1,100 @@
+"""What the signatures of a model are made of, whatever its task."""
+
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.dynamic_batching import MAX_BATCH_SIZE
+from export.graph.tokenizers import TokenizerGraph, tokenizer_graph
+from export.graph.weights import store_weights
+from export.graph.xla_buckets import Buckets
+from export.options import ExportOptions
+from zoo.inference import MAX_TEXT_BYTES, Run
+from zoo.text import END, PAD
+
+
+class ModelGraph:
+    """A model with its tokenizers and weights, as functions of tensors; a subclass for each task.
+
+    Attributes:
+        model: The Keras model.
+        options: The options of the export, completed.
+        tokenizers: The tokenizers in the graph, by name.
+        weights: The variables that hold the weights.
+        reading_weights: Returns a context in which the model reads them.
+        max_ids: Largest number of ids of a text.
+
+    Args:
+        run: The loaded work directory.
+        options: The options of the export.
+    """
+
+    max_ids: int
+
+    def __init__(self, run: Run, options: ExportOptions):
+        self.model, self.options = run.model, options.completed(run.model)
+        self.weights, self.reading_weights = store_weights(run.model, options.weights)
+        self.tokenizers: dict[str, TokenizerGraph] = {
+            name: tokenizer_graph(tokenizer) for name, tokenizer in run.tokenizer_files().items()
+        }
+
+    def read(self, text: tf.Tensor) -> tf.Tensor:
+        """Returns the ids [B, S], S ≥ 1, of texts [B]."""
+        raise NotImplementedError
+
+    def compute(self, ids: tf.Tensor) -> Any:
+        """Returns what the model makes of ids [B, S]: nested tensors with the batch first."""
+        raise NotImplementedError
+
+    def compute_fixed(self, ids: tf.Tensor) -> Any:
+        """Does what `compute` does in tensors that keep their sizes, which XLA needs."""
+        return self.compute(ids)
+
+    def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
+        """Returns the outputs of the default signature, given ids and what `compute` returned."""
+        raise NotImplementedError
+
+    def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the outputs of the default signature for texts [B]."""
+        ids = self.read(text)
+        return self.write(ids, self.compute(ids))
+
+    def compiled_answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Does what `answer` does, compiled by XLA."""
+        ids = self.read(text)
+        return self.write(ids, self.buckets.compiled(self.compute_fixed, otherwise=self.compute)(ids))
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """The sizes that XLA compiles."""
+        return Buckets(self.max_ids, MAX_BATCH_SIZE if self.options.dynamic_batching else None)
+
+
+def dense(rows: tf.RaggedTensor) -> tf.Tensor:
+    """Returns rows as [B, S], S ≥ 1, padded: an empty batch has no longest row."""
+    ids = rows.to_tensor(PAD)
+    return tf.pad(ids, [[0, 0], [0, tf.maximum(0, 1 - tf.shape(ids)[1])]], constant_values=PAD)
+
+
+def trimmed(ids: tf.Tensor) -> tf.Tensor:
+    """Returns ids [B, L] without the columns at the end that are padding in every row, L ≥ 1."""
+    width = tf.reduce_max(tf.reduce_sum(tf.cast(ids != PAD, tf.int32), axis=1))
+    return ids[:, : tf.maximum(width, 1)]
+
+
+def first_bytes(text: tf.Tensor) -> tf.Tensor:
+    """Returns the beginnings of texts, as much as `zoo.inference` reads of them."""
+    return tf.strings.substr(text, 0, MAX_TEXT_BYTES)
+
+
+def last_bytes(text: tf.Tensor) -> tf.Tensor:
+    """Returns the ends of texts, as much as `zoo.inference` reads of them."""
+    first = tf.maximum(tf.strings.length(text) - MAX_TEXT_BYTES, 0)
+    return tf.strings.substr(text, first, tf.fill(tf.shape(first), MAX_TEXT_BYTES))
+
+
+def read_texts(tokenizer: TokenizerGraph, text: tf.Tensor, limit: int) -> tf.Tensor:
+    """Returns ids [B, S], S ≥ 1, of texts [B], with the end symbol and cut at `limit` symbols."""
+    rows = tokenizer.encode(first_bytes(text))[:, : limit - 1]
+    return dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1))

@@ -1,0 +1,136 @@
+"""The signatures of sequence-to-sequence models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.check_inputs import SHORT_TEXTS, TEXTS, stacked
+from export.graph.model_graph import ModelGraph, read_texts, trimmed
+from export.graph.signatures import Answers, attends, register_default, register_signature
+from export.options import Seq2SeqExportOptions
+from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
+from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator, shifted
+from zoo.text import PAD
+
+NO_SEQUENCE = ("", -1e30)
+"""Text and log probability that fill the room of `nbest` where a model knows fewer sequences."""
+
+
+def _decoding(options: Seq2SeqExportOptions) -> dict[str, Any]:
+    names = ("length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram")
+    return {name: getattr(options, name) for name in names}
+
+
+class Seq2SeqGraph(ModelGraph):
+    """A sequence-to-sequence model.
+
+    Args:
+        run: The loaded work directory.
+        options: The options of the export.
+
+    Raises:
+        InputError: If an option does not suit the model.
+    """
+
+    options: Seq2SeqExportOptions
+    max_ids = MAX_SOURCE_LENGTH
+
+    def __init__(self, run: Seq2SeqRun, options: Seq2SeqExportOptions):
+        super().__init__(run, options)
+        decoding = {**_decoding(self.options), "beam_size": self.options.beam_size, "nbest": 1}
+        self._translator = Translator(run.model, **decoding)
+        self._fixed_translator = Translator(run.model, **decoding, resizes=False)
+        # It searches with as many beams as it returns answers, at least.
+        nbest = self.options.nbest or 1
+        wide = {"beam_size": max(nbest, self.options.beam_size), "nbest": nbest}
+        self.nbest_translator = Translator(run.model, **{**decoding, **wide})
+        self.scorer = Scorer(run.model)
+
+    def read(self, text: tf.Tensor) -> tf.Tensor:
+        """See `ModelGraph`."""
+        return read_texts(self.tokenizers["source"], text, MAX_SOURCE_LENGTH)
+
+    def compute(self, ids: tf.Tensor) -> Any:
+        """See `ModelGraph`."""
+        return _best(self._translator, ids)
+
+    def compute_fixed(self, ids: tf.Tensor) -> Any:
+        """See `ModelGraph`."""
+        return _best(self._fixed_translator, ids)
+
+    def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
+        """See `ModelGraph`."""
+        return {"text": self.tokenizers["target"].decode(trimmed(results["ids"])), "log_prob": results["log_prob"]}
+
+
+def _best(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the best answer to each row."""
+    return {name: answers[:, 0] for name, answers in translator({"source": ids}).items()}
+
+
+def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]) -> list[Hypothesis]:
+    return [best for best, *_ in run.nbest(texts, options.beam_size, **_decoding(options))]
+
+
+def _expected_translations(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
+    best = _hypotheses(run, options, TEXTS)
+    outputs = {"text": [answer.text for answer in best], "log_prob": [answer.log_prob for answer in best]}
+    return {"text": TEXTS}, outputs
+
+
+register_default("seq2seq", _expected_translations)
+
+
+def _expected_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
+    nbest = options.nbest or 0
+    answers = run.nbest(TEXTS, max(nbest, options.beam_size), **_decoding(options))
+    pairs = [[(answer.text, answer.log_prob) for answer in row[:nbest]] for row in answers]
+    filled = [[*row, *[NO_SEQUENCE] * (nbest - len(row))] for row in pairs]
+    texts, log_probs = ([[pair[index] for pair in row] for row in filled] for index in (0, 1))
+    return {"text": TEXTS}, {"texts": texts, "log_probs": log_probs}
+
+
+@register_signature("seq2seq", "nbest", batchable=True, expected=_expected_nbest)
+def nbest(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """Several translations of each text, best first."""
+    translator = graph.nbest_translator
+    results = translator({"source": graph.read(text)})
+    # What is no sequence is an empty text.
+    ids = tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)
+    shape = tf.shape(ids)
+    texts = graph.tokenizers["target"].decode(tf.reshape(ids, [shape[0] * translator.nbest, shape[2]]))
+    return {"texts": tf.reshape(texts, [-1, translator.nbest]), "log_probs": results["log_prob"]}
+
+
+def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
+    targets = [answer.text for answer in _hypotheses(run, options, TEXTS)]
+    return {"source": TEXTS, "target": targets}, {"log_prob": run.score(TEXTS, targets)}
+
+
+@register_signature("seq2seq", "score", batchable=True, expected=_expected_scores)
+def score(graph: Seq2SeqGraph, source: tf.Tensor, target: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """How probable each target is, given its source."""
+    ids = read_texts(graph.tokenizers["target"], target, MAX_TARGET_LENGTH)
+    return {"log_prob": graph.scorer({"source": graph.read(source), "target": ids})}
+
+
+def _expected_attention(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
+    best = _hypotheses(run, options, SHORT_TEXTS)
+    source, target, weights = zip(*map(run.align, SHORT_TEXTS, best), strict=True)
+    outputs = {"text": [answer.text for answer in best], "attention": stacked(weights, 0.0)}
+    tokens = {"source_tokens": stacked(source, ""), "target_tokens": stacked(target, "")}
+    return {"text": SHORT_TEXTS}, outputs | tokens
+
+
+@register_signature("seq2seq", "attention", available=attends, expected=_expected_attention)
+def attention(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """The translation of each text, the tokens of both, and the attention between them."""
+    source = graph.read(text)
+    target = trimmed(graph.compute(source)["ids"])
+    return {
+        "text": graph.tokenizers["target"].decode(target),
+        "source_tokens": graph.tokenizers["source"].pieces(source),
+        "target_tokens": graph.tokenizers["target"].pieces(target),
+        "attention": tf.cast(graph.model.attention(source, shifted(target)), tf.float32),
+    }

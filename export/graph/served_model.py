@@ -1,0 +1,92 @@
+"""What a SavedModel of ours consists of."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.classifier import ClassifierGraph
+from export.graph.dynamic_batching import batched
+from export.graph.language_model import LanguageModelGraph
+from export.graph.model_graph import ModelGraph
+from export.graph.seq2seq import Seq2SeqGraph
+from export.graph.signatures import Signature
+from export.options import ExportOptions
+from zoo.inference import Run
+
+_GRAPHS: dict[str, Callable[..., ModelGraph]] = {
+    "seq2seq": Seq2SeqGraph,
+    "classifier": ClassifierGraph,
+    "language_model": LanguageModelGraph,
+}
+
+
+def model_graph(run: Run, options: ExportOptions) -> ModelGraph:
+    """Returns what the signatures of a run are made of.
+
+    Args:
+        run: The loaded work directory.
+        options: The options of the export.
+
+    Raises:
+        InputError: If an option does not suit the model.
+    """
+    return _GRAPHS[run.spec.task](run, options)
+
+
+class ServedModel(tf.Module):
+    """Variables, tokenizers and signatures.
+
+    It holds `tf.Variable`s and not the Keras model: an object graph with Keras objects in it loads in Python and fails
+    in the stock server. So the functions are closures.
+
+    Attributes:
+        functions: The signatures' functions by name.
+
+    Args:
+        graph: What the signatures are made of.
+        signatures: The signatures.
+    """
+
+    def __init__(self, graph: ModelGraph, signatures: Iterable[Signature]):
+        super().__init__()
+        self.weights, self.tokenizers = graph.weights, graph.tokenizers
+        self.functions = {signature.name: signature_function(graph, signature) for signature in signatures}
+
+
+def signature_function(graph: ModelGraph, signature: Signature) -> Any:
+    """Returns the `tf.function` of a signature.
+
+    Args:
+        graph: What it is made of.
+        signature: Its declaration.
+    """
+
+    def read_weights_and_answer(*inputs: tf.Tensor) -> Any:
+        with graph.reading_weights():
+            return signature.function(graph, *inputs)
+
+    answer: Callable[..., Any] = read_weights_and_answer
+    if signature.batchable and graph.options.dynamic_batching:
+        answer = batched(answer, graph.options.num_batch_threads)
+    if signature.batchable and len(signature.inputs) > 1:
+        answer = _with_equal_sizes(answer, list(signature.inputs))
+    return tf.function(answer, input_signature=list(signature.inputs.values()), autograph=False)
+
+
+def _with_equal_sizes(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    """Returns a function of texts that refuses inputs of unequal length; a model might repeat the shorter.
+
+    Args:
+        function: What answers the rest; it begins after the check, as requests that share a batch fail together.
+        names: Names of the inputs.
+    """
+    message = f"{' and '.join(names)} must have equal numbers of texts. Received:"
+
+    def answer(*inputs: tf.Tensor) -> Any:
+        sizes = tf.stack([tf.size(texts) for texts in inputs])
+        equal = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes])
+        with tf.control_dependencies([equal]):
+            return function(*map(tf.identity, inputs))
+
+    return answer

@@ -1,0 +1,72 @@
+"""Graphs of a few fixed sizes, which XLA compiles: `export.saved_model … --xla`."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from zoo.text import PAD
+
+BATCH_SIZES = (1, 8, 64)
+LENGTHS = (16, 32, 64)
+
+
+class Buckets:
+    """The numbers of texts and of symbols that have compiled code: XLA compiles anew for every other size.
+
+    Args:
+        max_length: Largest number of symbols of a text.
+        max_batch_size: Largest number of texts in a batch. Default: any.
+    """
+
+    def __init__(self, max_length: int, max_batch_size: int | None = None):
+        self.batch_sizes = sorted({min(size, max_batch_size or size) for size in BATCH_SIZES})
+        self.lengths = sorted({min(length, max_length) for length in LENGTHS})
+
+    def warm_up(self, read: Callable[[list[str]], tf.Tensor]) -> Iterator[list[str]]:
+        """Yields a batch of texts for each bucket.
+
+        Args:
+            read: Function of texts that returns their ids [B, S].
+        """
+        texts: list[str] = []
+        shorter = 0
+        for length in self.lengths:
+            candidates = ("a" + " a" * number for number in range(shorter // 2, length))
+            texts += itertools.islice((text for text in candidates if read([text]).shape[1] > shorter), 1)
+            shorter = length
+        for batch_size, text in itertools.product(self.batch_sizes, texts):
+            yield [text] * batch_size
+
+    def compiled(self, function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a function of ids [B, S], S ≥ 1, that pads them to the smallest bucket that holds them.
+
+        What no bucket holds is answered without XLA.
+
+        Args:
+            function: Function of ids that returns nested tensors with the batch first, which XLA can compile: none of
+                its tensors changes its size in a loop.
+            otherwise: The same for ids of any size; its results may be padded to another length.
+        """
+
+        def compiled_and_padded(ids: tf.Tensor) -> Any:
+            # Made anew for each graph, because it holds tensors of the graph that it is first called in.
+            ids_of_any_size = tf.TensorSpec([None, None], tf.int32)
+            compiled = tf.function(function, input_signature=[ids_of_any_size], jit_compile=True, autograph=False)
+            batch_size, length = tf.unstack(tf.shape(ids))
+            rows, columns = _smallest(self.batch_sizes, batch_size), _smallest(self.lengths, length)
+            padded = tf.pad(ids, [[0, rows - batch_size], [0, columns - length]], constant_values=PAD)
+            return tf.nest.map_structure(lambda result: result[:batch_size], compiled(padded))
+
+        def answer(ids: tf.Tensor) -> Any:
+            batch_size, length = tf.unstack(tf.shape(ids))
+            fits = (batch_size > 0) & (batch_size <= self.batch_sizes[-1]) & (length <= self.lengths[-1])
+            return tf.cond(fits, lambda: compiled_and_padded(ids), lambda: otherwise(ids))
+
+        return answer
+
+
+def _smallest(sizes: list[int], needed: tf.Tensor) -> tf.Tensor:
+    """Returns the smallest of some sorted sizes that is at least as large as needed."""
+    return tf.gather(sizes, tf.searchsorted(sizes, needed[None])[0])
