@@ -18,7 +18,7 @@ def _heads(**options):
     ("call", "message"),
     [
         (lambda layer: layer(X), "`value` is missing"),
-        (lambda layer: layer([X, X]), "arguments of their own"),
+        (lambda layer: layer([X, X]), "separate arguments"),
         (lambda layer: layer(X, memory=X), "`memory` must be what `project_memory` returned. Received: ndarray."),
         (lambda layer: layer(X[0], X), r"`query` must be \[B, length, size\]. Received: shape=\(5, 8\)."),
         (lambda layer: layer(X, X[0]), r"`value` must be \[B, length, size\]."),

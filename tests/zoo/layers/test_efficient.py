@@ -9,11 +9,11 @@ from contract import compiled, gradients, graph_and_xla, random_array, random_ma
 from keras import ops
 
 from zoo import layers
-from zoo.layers.attention import base as base_attention
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention import linear as linear_attention
 from zoo.layers.attention import sliding_window as sliding_window_attention
 from zoo.layers.attention.performer import orthogonal_features
+from zoo.layers.core import execution
 
 B, N, D = 2, 3, 11
 H, V = 5, 7
@@ -221,7 +221,7 @@ def _results(layer, query, value, bias, scores=True, **options):
     [(name, "auto") for name in OPTIONS] + [("plain", "blockwise"), ("shaw", "blockwise"), ("plain", "fused")],
 )
 def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 500)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 500)
     queries, keys, start = lengths = (17, 19, 1)
     layer = _built(make(implementation=implementation, **_fresh(OPTIONS[name])))
     query, value, bias = (random_array(shape, 3) for shape in ((B, queries, D), (B, keys, D), (N, queries, keys)))
@@ -238,7 +238,7 @@ def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
 def test_chunks_of_rows_of_some_and_of_all_blocks_agree(make, budget, monkeypatch):
     layer, inputs = _built(make()), random_array((B, 19, D), 1)
     expected = layer(inputs, inputs, return_attention_scores=True)
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", budget)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", budget)
     layer.implementation = "blockwise"
     for result, reference in zip(layer(inputs, inputs, return_attention_scores=True), expected, strict=True):
         np.testing.assert_allclose(to_numpy(result), to_numpy(reference), atol=1e-6)
@@ -257,7 +257,7 @@ def test_biases_broadcast(make, shape):
 
 @blocked
 def test_dropout_in_chunks_is_that_of_one_layer(make, monkeypatch):
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 500)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 500)
     layer, inputs = _built(make(dropout=0.5, seed=3)), random_array((B, 19, D), 1)
     for implementation in ("dense", "blockwise"):
         layer.implementation = implementation
@@ -487,7 +487,7 @@ def test_the_cache_of_sums_does_not_grow_and_keeps_float32(make):
 )
 def test_what_a_cache_of_sums_refuses(make, option):
     layer, inputs = _built(make()), random_array((B, 1, D), 1)
-    message = f"has no keys in its cache to work out weights with: a call with `cache` takes no `{next(iter(option))}`."
+    message = f"has no keys in its cache to compute weights from: a call with `cache` takes no `{next(iter(option))}`."
     with pytest.raises(ValueError, match=message):
         layer(inputs, inputs, cache=layer.create_cache(B, 9), **option)
 
@@ -550,7 +550,7 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
 
     @tf.function
     def step(query, value, key, index):
-        visible = layers.attention.masks.visibility((1, 1000), index, causal=True, heads=True)
+        visible = layers.attention.masks.build_visibility((1, 1000), index, causal=True, heads=True)
         return layer.attend(query, {"key": key, "value": value}, visible, None, False, False)["output"]
 
     function = step.get_concrete_function(
@@ -612,10 +612,13 @@ def test_unknown_sizes(make, xla):
             lambda: _block(score=layers.LocationScore(9)),
             "`score` of BlockLocalAttention must depend on queries and keys; LocationScore",
         ),
-        (lambda: _linear(score="dot"), "LinearAttention has a score of its own. Received: score='dot'."),
+        (
+            lambda: _linear(score="dot"),
+            "LinearAttention takes no `score`: its features define one. Received: score='dot'.",
+        ),
         (
             lambda: _linear(dropout=0.1),
-            "`dropout` of LinearAttention must be 0, since it has no weights to drop; put a Dropout layer behind it. "
+            "`dropout` of LinearAttention must be 0, since it has no weights to drop; put a Dropout layer after it. "
             "Received: dropout=0.1.",
         ),
         (
@@ -632,7 +635,7 @@ def test_errors(make, message):
 
 
 def test_blocked_base_says_what_to_override():
-    from zoo.layers.attention.windowed import BlockedAttention
+    from zoo.layers.attention.blocked import BlockedAttention
 
     layer = BlockedAttention(2, 4)
     with pytest.raises(NotImplementedError, match="BlockedAttention must override `sees`"):

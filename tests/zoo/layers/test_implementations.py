@@ -19,7 +19,7 @@ from contract import (
 from keras import ops
 
 from zoo import layers
-from zoo.layers.attention import base as base_attention
+from zoo.layers.core import execution
 
 # Layers with a path of their own show elsewhere that it agrees.
 PLAIN = [case for case in ATTENTION_CASES if case.covers.attend is layers.BaseAttention.attend]
@@ -32,7 +32,7 @@ T, S = 3, 5
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Makes chunks of one or two of the three queries."""
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 2 * 7 * 2 * S)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 2 * 7 * 2 * S)
 
 
 def _masks(case, kind):
@@ -146,7 +146,7 @@ def test_chunks_drop_the_same_weights_in_both_passes(case):
 
 
 def test_chunks_drop_weights_of_their_own(monkeypatch):
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
     layer = layers.ScaledDotProductAttention(dropout=0.5, seed=3, implementation="blockwise")
     rows = to_numpy(layer(np.ones((1, 7, 2), "float32"), random_array((1, 19, 2), 1), training=True))[0]
     assert len(np.unique(rows, axis=0)) == 7
@@ -154,7 +154,7 @@ def test_chunks_drop_weights_of_their_own(monkeypatch):
 
 def test_rows_to_spare_have_finite_gradients(monkeypatch):
     # A zero has no direction, and three queries leave a row to spare in chunks of two.
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 2 * 2 * S)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 2 * 2 * S)
     layer = layers.Attention(
         lambda query, key: ops.matmul(
             query / ops.sqrt(ops.sum(query**2, axis=-1, keepdims=True)), ops.swapaxes(key, -1, -2)
@@ -197,7 +197,7 @@ def _with_lora(layer):
 
 @pytest.mark.parametrize("adapt", [_freeze, _with_lora])
 def test_weights_that_are_not_trained(monkeypatch, adapt):
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
     dense, blockwise = _input_gradients(lambda **options: layers.AdditiveAttention(4, **options), adapt=adapt)
     for result, reference in zip(blockwise, dense, strict=True):
         np.testing.assert_allclose(result, reference, atol=1e-5)
@@ -213,7 +213,7 @@ class _OwnScore(layers.Score):
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_weights_of_ones_own(monkeypatch, policy):
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
     dense, blockwise = _input_gradients(
         lambda dtype, **options: layers.Attention(_OwnScore(dtype=dtype), dtype=dtype, **options), policy
     )
@@ -232,7 +232,7 @@ class _DroppingScore(keras.layers.Layer):
 
 
 def test_scores_that_draw_random_numbers(monkeypatch):
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
     dense, blockwise = _input_gradients(lambda dtype, **options: layers.Attention(_DroppingScore(), **options))
     np.testing.assert_allclose(blockwise[0], dense[0], atol=1e-6)
 
@@ -249,15 +249,15 @@ def test_low_precision(case, policy):
 
 def test_large_sizes_choose_chunks_by_themselves(monkeypatch):
     layer = layers.ScaledDotProductAttention()
-    monkeypatch.setattr(base_attention, "DENSE_LIMIT", 100)
+    monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
     inputs, memory = ops.zeros((2, 7, 3)), {"value": ops.zeros((2, 8, 3))}
-    assert layer._chunk_size(inputs, memory) == 7  # all of them fit into a chunk
-    monkeypatch.setattr(base_attention, "CHUNK_BUDGET", 33)
-    assert layer._chunk_size(inputs, memory) == 2
-    assert layer._chunk_size(inputs[:1, :2], memory) is None
-    assert layer._chunk_size(inputs[:, :1], {"value": ops.zeros((2, 800, 3))}) is None
+    assert execution.chunk_size(layer, inputs, memory) == 7  # all of them fit into a chunk
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 33)
+    assert execution.chunk_size(layer, inputs, memory) == 2
+    assert execution.chunk_size(layer, inputs[:1, :2], memory) is None
+    assert execution.chunk_size(layer, inputs[:, :1], {"value": ops.zeros((2, 800, 3))}) is None
     layer.implementation = "dense"
-    assert layer._chunk_size(inputs, memory) is None
+    assert execution.chunk_size(layer, inputs, memory) is None
 
 
 def test_unknown_implementation():

@@ -6,7 +6,7 @@ import pytest
 from contract import gradients, to_numpy
 from keras import ops
 
-from zoo.layers.core.kernels import map_rows
+from zoo.layers.core.kernels import checkpointed_map
 
 
 def _scale(rows, shared, index):
@@ -16,7 +16,7 @@ def _scale(rows, shared, index):
 @pytest.mark.parametrize("size", [1, 2, 5, 7])
 def test_rows_are_worked_out_in_order(size):
     rows = np.arange(35, dtype="float32").reshape(1, 5, 7)
-    (result,) = map_rows(
+    (result,) = checkpointed_map(
         _scale, {"row": ops.convert_to_tensor(rows)}, {"scale": 3.0 * ops.ones((7,))}, [], 1, "float32", size
     )
     np.testing.assert_array_equal(to_numpy(result), 3 * rows)
@@ -29,7 +29,7 @@ def test_gradients_of_what_chunks_share_are_added_in_float32(dtype):
     rows, scale = {"row": ops.cast(rows, dtype)}, keras.Variable(np.ones((1,)), dtype=dtype)
 
     def loss():
-        (result,) = map_rows(_scale, rows, {"scale": ops.convert_to_tensor(scale)}, [], 1, dtype, 1)
+        (result,) = checkpointed_map(_scale, rows, {"scale": ops.convert_to_tensor(scale)}, [], 1, dtype, 1)
         return ops.sum(ops.cast(result, "float32"))
 
     (gradient,) = gradients(loss, [scale])

@@ -77,12 +77,12 @@ def test_masked_softmax_rounds_once(dtype, rounding):
     ],
 )
 def test_causal_mask_by_hand(lengths, first, expected):
-    mask = ops.convert_to_numpy(masks.visibility(lengths, first, causal=True).mask())[0]
+    mask = ops.convert_to_numpy(masks.build_visibility(lengths, first, causal=True).mask())[0]
     assert ["".join(str(int(allowed)) for allowed in row) for row in mask] == expected
 
 
 def test_nothing_to_mask_is_no_mask():
-    visible = masks.visibility((3, 5), 2)
+    visible = masks.build_visibility((3, 5), 2)
     assert visible.mask() is None and not visible.hides
 
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from keras import ops
 
 from zoo import layers
-from zoo.layers.attention import base as base_attention
 from zoo.layers.attention import linear as linear_attention
 from zoo.layers.attention import sliding_window as sliding_window_attention
+from zoo.layers.core import execution
 
 BACKEND = keras.backend.backend()
 # JAX compiles each operation for each size, which takes it minutes for what takes TensorFlow seconds.
@@ -174,8 +174,8 @@ def _layer(case, policy):
 def small_blocks():
     """Makes several chunks and blocks out of a few positions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base_attention, "DENSE_LIMIT", 200)
-        patch.setattr(base_attention, "CHUNK_BUDGET", 1)
+        patch.setattr(execution, "DENSE_LIMIT", 200)
+        patch.setattr(execution, "CHUNK_BUDGET", 1)
         patch.setattr(sliding_window_attention, "MIN_ROWS", 2)
         patch.setattr(linear_attention, "BLOCK_SIZE", 2)
         yield
@@ -343,7 +343,7 @@ class Matrix:
     def _prepare(self):
         """Sets what the situation says of the layer, and lets every call drop the same weights."""
         self.layer.implementation = self.situation.implementation
-        base_attention.CHUNK_BUDGET = self.situation.budget
+        execution.CHUNK_BUDGET = self.situation.budget
         if self.layer.dropout:
             state = self.layer.dropout_layer.seed_generator.state
             state.assign(np.ones(state.shape, "uint32"))

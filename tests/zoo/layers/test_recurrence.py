@@ -241,7 +241,7 @@ def test_decoders_are_those_of_keras_loops(inner, kind, scores, loops, monkeypat
     watched = [*variables, *decoder.trainable_variables]
     ours = results_and_gradients(call, watched)
     assert bool(loops) == deferred
-    monkeypatch.setattr(attention_rnn, "has_deferred_products", lambda: False)
+    monkeypatch.setattr(attention_rnn, "defers_weight_gradients", lambda: False)
     count = len(loops)
     same(ours, results_and_gradients(call, watched))
     assert len(loops) == count

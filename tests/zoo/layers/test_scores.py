@@ -329,7 +329,7 @@ def test_layers_of_other_sizes_need_a_score_of_their_own(make):
             continue
         wanted, built = ({name: size for name in score.needs} for size in (6, 4))
         message = (
-            "Attention layers of other sizes need a score of their own; this one is shared. "
+            "Attention layers of other sizes need another score; this one is shared. "
             f"Received: {wanted}, where {score.name} has been built for {built}."
         )
         with pytest.raises(ValueError, match=re.escape(message)):

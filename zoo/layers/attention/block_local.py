@@ -2,26 +2,26 @@
 
 import keras
 
-from zoo.layers.attention.query_blocks import Blocks
-from zoo.layers.attention.windowed import BlockedAttention
+from zoo.layers.attention.blocked import BlockedAttention
+from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class BlockLocalAttention(BlockedAttention):
-    """Multi-head attention within blocks: the query at place p sees the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
+    """Multi-head attention within blocks: the query at position p sees the keys s with `⌊p / c⌋ = ⌊s / c⌋`.
 
-    With a causal mask, those of them up to p. The blocks of c places begin at place 0 of the keys, wherever the queries
-    stand. Time and memory are O((T + S) · c); only the weights, if asked for, cost T · S. A step with a cache looks at
-    one block of it.
+    With a causal mask, only those up to p. The blocks of c positions begin at position 0 of the keys, wherever the
+    queries are. Time and memory are O((T + S) · c); only the weights, if asked for, cost T · S. A step with a cache
+    reads one block of it.
 
     Args:
         num_heads: N, a positive integer.
         key_dim: Size of each head for key, and by default for query, a positive integer.
         block_size: c, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
-        **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. Where `positions` act
-            on scores or values, they must depend on distances alone, as those of this library do.
+        **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. If `positions` act on
+            scores or values, they must depend on distances alone, as those of this library do.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -50,14 +50,14 @@ class BlockLocalAttention(BlockedAttention):
         self.block_size = check_size("block_size", block_size)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
-    def sees(self, query_places, key_places):
-        return query_places // self.block_size == key_places // self.block_size
+    def sees(self, query_positions, key_positions):
+        return query_positions // self.block_size == key_positions // self.block_size
 
     def blocks(self, length, keys, start, causal):
-        blocks = Blocks.aligned(length, start, self.block_size)
+        blocks = QueryBlocks.aligned(length, start, self.block_size)
         known = isinstance(length, int) and isinstance(keys, int)
         if known and length * keys <= blocks.count * blocks.rows * blocks.window:
-            return Blocks.whole(length, keys, start)
+            return QueryBlocks.whole(length, keys, start)
         return blocks
 
     def get_config(self):

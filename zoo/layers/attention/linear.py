@@ -1,17 +1,17 @@
-"""Attention whose softmax is replaced by a product of features."""
+"""Attention in linear time: a product of features instead of the softmax."""
 
 import keras
 from keras import backend, ops
 
 from zoo.layers.attention import masks
 from zoo.layers.attention.multi_head import MultiHeadAttention
-from zoo.layers.attention.query_blocks import Blocks
+from zoo.layers.attention.query_blocks import QueryBlocks
 
-# Queries in a block of causal attention, which meet the keys of their own block one by one.
+# Queries in a block of causal attention, which are compared with the keys of their own block one by one.
 BLOCK_SIZE = 64
-# Features are never smaller than e to the power of minus this, so that no sum of their products is zero.
-LOWEST = 20.0
-# Integers of the size of a float, for sums on their way through a cache.
+# Features are at least e^−20, so that no sum of their products is zero.
+LARGEST_NEGATIVE = 20.0
+# Integers of the size of a float, as which sums are stored in a cache.
 _BITS = {"float32": "int32", "float64": "int64"}
 _NEVER = 2**31 - 1
 
@@ -21,16 +21,16 @@ class LinearAttention(MultiHeadAttention):
     """Multi-head attention with weights `φ(q) · φ(k) / Σ φ(q) · φ(k)`, where `φ(x) = elu(x) + 1`, in linear time.
 
     `output = φ(q) Σ φ(k) vᵀ / (φ(q) · Σ φ(k))`: the sums over the keys are the same for all queries, and with a causal
-    mask they grow from block to block of queries. Time and memory are O(T + S); no weights are worked out. The sums
-    are in float32 or wider under any policy.
+    mask they grow from block to block of queries. Time and memory are O(T + S); the weights are never computed. The
+    sums are in float32 or wider under any policy.
 
-    What needs the weights themselves costs T · S: `return_attention_scores` (the output stays what it is), and an
-    `attention_mask` or `attention_bias`, with weights `∝ φ(q) · φ(k) · exp(bias)`; `implementation` is about these, and
-    `"dense"` and `"blockwise"` ask for them in any case.
+    Whatever needs the weights themselves costs T · S: `return_attention_scores` (which does not change the output), and
+    an `attention_mask` or `attention_bias`, with weights `∝ φ(q) · φ(k) · exp(bias)`. `implementation` applies to
+    these; `"dense"` and `"blockwise"` compute the weights in any case.
 
     The cache holds the sums and not the keys, so that a step costs the same at any length. A step can therefore
-    neither return weights nor take an `attention_mask`, an `attention_bias` or a `start_index`; and a mask hides a
-    position for good when it enters the cache.
+    neither return weights nor take an `attention_mask`, an `attention_bias` or a `start_index`, and a position that is
+    masked when it enters the cache stays masked.
 
     A subclass overrides `query_features` and `key_features` for another φ.
 
@@ -38,7 +38,7 @@ class LinearAttention(MultiHeadAttention):
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
-        **kwargs: Other options of `MultiHeadAttention`, but `score` and `dropout`: there are no weights to drop.
+        **kwargs: Other options of `MultiHeadAttention`, except `score` and `dropout`: there are no weights to drop.
             `positions` must act before φ, like `RotaryPositions` and the absolute ones.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
@@ -61,7 +61,7 @@ class LinearAttention(MultiHeadAttention):
     def __init__(self, num_heads, key_dim, value_dim=None, **kwargs):
         name, score, positions = type(self).__name__, kwargs.get("score"), kwargs.get("positions")
         if score is not None:
-            raise ValueError(f"{name} has a score of its own. Received: score={score!r}.")
+            raise ValueError(f"{name} takes no `score`: its features define one. Received: score={score!r}.")
         if getattr(positions, "acts_on_scores", False):
             raise ValueError(
                 f"`positions` of {name} must act on queries and keys, like RotaryPositions: there are no scores to act "
@@ -70,12 +70,12 @@ class LinearAttention(MultiHeadAttention):
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
         if self.dropout:
             raise ValueError(
-                f"`dropout` of {name} must be 0, since it has no weights to drop; put a Dropout layer behind it. "
+                f"`dropout` of {name} must be 0, since it has no weights to drop; put a Dropout layer after it. "
                 f"Received: dropout={self.dropout}."
             )
 
     def query_features(self, query):
-        """Returns φ of projected queries; a factor common to all features of a query does not matter.
+        """Returns φ of projected queries; a common factor of all features of a query does not matter.
 
         Args:
             query: [B, N, T, H], in float32 or wider.
@@ -86,7 +86,7 @@ class LinearAttention(MultiHeadAttention):
         return _elu_plus_one(query)
 
     def key_features(self, key):
-        """Returns φ of projected keys; what a key's features are must depend on that key alone.
+        """Returns φ of projected keys; the features of a key must depend on that key alone.
 
         Args:
             key: [B, N, S, H], in float32 or wider.
@@ -110,17 +110,17 @@ class LinearAttention(MultiHeadAttention):
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
         query, key = self._features(query, memory["key"])
-        pairs = {"key": key, "value": memory["value"]}
+        features = {"key": key, "value": memory["value"]}
         explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
         if explicit or attention_bias is not None or memory["value"].shape[-2] == 0:
-            return super().attend(query, pairs, visible, attention_bias, return_attention_scores, drop)
-        found, _ = self._attend_by_sums(query, key, memory["value"], visible)
+            return super().attend(query, features, visible, attention_bias, return_attention_scores, drop)
+        results, _ = self._attend_by_sums(query, key, memory["value"], visible)
         if return_attention_scores:
-            found["weights"] = super().attend(query, pairs, visible, None, True, False)["weights"]
-        return found
+            results["weights"] = super().attend(query, features, visible, None, True, False)["weights"]
+        return results
 
     def compare(self, query, key, visible):
-        # The softmax of the logarithm is the quotient of the products.
+        # The softmax of logarithms: each product divided by their sum.
         return ops.log(ops.matmul(query, ops.swapaxes(key, -1, -2)))
 
     def normalize(self, scores, query, visible):
@@ -130,7 +130,7 @@ class LinearAttention(MultiHeadAttention):
         return False
 
     def _attend_by_sums(self, query, key, value, visible, before=None):
-        """Returns `output` and `seen`, and what comes behind the last key.
+        """Returns `output` and `seen`, and the sums over all keys.
 
         Args:
             query: φ(q), [B, N, T, M].
@@ -144,28 +144,28 @@ class LinearAttention(MultiHeadAttention):
         value = ops.cast(value, self._wide)
         value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)  # the last sum is the denominator
         if visible.causal:
-            found, sums = _causal_sums(query, key, value, visible.query_positions[0], before)
+            products, sums = _causal_sums(query, key, value, visible.query_positions[0], before)
         else:
             sums = ops.matmul(ops.swapaxes(key, -1, -2), value)
-            found = ops.matmul(query, sums)
-        seen, any_seen = _seen(visible, before)
-        numerator, denominator = ops.split(found, [self.value_dim], axis=-1)
+            products = ops.matmul(query, sums)
+        seen, any_key = _seen(visible, before)
+        numerator, denominator = ops.split(products, [self.value_dim], axis=-1)
         if seen is not None:
             denominator = ops.where(seen, denominator, ops.ones_like(denominator))
         output = ops.cast(numerator / denominator, self.compute_dtype)
         results = {"output": output} if seen is None else {"output": output, "seen": ops.cast(seen, output.dtype)}
-        return results, {"sums": sums, "seen": any_seen}
+        return results, {"sums": sums, "seen": any_key}
 
     def create_cache(self, batch_size, length=None):
         """Returns an empty cache for causal self-attention, step by step.
 
         Args:
             batch_size: B.
-            length: Room for positions, which the sums do not need.
+            length: Room for positions; sums need none.
 
         Returns:
-            `sums`, the bits of the sums [B, N, M, H + 1] as integers, because Keras casts the floats that enter a
-            layer to its compute dtype; `seen` [B], whether there is anything to attend to; and `index`.
+            `sums`, the bits of the sums [B, N, M, H + 1] as integers, since Keras casts floats that enter a layer to
+            its compute dtype; `seen` [B], whether there is anything to attend to; and `index`.
         """
         shape = (batch_size, self.num_heads, self.num_key_features, self.value_dim + 1)
         return {
@@ -178,19 +178,20 @@ class LinearAttention(MultiHeadAttention):
         refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
         if refused:
             raise ValueError(
-                f"{type(self).__name__} has no keys in its cache to work out weights with: a call with `cache` "
+                f"{type(self).__name__} has no keys in its cache to compute weights from: a call with `cache` "
                 f"takes no {', '.join(refused)}."
             )
-        # The masks of values cover the room of the cache, but only new positions are looked at.
+        # Masks of values cover the room of the cache, but only those of the new positions are read.
         index, length = cache["index"], ops.shape(query)[1]
-        new = masks.columns(masks.visible_values(value_mask, key_mask, None), index, length)
-        visible = masks.visibility((length, length), 0, query_mask, key_mask=new, causal=True, heads=True)
-        memory = self.project_memory(masks.blank(value, visible.key_mask), masks.blank(key, visible.key_mask), index)
-        query = self.project_query(masks.blank(query, visible.query_mask), index)
+        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, length)
+        visible = masks.build_visibility((length, length), 0, query_mask, key_mask=value_mask, causal=True, heads=True)
+        value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
+        memory = self.project_memory(value, key, index)
+        query = self.project_query(masks.zero_masked(query, visible.query_mask), index)
         query, key = self._features(query, memory["key"])
         before = {"sums": ops.view(cache["sums"], self._wide), "seen": cache["seen"]}
-        found, after = self._attend_by_sums(query, key, memory["value"], visible, before)
-        output = self._zero_empty_rows(self.project_output(found["output"]), found["seen"])
+        results, after = self._attend_by_sums(query, key, memory["value"], visible, before)
+        output = self._zero_empty_rows(self.project_output(results["output"]), results["seen"])
         sums = ops.view(after["sums"], _BITS[self._wide])
         return output, {"sums": sums, "seen": after["seen"], "index": index + length}
 
@@ -205,58 +206,59 @@ class LinearAttention(MultiHeadAttention):
 
 
 def _elu_plus_one(inputs):
-    # elu(x) + 1 itself would round to zero from x = −17 on.
-    return ops.relu(inputs) + ops.exp(ops.clip(inputs, -LOWEST, 0.0))
+    # elu(x) + 1 itself rounds to zero below x = −17.
+    return ops.relu(inputs) + ops.exp(ops.clip(inputs, -LARGEST_NEGATIVE, 0.0))
 
 
 def _causal_sums(query, key, value, start, before):
-    """Returns `query · Σ key valueᵀ` over the keys up to each query's own place, [B, N, T, V], and the sum over all.
+    """Returns `query · Σ key valueᵀ` over the keys up to each query's own position, [B, N, T, V], and the sum over all.
 
-    Blocks of queries meet the sums of all blocks of keys before their own, and the keys of their own block one by one.
+    Each block of queries is multiplied with the sum over all earlier blocks of keys, and with the keys of its own block
+    one by one.
 
     Args:
         query: [B, N, T, M].
         key: [B, N, S, M].
         value: [B, N, S, V].
-        start: Place of the first query.
+        start: Position of the first query.
         before: Sums of earlier keys or `None`, see `LinearAttention`.
     """
     length, keys = ops.shape(query)[-2], ops.shape(key)[-2]
     size = min(BLOCK_SIZE, keys) if isinstance(keys, int) else BLOCK_SIZE
-    blocks = Blocks.aligned(length, start, size)
-    places = blocks.key_places()  # [C, K]
-    there = ops.logical_and(places >= 0, places < keys)[:, None]
-    earlier = ops.arange(blocks.window, dtype="int32") <= blocks.row_places[:, None]  # [R, K]
+    blocks = QueryBlocks.aligned(length, start, size)
+    positions = blocks.key_positions()  # [C, K]
+    exists = ops.logical_and(positions >= 0, positions < keys)[:, None]
+    earlier = ops.arange(blocks.window, dtype="int32") <= blocks.row_positions[:, None]  # [R, K]
     query = blocks.cut_rows(query)
     products = ops.matmul(query, ops.swapaxes(blocks.cut_keys(key), -1, -2))  # [B, N, C, R, K]
-    products = ops.where(ops.logical_and(there, earlier), products, ops.zeros_like(products))
+    products = ops.where(ops.logical_and(exists, earlier), products, ops.zeros_like(products))
     own = ops.matmul(products, blocks.cut_keys(value))
     sums = _prefix_sums(key, value, size, before)  # [B, N, ⌈S / K⌉ + 1, M, V]
     numbers = ops.clip(blocks.first_keys() // size, 0, ops.shape(sums)[2] - 1)
-    found = own + ops.matmul(query, ops.take(sums, numbers, axis=2))
-    return blocks.join_rows(found, length), sums[:, :, -1]
+    products = own + ops.matmul(query, ops.take(sums, numbers, axis=2))
+    return blocks.join_rows(products, length), sums[:, :, -1]
 
 
 def _prefix_sums(key, value, size, before):
     """Returns `Σ key valueᵀ` over the keys before each block, and at the end over all, [B, N, C + 1, M, V]."""
     keys = ops.shape(key)[-2]
-    blocks = Blocks(count=(keys + size - 1) // size, rows=size, window=size, first_key=0, row_places=None)
+    blocks = QueryBlocks(count=(keys + size - 1) // size, rows=size, window=size, first_key=0, row_positions=None)
     key = blocks.cut_rows(key)
     if not isinstance(keys, int) or keys % size:
-        there = blocks.key_places()[..., None] < keys  # [C, K, 1]
-        key = ops.where(there, key, ops.zeros_like(key))
+        exists = blocks.key_positions()[..., None] < keys  # [C, K, 1]
+        key = ops.where(exists, key, ops.zeros_like(key))
     sums = ops.matmul(ops.swapaxes(key, -1, -2), blocks.cut_rows(value))
     first = ops.zeros_like(sums[:, :, :1]) if before is None else before["sums"][:, :, None]
-    # What comes behind must not change a bit of what stands before: nothing is subtracted.
+    # Later keys must not change a bit of earlier results: nothing is subtracted.
     return ops.cumsum(ops.concatenate([first, sums], axis=2), axis=2)
 
 
 def _seen(visible, before):
-    """Returns which query sees any key, [B, 1, T, 1] or `None` for all; and whether there is any key to see, [B]."""
+    """Returns which query sees any key, [B, 1, T, 1] or `None` for all; and whether there is any visible key, [B]."""
     if not visible.hides:
         return None, None
-    places, mask = visible.key_positions, visible.key_mask
-    first = places[:1] if mask is None else ops.min(ops.where(mask, places, _NEVER), axis=1)  # [B or 1]
+    positions, mask = visible.key_positions, visible.key_mask
+    first = positions[:1] if mask is None else ops.min(ops.where(mask, positions, _NEVER), axis=1)  # [B or 1]
     if before is not None:
         first = ops.where(before["seen"], -1, first)
     last = visible.query_positions if visible.causal else ops.full_like(visible.query_positions, _NEVER - 1)

@@ -13,7 +13,7 @@ ALIGNMENTS = ("monotonic", "predictive")
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LocalAttention(Attention):
-    """Attention to the keys around a place `p_t`: `softmax` over `p_t − D … p_t + D`, nothing outside.
+    """Attention to the keys around a position `p_t`: `softmax` over `p_t − D … p_t + D`, nothing outside.
 
     Monotonic (local-m): `p_t = t`, query t looks around key t. Predictive (local-p): `p_t = S · σ(v · tanh(W q_t))`,
     where S counts the real keys, and the weights are multiplied with `exp(−(s − p_t)² / (2 (D/2)²))`, so that they sum
@@ -27,11 +27,11 @@ class LocalAttention(Attention):
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; without `start_index`, cache and causal mask, the first
-    query stands at key 0. With a cache, predicting needs S from the first step on: the cache must have room, and a mask
-    of values [B, L] that says which places of it hold a real key in the end.
+    query is at key 0. With a cache, predicting needs S from the first step on: the cache must have room, and there must
+    be a mask of values [B, L] that says which positions will hold a real key in the end.
 
     Raises:
-        ValueError: For an unknown `alignment`; and, where places are predicted, for a cache that grows, or one without
+        ValueError: For an unknown `alignment`; and, if positions are predicted, for a cache that grows, or one without
             a mask of values.
 
     Example:
@@ -60,7 +60,7 @@ class LocalAttention(Attention):
 
     @property
     def needs_query_position(self):
-        """Whether a single query must be told its place by `start_index`."""
+        """Whether a single query needs its position, `start_index`."""
         return self.alignment == "monotonic"
 
     def build(self, query_shape, value_shape=None, key_shape=None):
@@ -82,11 +82,11 @@ class LocalAttention(Attention):
             raise ValueError(
                 "`alignment='predictive'` must know the number of real keys: give a cache with room, from "
                 "`create_cache(batch_size, length)`, and a `value_mask` [B, length] that is True where a real key "
-                f"stands or will stand. Received: a cache {'that grows' if grows else 'without a mask of values'}."
+                f"is or will be. Received: a cache {'that grows' if grows else 'without a mask of values'}."
             )
         return super().step(query, value, key, cache, value_mask=value_mask, key_mask=key_mask, **options)
 
-    def _places(self, query, visible):
+    def _centres(self, query, visible):
         """Returns the centre of each query's window, [T, 1] or [B, T, 1]."""
         if self.alignment == "monotonic":
             return ops.cast(visible.query_positions[:, None], "float32")
@@ -98,7 +98,7 @@ class LocalAttention(Attention):
         return length * ops.sigmoid(logits)
 
     def normalize(self, scores, query, visible):
-        distances = ops.cast(visible.key_positions, "float32") - self._places(query, visible)  # [(B,) T, S]
+        distances = ops.cast(visible.key_positions, "float32") - self._centres(query, visible)  # [(B,) T, S]
         mask, inside = visible.mask(), ops.abs(distances) <= self.window
         weights = masks.masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
         if self.alignment == "monotonic":

@@ -1,6 +1,6 @@
-"""Boolean masks: how they are checked, combined and applied.
+"""Masks and biases: how they are checked, combined and applied.
 
-Axes: B batch, N heads, T query length, S key/value length. True means "may attend".
+Axes: B batch, N heads, T query length, S key/value length. In a mask, True means "may attend".
 """
 
 import dataclasses
@@ -38,15 +38,15 @@ def check_mask(mask, name: str, ranks: tuple[int, ...]):
 
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-    """Which query may attend to which key, in parts, so that a chunk of queries needs only its own rows.
+    """Which query may attend to which key, as separate masks, so that a chunk of queries needs only its own rows.
 
     Args:
-        query_positions: Places of the queries among the keys, int32 [T].
-        key_positions: Places of the keys, int32 [S].
+        query_positions: Positions of the queries among the keys, int32 [T].
+        key_positions: Positions of the keys, int32 [S].
         query_mask: Boolean [B, T], or `None`.
         key_mask: Boolean [B, S], or `None`.
         pair_mask: Boolean [B, T, S], or with heads [B, 1, T, S] or [B, N, T, S]; or `None`.
-        causal: Whether a query sees only the keys up to its own place.
+        causal: Whether a query sees only the keys up to its own position.
         heads: Whether the scores have a head axis.
     """
 
@@ -60,27 +60,27 @@ class Visibility:
 
     @property
     def hides(self):
-        """Whether there is anything that may be masked."""
-        return self.causal or any(part is not None for part in (self.query_mask, self.key_mask, self.pair_mask))
+        """Whether anything may be masked."""
+        return self.causal or any(mask is not None for mask in (self.query_mask, self.key_mask, self.pair_mask))
 
     def mask(self):
-        """Returns the conjunction of all parts, which broadcasts to the scores, or `None` where nothing is masked."""
-        parts = []
+        """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
+        conditions = []
         if self.query_mask is not None:
-            parts.append(self._with_heads(self.query_mask[:, :, None]))
+            conditions.append(self._with_heads(self.query_mask[:, :, None]))
         if self.key_mask is not None:
-            parts.append(self._with_heads(self.key_mask[:, None, :]))
+            conditions.append(self._with_heads(self.key_mask[:, None, :]))
         if self.causal:
-            parts.append(self._with_heads((self.key_positions <= self.query_positions[:, None])[None]))
+            conditions.append(self._with_heads((self.key_positions <= self.query_positions[:, None])[None]))
         if self.pair_mask is not None:
-            parts.append(self.pair_mask)
-        return functools.reduce(ops.logical_and, parts) if parts else None
+            conditions.append(self.pair_mask)
+        return functools.reduce(ops.logical_and, conditions) if conditions else None
 
     def _with_heads(self, mask):
         return mask[:, None] if self.heads else mask
 
     def rows(self):
-        """Returns the parts that have a row for each query, by name, with the queries on the last axis but one."""
+        """Returns by name what has a row for each query, with the queries on the last axis but one."""
         rows = {"query_positions": self.query_positions[:, None]}
         if self.query_mask is not None:
             rows["query_mask"] = self.query_mask[:, :, None]
@@ -89,16 +89,23 @@ class Visibility:
         return rows
 
     def at(self, rows):
-        """Returns the visibility for some of the queries.
+        """Returns the visibility of some of the queries.
 
         Args:
             rows: What `rows` returned, cut to those queries.
         """
-        flat = {name: ops.squeeze(rows[name], -1) for name in ("query_positions", "query_mask") if name in rows}
-        return dataclasses.replace(self, pair_mask=rows.get("pair_mask"), **flat)
+        vectors = {name: ops.squeeze(rows[name], -1) for name in ("query_positions", "query_mask") if name in rows}
+        return dataclasses.replace(self, pair_mask=rows.get("pair_mask"), **vectors)
+
+    def seen(self, dtype):
+        """Returns 1 for each query that sees any key and 0 for the others, [B, (N,) T, 1]; `None` if all see some."""
+        if not self.hides:
+            return None
+        ones = ops.ones_like(self.query_positions[:, None], dtype=dtype)  # the mask may have one row for all queries
+        return ops.cast(ops.any(self.mask(), axis=-1, keepdims=True), dtype) * ones
 
 
-def visibility(
+def build_visibility(
     lengths,
     first_position,
     query_mask=None,
@@ -112,20 +119,18 @@ def visibility(
 
     Args:
         lengths: `(T, S)`.
-        first_position: Place of the first query among the keys.
+        first_position: Position of the first query among the keys.
         query_mask: [B, T].
         value_mask: [B, S].
         key_mask: [B, S].
         attention_mask: [B, T, S], and with `heads` also [B, N, T, S].
-        causal: Whether a query sees only the keys up to its own place.
+        causal: Whether a query sees only the keys up to its own position.
         heads: Whether the scores have a head axis.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
     queries, keys = lengths
-    query_mask = _check_row(query_mask, "query_mask", "T", queries)
-    visible = visible_values(value_mask, key_mask, keys)
     attention_mask = check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))
     if heads and attention_mask is not None and len(attention_mask.shape) == 3:
         attention_mask = attention_mask[:, None]
@@ -133,8 +138,8 @@ def visibility(
         shape = ops.shape(attention_mask)
         attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], queries, shape[-1]))
     if attention_mask is not None:
-        *_, rows, seen = attention_mask.shape
-        if differ(rows, queries) or (differ(seen, keys) and seen != 1):
+        *_, num_rows, num_columns = attention_mask.shape
+        if sizes_differ(num_rows, queries) or (sizes_differ(num_columns, keys) and num_columns != 1):
             raise ValueError(
                 f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. "
                 f"Received: shape={tuple(attention_mask.shape)}."
@@ -142,55 +147,55 @@ def visibility(
     return Visibility(
         query_positions=ops.arange(queries, dtype="int32") + ops.cast(first_position, "int32"),
         key_positions=ops.arange(keys, dtype="int32"),
-        query_mask=query_mask,
-        key_mask=visible,
+        query_mask=_check_sequence_mask(query_mask, "query_mask", "T", queries),
+        key_mask=combined_value_mask(value_mask, key_mask, keys),
         pair_mask=attention_mask,
-        causal=causal or (isinstance(keys, int) and keys == 0),  # of no keys, none is seen
+        causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
         heads=heads,
     )
 
 
-def differ(size, wanted):
-    """Returns whether two sizes are known, and not the same."""
-    return isinstance(size, int) and isinstance(wanted, int) and size != wanted
+def sizes_differ(first, second):
+    """Returns whether two sizes are known and differ."""
+    return isinstance(first, int) and isinstance(second, int) and first != second
 
 
-def _check_row(mask, name, axis, length):
+def _check_sequence_mask(mask, name, axis, length):
     """Returns the mask of a sequence as a boolean tensor [B, length], or `None`."""
     mask = check_mask(mask, name, (2,))
-    if mask is not None and differ(mask.shape[1], length):
+    if mask is not None and sizes_differ(mask.shape[1], length):
         raise ValueError(f"`{name}` must be [B, {axis}], {axis} = {length}. Received: shape={tuple(mask.shape)}.")
     return mask
 
 
-def visible_values(value_mask, key_mask, length):
-    """Returns which values the masks of values and of keys both allow, boolean [B, S], or `None` for all.
+def combined_value_mask(value_mask, key_mask, length):
+    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if there is none.
 
     Args:
         value_mask: [B, S], or `None`.
         key_mask: Likewise.
-        length: S, with a cache of all that is in it; `None` where any length will do.
+        length: S, which with a cache counts everything in it; `None` if any length will do.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
     masks = [
-        _check_row(mask, name, "S", length)
+        _check_sequence_mask(mask, name, "S", length)
         for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
         if mask is not None
     ]
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def columns(mask, start, length):
-    """Returns the columns of `mask` [B, S] for the positions that begin at `start`, [B, length], or `None`."""
+def slice_mask(mask, start, length):
+    """Returns `mask[:, start : start + length]`, [B, length] from [B, S], or `None` for `None`."""
     if mask is None:
         return None
     return ops.take(mask, ops.arange(length, dtype="int32") + start, axis=1)
 
 
-def blank(inputs, mask):
-    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: what it hides may be NaN, and so is 0 · NaN.
+def zero_masked(inputs, mask):
+    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: masked inputs may be NaN, and so is 0 · NaN.
 
     Args:
         inputs: Tensor or `None`.
@@ -202,7 +207,7 @@ def blank(inputs, mask):
 
 
 def _softmax(scores):
-    # Keras' softmax warns of an axis of size 1, but a single key is nothing strange: a decoder starts with one.
+    # Keras' softmax warns of an axis of size 1, but a single key is nothing unusual: a decoder starts with one.
     if scores.shape[-1] == 1:
         return ops.exp(ops.log_softmax(scores, axis=-1))
     return ops.softmax(scores, axis=-1)
@@ -228,3 +233,36 @@ def masked_softmax(scores, mask=None):
     # A finite fill keeps the softmax of an empty row finite; the second `where` makes that row zero.
     weights = _softmax(ops.where(mask, scores, ops.cast(-1e30, wide)))
     return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)
+
+
+def check_bias(bias, shape):
+    """Returns a bias as a tensor of finite numbers: a row of −∞ alone, which −1e9 is in float16, has no softmax.
+
+    Args:
+        bias: Float tensor.
+        shape: Of the scores, `None` for unknown sizes.
+
+    Raises:
+        ValueError: If it is not a float tensor, or does not broadcast to that shape.
+    """
+    bias = ops.convert_to_tensor(bias)
+    dtype = backend.standardize_dtype(bias.dtype)
+    if not backend.is_float_dtype(dtype):
+        raise ValueError(
+            f"`attention_bias` must be floating point; boolean masks go to `attention_mask`. Received: dtype={dtype}."
+        )
+    pairs = zip(reversed(bias.shape), reversed(shape), strict=False)
+    if len(bias.shape) > len(shape) or any(sizes_differ(size, wanted) and size != 1 for size, wanted in pairs):
+        raise ValueError(
+            f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
+        )
+    return ops.maximum(bias, ops.cast(-65504.0 if dtype == "float16" else -3e38, dtype))
+
+
+def repeat_bias_rows(bias, length):
+    """Returns a bias that broadcasts to the scores, with a row for each of `length` queries."""
+    bias = bias[None] if len(bias.shape) == 1 else bias
+    if bias.shape[-2] != 1:
+        return bias
+    shape = ops.shape(bias)
+    return ops.broadcast_to(bias, (*shape[:-2], length, shape[-1]))

@@ -5,10 +5,9 @@ from keras import ops
 
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.initializers import fresh
 from zoo.layers.core.kernels import fused_attention
-from zoo.layers.core.reshaping import at_positions, reshape
-from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.core.projections import apply_positionwise, projection, reshape
+from zoo.layers.core.saving import serialize_shared
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
@@ -18,7 +17,7 @@ from zoo.layers.scores.dot import DotScore
 class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
-    Each projection is one matrix for all heads, and initialised as one.
+    Each projection is one matrix for all heads, and is initialised as one.
 
     Args:
         num_heads: N, a positive integer.
@@ -30,15 +29,15 @@ class MultiHeadAttention(BaseAttention):
         positions: A `Positions` object, such as `RotaryPositions()`, or `None` for attention that knows no order.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
-        query_dim: Size of each head for query, p_q. Default: `key_dim`, from which it may differ with scores that take
+        query_dim: Size of each head for query, p_q. Default: `key_dim`, from which it may differ if the score takes
             queries and keys of different sizes (general, additive, concat with and without v, location, your own).
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: If `positions` is no `Positions` object, or `query_dim` is not `key_dim` and the score or the
-            positions need that (dot products, cosine; rotary positions and Shaw's).
+        ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
+            the positions need equal sizes (dot products, cosine; rotary positions and Shaw's).
 
     Example:
         >>> import numpy as np
@@ -78,36 +77,30 @@ class MultiHeadAttention(BaseAttention):
         self._check_equal_sizes()
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query_dense = self._projection("query", self.num_heads * self.query_dim)
-        self.key_dense = self._projection("key", self.memory_heads * self.key_dim)
-        self.value_dense = self._projection("value", self.memory_heads * self.value_dim)
+        self.query_dense = self._dense(self.num_heads * self.query_dim, "query")
+        self.key_dense = self._dense(self.memory_heads * self.key_dim, "key")
+        self.value_dense = self._dense(self.memory_heads * self.value_dim, "value")
 
     def _check_equal_sizes(self):
-        for part in (self.score, self.positions):
-            if part is not None and part.needs_equal_sizes and self.query_dim != self.key_dim:
+        for component in (self.score, self.positions):
+            if component is not None and component.needs_equal_sizes and self.query_dim != self.key_dim:
                 raise ValueError(
-                    f"`query_dim` must equal `key_dim` with {type(part).__name__}. "
+                    f"`query_dim` must equal `key_dim` with {type(component).__name__}. "
                     f"Received: query_dim={self.query_dim}, key_dim={self.key_dim}."
                 )
 
     @property
     def memory_heads(self):
-        """Number of heads that keys and values have."""
+        """Number of heads of keys and values."""
         return self.num_heads
 
     @property
     def needs_query_position(self):
-        """Whether a single query must be told its place by `start_index`."""
+        """Whether a single query needs its position, `start_index`."""
         return self.positions is not None
 
-    def _projection(self, name, size):
-        return keras.layers.Dense(
-            size,
-            use_bias=self.use_bias,
-            kernel_initializer=fresh(self.kernel_initializer),
-            dtype=self.dtype_policy,
-            name=name,
-        )
+    def _dense(self, units, name):
+        return projection(self, units, name, self.use_bias, self.kernel_initializer)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         key_shape = key_shape or value_shape
@@ -123,7 +116,7 @@ class MultiHeadAttention(BaseAttention):
         self.score.build_for_attention(
             (batch, self.num_heads, length, self.query_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
         )
-        self.output_dense = self._projection("output", self.output_dim or query_shape[-1])
+        self.output_dense = self._dense(self.output_dim or query_shape[-1], "output")
         self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
     def _encoded_shape(self, shape):
@@ -132,8 +125,8 @@ class MultiHeadAttention(BaseAttention):
     def _heads(self, dense, inputs, size, start_index):
         """Returns the heads [B, N, T, size] of queries or keys, with their positions."""
         if self.positions is None:
-            return _split_heads(at_positions(dense, inputs), size)
-        heads = _split_heads(at_positions(dense, self.positions.encode(inputs, start_index)), size)
+            return _split_heads(apply_positionwise(dense, inputs), size)
+        heads = _split_heads(apply_positionwise(dense, self.positions.encode(inputs, start_index)), size)
         return self.positions.rotate(heads, start_index)
 
     def project_query(self, query, start_index=0):
@@ -141,14 +134,14 @@ class MultiHeadAttention(BaseAttention):
 
     def project_memory(self, value, key=None, start_index=0):
         key = self._heads(self.key_dense, value if key is None else key, self.key_dim, start_index)
-        value = _split_heads(at_positions(self.value_dense, value), self.value_dim)
+        value = _split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
         return {"key": self.score.project_key(key), "value": value}
 
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
         if self.positions is not None:
-            places = visible.query_positions, visible.key_positions
-            for term in (self.positions.scores(query, *places), self.positions.bias(*places)):
+            pairs = visible.query_positions, visible.key_positions
+            for term in (self.positions.scores(query, *pairs), self.positions.bias(*pairs)):
                 scores = scores if term is None else scores + ops.cast(term, scores.dtype)
         return scores
 
@@ -156,8 +149,8 @@ class MultiHeadAttention(BaseAttention):
         """Returns the scores of each head, [B, N, T, S], without positions.
 
         Args:
-            query: Projected by the score, [B, N, T, ...].
-            key: Likewise, [B, N, S, ...].
+            query: [B, N, T, ...], projected by the score.
+            key: [B, N, S, ...], likewise.
         """
         return self.score.compare(query, key)
 
@@ -184,13 +177,13 @@ class MultiHeadAttention(BaseAttention):
         return self.score.hidden_size
 
     def can_fuse(self, masked, biased):
-        product = type(self.score).compare is DotScore.compare
-        plain = product and not (self.positions is not None and self.positions.acts_on_scores)
+        is_product = type(self.score).compare is DotScore.compare
+        acts_on_scores = self.positions is not None and self.positions.acts_on_scores
         # Keras' operation takes a mask or a bias on PyTorch, not both.
-        return plain and not (masked and biased)
+        return is_product and not acts_on_scores and not (masked and biased)
 
     def fused_output(self, query, memory, visible, bias):
-        # The query is scaled before the product, as everywhere here, so that float16 stays in range.
+        # The query is scaled before the product, so that float16 stays in range.
         bias = None if bias is None else _rank_4(ops.cast(bias, self.compute_dtype))
         return fused_attention(self.score.project_query(query), *self.repeated(memory), visible.mask(), bias)
 
@@ -206,7 +199,7 @@ class MultiHeadAttention(BaseAttention):
         batch, _, length, _ = ops.shape(output)
         merged = output if isinstance(length, int) and length == 1 else ops.transpose(output, (0, 2, 1, 3))
         merged = reshape(merged, (batch, length, self.num_heads * self.value_dim))
-        return at_positions(self.output_dense, merged)
+        return apply_positionwise(self.output_dense, merged)
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
@@ -227,9 +220,9 @@ class MultiHeadAttention(BaseAttention):
 
     @classmethod
     def from_config(cls, config):
-        # Files from before there were positions have none.
-        parts = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in ("score", "positions")}
-        return cls(**{**config, **parts})
+        # Old files have no positions.
+        objects = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in ("score", "positions")}
+        return cls(**{**config, **objects})
 
 
 def _check_positions(positions):

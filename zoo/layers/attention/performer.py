@@ -1,4 +1,4 @@
-"""Softmax attention in linear time, through random features."""
+"""Softmax attention in linear time by random features."""
 
 import keras
 from keras import ops
@@ -6,8 +6,8 @@ from keras import ops
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.core.checks import check_size
 
-# Exponents of the features of keys stay within ± this: their sums fit float32, and none of them is zero.
-LIMIT = 40.0
+# Bound of the exponents of keys' features: their sums fit float32, and none of them is zero.
+MAX_EXPONENT = 40.0
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -15,13 +15,13 @@ class PerformerAttention(LinearAttention):
     """Multi-head attention with weights that estimate those of the softmax, `exp(q · k / √H)`, in linear time (FAVOR+).
 
     `φ(x) = exp(ωᵢ · x' − |x'|² / 2) / √M`, `x' = x / H^¼`, with M random vectors `ωᵢ`: `φ(q) · φ(k)` has the mean
-    `exp(q · k / √H)`, and its variance falls with 1 / M and grows with the exponential of `|q' + k'|²`. Each H of the
-    vectors are orthogonal, with the lengths of normal ones, which lowers the variance. They are drawn when the layer is
-    built, shared by all heads, never trained, and saved with the model.
+    `exp(q · k / √H)`, and a variance that falls with 1 / M and grows with the exponential of `|q' + k'|²`. Every H of
+    the vectors are orthogonal, with the lengths of normal vectors, which lowers the variance. They are drawn when the
+    layer is built, shared by all heads, never trained, and saved with the model.
 
-    Everything else is as in `LinearAttention`. A factor common to all features of a query does not change its weights;
-    each query has the one that makes its largest feature 1. Exponents of keys are clipped to ±40, far outside of where
-    the estimate is good; no such factor of the keys would leave them independent of one another.
+    Everything else is as in `LinearAttention`. A common factor of all features of a query does not change its weights:
+    the features are scaled so that the largest is 1. Keys cannot be scaled like this without depending on one another;
+    their exponents are clipped to ±40, far outside the range in which the estimate is good.
 
     Args:
         num_heads: N, a positive integer.
@@ -34,7 +34,7 @@ class PerformerAttention(LinearAttention):
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: As `LinearAttention`, and for `num_features` that is no positive integer.
+        ValueError: As `LinearAttention`, and for a `num_features` that is not a positive integer.
 
     Example:
         >>> import numpy as np
@@ -78,14 +78,16 @@ class PerformerAttention(LinearAttention):
 
     def key_features(self, key):
         exponents, key = self._exponents(key)
-        return ops.exp(ops.clip(exponents - ops.sum(ops.square(key), axis=-1, keepdims=True) / 2, -LIMIT, LIMIT))
+        return ops.exp(
+            ops.clip(exponents - ops.sum(ops.square(key), axis=-1, keepdims=True) / 2, -MAX_EXPONENT, MAX_EXPONENT)
+        )
 
     def get_config(self):
         return {**super().get_config(), "num_features": self.num_features}
 
 
 def orthogonal_features(size, count, seed=None, dtype=None):
-    """Returns random vectors as columns, [size, count]: each `size` of them orthogonal, each distributed as N(0, 1).
+    """Returns random vectors as columns, [size, count]: every `size` of them orthogonal, each distributed as N(0, 1).
 
     Args:
         size: H.
@@ -96,7 +98,7 @@ def orthogonal_features(size, count, seed=None, dtype=None):
     blocks = -(-count // size)
     normal = keras.random.normal((2, blocks, size, size), seed=seed)
     directions, triangles = ops.qr(normal[0])
-    # Only with positive diagonals is every rotation equally likely.
+    # Every rotation is equally likely only with positive diagonals.
     signs = ops.where(ops.diagonal(triangles, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
     lengths = ops.sqrt(ops.sum(ops.square(normal[1]), axis=-2))  # [blocks, size]
     vectors = directions * (signs * lengths)[:, None]

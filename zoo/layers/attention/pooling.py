@@ -1,4 +1,4 @@
-"""Pooling by attention: learned queries sum a sequence up."""
+"""Pooling by attention: learned queries summarise a sequence."""
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ class AttentionPooling(keras.layers.Layer):
 
     Args:
         attention: An attention layer that follows the contract of `BaseAttention`.
-        num_queries: Number of learned queries, Q; `None` for one, without an axis of its own in the output.
+        num_queries: Number of learned queries, Q; `None` for one, without an axis for it in the output.
         query_dim: Size of the learned queries. Default: the last axis of the inputs.
 
     Call arguments:
@@ -25,7 +25,7 @@ class AttentionPooling(keras.layers.Layer):
         training: Whether dropout is active.
 
     Returns:
-        [B, D'] or, with `num_queries`, [B, Q, D'], where D' is the size that the attention returns; and with
+        [B, D'] or, with `num_queries`, [B, Q, D'], where D' is the last axis of the attention's output; and with
         `return_attention_scores` its weights, [B, N, Q, S] or [B, Q, S]. A sequence without real positions has zeros.
 
     Example:
@@ -56,7 +56,7 @@ class AttentionPooling(keras.layers.Layer):
             self.attention.build((inputs_shape[0], self.num_queries or 1, size), inputs_shape)
 
     def compute_mask(self, inputs, mask=None):
-        """Returns no mask: what comes out has no padding."""
+        """Returns no mask: the output has no padding."""
         return None
 
     def call(self, inputs, mask=None, return_attention_scores=False, training=None):
@@ -78,7 +78,7 @@ class AttentionPooling(keras.layers.Layer):
         return (shape[0], shape[2]) if self.num_queries is None else tuple(shape)
 
     def compute_output_spec(self, *args, **kwargs):
-        # Traced: Keras would derive it from the shape of the output alone, and lose the weights.
+        # Traced: derived from the shape of the output alone, it would lack the weights.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):

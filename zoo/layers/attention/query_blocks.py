@@ -1,4 +1,4 @@
-"""Queries cut into blocks, each with the window of the keys that it may see."""
+"""Queries cut into blocks, each with a window of the keys."""
 
 import dataclasses
 from typing import Any
@@ -9,26 +9,26 @@ from zoo.layers.positions.base import consecutive
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks:
+class QueryBlocks:
     """A cut of T queries into C blocks of R rows, each with a window of K of the S keys.
 
-    The window of block c begins at the place `first_key + c · R`. It may reach over either end of the keys, and the
-    blocks over either end of the queries; there stands a copy of the nearest row, which must be masked or cut off.
+    The window of block c begins at the position `first_key + c · R`. Windows may reach beyond either end of the keys,
+    and blocks beyond either end of the queries; these rows are copies of the nearest one, to be masked or cut off.
 
     Args:
         count: C, an integer or a scalar tensor.
         rows: R, an integer.
         window: K, an integer.
-        first_key: Place of the first key of the first window, an integer or a scalar tensor.
-        row_places: Place of each row, counted from the first key of its window, int32 [R].
-        skipped: Number of rows in front of the first query, an integer or a scalar tensor.
+        first_key: Position of the first key of the first window, an integer or a scalar tensor.
+        row_positions: Position of each row, counted from the first key of its window, int32 [R].
+        skipped: Number of rows before the first query, an integer or a scalar tensor.
     """
 
     count: Any
     rows: int
     window: int
     first_key: Any
-    row_places: Any
+    row_positions: Any
     skipped: Any = 0
 
     @classmethod
@@ -38,36 +38,36 @@ class Blocks:
         Args:
             length: T, an integer.
             keys: S, an integer.
-            start: Place of the first query.
+            start: Position of the first query.
         """
-        return cls(count=1, rows=length, window=keys, first_key=0, row_places=consecutive(start, length))
+        return cls(count=1, rows=length, window=keys, first_key=0, row_positions=consecutive(start, length))
 
     @classmethod
     def aligned(cls, length, start, size):
-        """Returns the cut into blocks that begin at multiples of their size, and see the keys at their own places.
+        """Returns the cut into blocks that begin at multiples of their size, and see the keys at their own positions.
 
-        As the first query may stand anywhere in its block, there is room for one block more than they would fill.
+        As the first query may be anywhere in its block, there is one block more than the queries would fill.
 
         Args:
             length: T, an integer or a scalar tensor.
-            start: Place of the first query, a scalar tensor.
+            start: Position of the first query, a scalar tensor.
             size: Size of a block, an integer.
         """
         first = start // size * size
         if isinstance(length, int) and length == 1:
-            return cls(count=1, rows=1, window=size, first_key=first, row_places=consecutive(start - first, 1))
+            return cls(count=1, rows=1, window=size, first_key=first, row_positions=consecutive(start - first, 1))
         count = (length + size - 2) // size + 1
-        return cls(count, size, size, first, row_places=consecutive(0, size), skipped=start - first)
+        return cls(count, size, size, first, row_positions=consecutive(0, size), skipped=start - first)
 
     def cut_rows(self, tensor):
         """Returns the rows of each block, [..., C, R, D] from [..., T, D]."""
         shape, total = ops.shape(tensor), self.count * self.rows
-        if not (_is(shape[-2], total) and _is(self.skipped, 0)):
-            tensor = rows_at(tensor, consecutive(-self.skipped, total))
+        if not (_equals(shape[-2], total) and _equals(self.skipped, 0)):
+            tensor = take_nearest_rows(tensor, consecutive(-self.skipped, total))
         return ops.reshape(tensor, (*shape[:-2], self.count, self.rows, shape[-1]))
 
     def join_rows(self, blocks, length):
-        """Returns what `cut_rows` cut, [..., T, D] from [..., C, R, D].
+        """Returns what `cut_rows` was given, [..., T, D] from [..., C, R, D].
 
         Args:
             blocks: [..., C, R, D].
@@ -75,37 +75,37 @@ class Blocks:
         """
         shape = ops.shape(blocks)
         joined = ops.reshape(blocks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))
-        if _is(self.skipped, 0):
+        if _equals(self.skipped, 0):
             return joined[..., :length, :]
-        return rows_at(joined, consecutive(self.skipped, length))
+        return take_nearest_rows(joined, consecutive(self.skipped, length))
 
     def cut_keys(self, tensor):
         """Returns the keys in each window, [..., C, K, D] from [..., S, D]."""
-        if _is(self.count, 1) and _is(self.first_key, 0) and _is(ops.shape(tensor)[-2], self.window):
+        if _equals(self.count, 1) and _equals(self.first_key, 0) and _equals(ops.shape(tensor)[-2], self.window):
             return ops.expand_dims(tensor, -3)
-        keys = rows_at(tensor, ops.reshape(self.key_places(), (-1,)))
+        keys = take_nearest_rows(tensor, ops.reshape(self.key_positions(), (-1,)))
         shape = ops.shape(keys)
         return ops.reshape(keys, (*shape[:-2], self.count, self.window, shape[-1]))
 
     def first_keys(self):
-        """Returns the place of the first key of each window, int32 [C]."""
+        """Returns the position of the first key of each window, int32 [C]."""
         return ops.arange(self.count, dtype="int32") * self.rows + self.first_key
 
-    def key_places(self):
-        """Returns the place of each key in each window, int32 [C, K]; some are no place of a key."""
+    def key_positions(self):
+        """Returns the position of each key in each window, int32 [C, K]; some are before or after all keys."""
         return self.first_keys()[:, None] + ops.arange(self.window, dtype="int32")
 
     def cut_pairs(self, tensor):
         """Returns the pairs of each block, [..., C, R, K] from [..., T, S]; an axis of size 1 stands for all."""
         *leading, length, keys = ops.shape(tensor)
         rows = ops.clip(consecutive(-self.skipped, self.count * self.rows), 0, length - 1)
-        columns = ops.clip(self.key_places(), 0, keys - 1)
-        places = ops.reshape(rows * keys, (self.count, self.rows, 1)) + columns[:, None]  # [C, R, K]
-        pairs = ops.take(ops.reshape(tensor, (*leading, length * keys)), ops.reshape(places, (-1,)), axis=-1)
+        columns = ops.clip(self.key_positions(), 0, keys - 1)
+        indices = ops.reshape(rows * keys, (self.count, self.rows, 1)) + columns[:, None]  # [C, R, K]
+        pairs = ops.take(ops.reshape(tensor, (*leading, length * keys)), ops.reshape(indices, (-1,)), axis=-1)
         return ops.reshape(pairs, (*leading, self.count, self.rows, self.window))
 
     def spread(self, weights, length, keys):
-        """Returns weights of all pairs, [..., T, S], with zeros outside the windows; they cost that much memory.
+        """Returns the weights of all pairs, [..., T, S], with zeros outside the windows.
 
         Args:
             weights: [..., C, R, K].
@@ -115,20 +115,20 @@ class Blocks:
         columns = ops.arange(keys, dtype="int32") - self.first_keys()[:, None]  # [C, S]
         inside = ops.logical_and(columns >= 0, columns < self.window)[:, None]
         columns = ops.clip(columns, 0, self.window - 1) + consecutive(0, self.count)[:, None] * self.window
-        # Beside one another, the windows share a row, from which one gather takes the columns of all blocks.
-        beside = ops.swapaxes(weights, -3, -2)  # [..., R, C, K]
-        shape = ops.shape(beside)
-        beside = ops.reshape(beside, (*shape[:-2], self.count * self.window))
-        found = ops.take(beside, ops.reshape(columns, (-1,)), axis=-1)
-        found = ops.swapaxes(ops.reshape(found, (*shape[:-2], self.count, keys)), -3, -2)  # [..., C, R, S]
-        return self.join_rows(ops.where(inside, found, ops.zeros_like(found)), length)
+        # With the windows side by side in each row, one gather takes the columns of all blocks.
+        rows = ops.swapaxes(weights, -3, -2)  # [..., R, C, K]
+        shape = ops.shape(rows)
+        rows = ops.reshape(rows, (*shape[:-2], self.count * self.window))
+        spread = ops.take(rows, ops.reshape(columns, (-1,)), axis=-1)
+        spread = ops.swapaxes(ops.reshape(spread, (*shape[:-2], self.count, keys)), -3, -2)  # [..., C, R, S]
+        return self.join_rows(ops.where(inside, spread, ops.zeros_like(spread)), length)
 
 
-def rows_at(tensor, places):
-    """Returns the rows of `tensor` [..., L, D] at `places` [P], the nearest where there is none, [..., P, D]."""
-    return ops.take(tensor, ops.clip(places, 0, ops.shape(tensor)[-2] - 1), axis=-2)
+def take_nearest_rows(tensor, indices):
+    """Returns the rows of `tensor` [..., L, D] at `indices` [P], which are clipped to 0 … L − 1, [..., P, D]."""
+    return ops.take(tensor, ops.clip(indices, 0, ops.shape(tensor)[-2] - 1), axis=-2)
 
 
-def _is(size, expected):
+def _equals(size, expected):
     """Returns whether two sizes are known and equal."""
     return isinstance(size, int) and isinstance(expected, int) and size == expected

@@ -1,9 +1,9 @@
-"""Single-head attention with a score function given as an object."""
+"""Single-head attention, with any score function or with one of the named ones."""
 
 import keras
 
 from zoo.layers.attention.base import BaseAttention
-from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.core.saving import serialize_shared
 from zoo.layers.scores import get_score
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
@@ -16,7 +16,7 @@ from zoo.layers.scores.scaled_dot import ScaledDotScore
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Attention(BaseAttention):
-    """Single-head attention: `softmax(score(query, key)) · value`, without projections but the score's own.
+    """Single-head attention: `softmax(score(query, key)) · value`, without projections other than the score's.
 
     Args:
         score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
@@ -70,10 +70,10 @@ class Attention(BaseAttention):
 
 
 class NamedAttention(Attention):
-    """Base of the single-head attention layers that make their score themselves, from options of their own.
+    """Base of the single-head attention layers that create their score from their own options.
 
-    A subclass says which class of score, and hands over the options that the score takes; they become attributes and
-    part of the configuration, in the place of the score.
+    A subclass names the class of the score and passes the options that the score takes; they become attributes and
+    part of the configuration, in place of the score.
 
     Args:
         options: Options of the score, by name.
@@ -218,7 +218,7 @@ class CosineAttention(NamedAttention):
     With τ = 1 no key can outweigh another by more than e² times; sharp attention needs a smaller or a learned τ.
 
     Args:
-        temperature: τ, or where it begins if it is learned; a positive number.
+        temperature: τ, or its initial value if it is learned; a positive number.
         learn_temperature: Whether τ is learned.
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 

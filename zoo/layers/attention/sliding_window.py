@@ -1,22 +1,22 @@
-"""Attention to the keys near a query."""
+"""Attention to the keys in a window around each query."""
 
 import keras
 from keras import ops
 
-from zoo.layers.attention.query_blocks import Blocks
-from zoo.layers.attention.windowed import BlockedAttention
+from zoo.layers.attention.blocked import BlockedAttention
+from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
 
-# Fewest queries in a block: with fewer, the products of matrices are too small to be fast.
+# Fewest queries in a block: with fewer, matrix products are too small to be fast.
 MIN_ROWS = 32
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class SlidingWindowAttention(BlockedAttention):
-    """Multi-head attention in which the query at place p sees the keys s with `|p − s| ≤ window`.
+    """Multi-head attention in which the query at position p sees the keys s with `|p − s| ≤ window`.
 
     With a causal mask, those with `p − window ≤ s ≤ p`. Time and memory are O((T + S) · window); only the weights, if
-    asked for, cost T · S. A step with a cache looks at `window` keys of the cache and its own. The paper's w counts
+    asked for, cost T · S. A step with a cache reads `window` keys of the cache and its own. The paper's w counts
     both sides: it is 2 · `window`.
 
     Args:
@@ -24,8 +24,8 @@ class SlidingWindowAttention(BlockedAttention):
         key_dim: Size of each head for key, and by default for query, a positive integer.
         window: How far a query sees on each side, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
-        **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. Where `positions` act
-            on scores or values, they must depend on distances alone, as those of this library do.
+        **kwargs: Other options of `MultiHeadAttention`. `score` may be any but `LocationScore`. If `positions` act on
+            scores or values, they must depend on distances alone, as those of this library do.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -52,19 +52,19 @@ class SlidingWindowAttention(BlockedAttention):
         self.window = check_size("window", window)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
-    def sees(self, query_places, key_places):
-        return ops.abs(query_places - key_places) <= self.window
+    def sees(self, query_positions, key_positions):
+        return ops.abs(query_positions - key_positions) <= self.window
 
     def blocks(self, length, keys, start, causal):
-        reach = self.window if causal else 2 * self.window  # what a single query sees beside its own place
+        reach = self.window if causal else 2 * self.window  # keys that a query sees besides its own position
         rows = max(self.window, MIN_ROWS)
         rows = min(rows, length) if isinstance(length, int) else rows
         count, window = (length + rows - 1) // rows, rows + reach
         known = isinstance(length, int) and isinstance(keys, int)
         if known and length * keys <= count * rows * window:
-            return Blocks.whole(length, keys, start)
-        places = ops.arange(rows, dtype="int32") + self.window
-        return Blocks(count, rows, window, first_key=start - self.window, row_places=places)
+            return QueryBlocks.whole(length, keys, start)
+        positions = ops.arange(rows, dtype="int32") + self.window
+        return QueryBlocks(count, rows, window, first_key=start - self.window, row_positions=positions)
 
     def get_config(self):
         return {**super().get_config(), "window": self.window}

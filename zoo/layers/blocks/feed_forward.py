@@ -4,8 +4,8 @@ import keras
 
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.quantization import KeepsQuantization
-from zoo.layers.core.reshaping import at_positions
+from zoo.layers.core.projections import apply_positionwise
+from zoo.layers.core.saving import KeepsQuantization
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -72,7 +72,7 @@ class FeedForward(KeepsQuantization):
         def transform(rows):
             return self.output_dense(self.dropout_layer(self.intermediate(rows), training=training))
 
-        return at_positions(transform, inputs)
+        return apply_positionwise(transform, inputs)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -5,11 +5,11 @@ import math
 import keras
 from keras import ops
 
-from zoo.layers.attention.masks import blank, check_mask
+from zoo.layers.attention.masks import check_mask, zero_masked
+from zoo.layers.core.calls import pack_results, single_mask
 from zoo.layers.core.checks import check_layer, check_size
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.optional_arguments import given, one_mask
-from zoo.layers.core.quantization import KeepsQuantization
+from zoo.layers.core.saving import KeepsQuantization
 
 PADDINGS = ("same", "causal")
 # The sum of two terms of equal variance keeps that variance.
@@ -148,11 +148,11 @@ class GatedConvolutionBlock(KeepsQuantization):
     ):
         self._check_attention(target_embedding, memory)
         mask = check_mask(mask, "mask", (2,))
-        memory_mask = check_mask(one_mask(memory_mask), "memory_mask", (2,))
+        memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         index = 0 if cache is None else cache["index"]
         hidden, cache = self._convolve(inputs, mask, training, cache)
         if self.attention is None:
-            return given(hidden, cache)
+            return pack_results(hidden, cache)
         query = self.query_dense(hidden) + target_embedding
         options = {"query_mask": mask, "value_mask": memory_mask, "training": training}
         if getattr(self.attention, "needs_query_position", False):
@@ -167,13 +167,13 @@ class GatedConvolutionBlock(KeepsQuantization):
         context = ops.cast(context, self.compute_dtype) * self._scale(memory, memory_mask)
         if self.context_dense is not None:
             context = self.context_dense(context)
-        return given((hidden + context) * HALF, weights, cache)
+        return pack_results((hidden + context) * HALF, weights, cache)
 
     def _convolve(self, inputs, mask, training, cache):
         """Returns the gated convolution with its residual, [B, T, D], and the new cache or `None`."""
         if cache is not None and self.padding != "causal":
             raise ValueError(f"A cache needs `padding='causal'`. Received: padding={self.padding!r}.")
-        inputs = blank(inputs, mask)
+        inputs = zero_masked(inputs, mask)
         dropped = self.dropout_layer(inputs, training=training)
         length = ops.shape(inputs)[1]
         if cache is None:

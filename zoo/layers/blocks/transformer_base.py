@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.attention import cache as caches
-from zoo.layers.attention.masks import check_mask, columns, differ
+from zoo.layers.attention.masks import check_mask, sizes_differ, slice_mask
 from zoo.layers.blocks.normalization import NORMALIZATIONS
 from zoo.layers.core.checks import check_layer
 from zoo.layers.core.dropout import Dropout
@@ -106,12 +106,12 @@ class TransformerBlock(keras.layers.Layer):
             return mask, mask
         mask, length = check_mask(mask, "mask", (2,)), ops.shape(inputs)[1]
         room = caches.room_for(cache, length) if "key" in cache else None  # sums have room for everything
-        if differ(mask.shape[1], room):
+        if sizes_differ(mask.shape[1], room):
             raise ValueError(
                 f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
                 f"ones alone. Received: shape={tuple(mask.shape)}."
             )
-        return columns(mask, caches.position(cache), length), mask
+        return slice_mask(mask, caches.position(cache), length), mask
 
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
         """Returns what an attention layer found, its weights and its new cache, the last two `None` if not asked for.

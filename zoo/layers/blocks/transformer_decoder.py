@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo.layers.attention import cache as caches
 from zoo.layers.blocks.transformer_base import TransformerBlock
-from zoo.layers.core.optional_arguments import given, one_mask
+from zoo.layers.core.calls import pack_results, single_mask
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -127,14 +127,14 @@ class TransformerDecoderBlock(TransformerBlock):
             _beside(self.enter(1, hidden), sharing),
             return_attention_scores,
             query_mask=_beside_masks(query_mask, sharing),
-            value_mask=one_mask(memory_mask),
+            value_mask=single_mask(memory_mask),
             training=training,
             **source,
         )
         attended, scores = _below(attended, scores, sharing)
         hidden = self.leave(1, hidden, attended, training)
         output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
-        return given(output, scores, own_scores, cache)
+        return pack_results(output, scores, own_scores, cache)
 
 
 def _beside(rows, sharing):

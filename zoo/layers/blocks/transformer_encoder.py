@@ -3,7 +3,7 @@
 import keras
 
 from zoo.layers.blocks.transformer_base import TransformerBlock
-from zoo.layers.core.optional_arguments import given
+from zoo.layers.core.calls import pack_results
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -99,4 +99,4 @@ class TransformerEncoderBlock(TransformerBlock):
         )
         hidden = self.leave(0, inputs, attended, training)
         output = self.leave(1, hidden, self.feed_forward(self.enter(1, hidden), training=training), training)
-        return given(output, scores, cache)
+        return pack_results(output, scores, cache)

@@ -1,1 +1,1 @@
-"""What all layers stand on: checks, serialization, initializers, dropout, and the kernels of each backend."""
+"""What all layers are built on: execution of attention, kernels of each backend, projections, checks, saving."""

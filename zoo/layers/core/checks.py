@@ -1,4 +1,4 @@
-"""Checks of sizes given as options."""
+"""Checks of options."""
 
 import numbers
 
@@ -6,15 +6,15 @@ import keras
 
 
 def check_size(name, size, optional=False):
-    """Returns an option that is a size as a plain integer, which a configuration can hold.
+    """Returns a size as a plain integer, which a configuration can hold.
 
     Args:
         name: Name of the option.
-        size: Its value: a positive integer, of Python or of NumPy.
+        size: Its value: a positive integer of Python or NumPy.
         optional: Whether it may be `None`.
 
     Raises:
-        ValueError: If it is anything else.
+        ValueError: For any other value.
     """
     if optional and size is None:
         return None
@@ -24,14 +24,14 @@ def check_size(name, size, optional=False):
 
 
 def check_layer(name, layer):
-    """Returns an option that is a layer.
+    """Returns an option that must be a layer.
 
     Args:
         name: Name of the option.
         layer: Its value.
 
     Raises:
-        ValueError: If it is anything else, such as the name or the class of a layer.
+        ValueError: For any other value, such as the name or the class of a layer.
     """
     if not isinstance(layer, keras.layers.Layer):
         raise ValueError(f"`{name}` must be a layer, not the name or the class of one. Received: {name}={layer!r}.")
@@ -39,18 +39,17 @@ def check_layer(name, layer):
 
 
 def check_cell(cell):
-    """Returns an option that is a recurrent cell, or a list of them.
+    """Returns an option that must be a recurrent cell, or a list of them.
 
     Args:
         cell: Its value.
 
     Raises:
-        ValueError: If it is anything else, such as a recurrent layer.
+        ValueError: For any other value, such as a recurrent layer.
     """
-    cells = cell if isinstance(cell, (list, tuple)) else [cell]
-    for each in cells:
-        is_cell = isinstance(each, keras.layers.Layer) and hasattr(each, "state_size")
-        if not is_cell or isinstance(each, keras.layers.RNN):
+    for candidate in cell if isinstance(cell, (list, tuple)) else [cell]:
+        is_cell = isinstance(candidate, keras.layers.Layer) and hasattr(candidate, "state_size")
+        if not is_cell or isinstance(candidate, keras.layers.RNN):
             raise ValueError(
                 "`cell` must be a recurrent cell, such as `keras.layers.GRUCell(256)`, or a list of them. "
                 f"Received: cell={cell!r}."

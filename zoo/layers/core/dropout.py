@@ -1,4 +1,4 @@
-"""Dropout that draws no more than it needs."""
+"""Dropout that draws fewer random bits."""
 
 import keras
 from keras import ops
@@ -7,11 +7,11 @@ from zoo.layers.core.kernels import RANDOM_BITS, has_random_bits, random_bits
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras' dropout, on TensorFlow with masks at half of the cost.
+    """Keras' dropout, with masks at half the cost on TensorFlow.
 
-    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras on TensorFlow makes
-    a float of 32 random bits for each element and compares it with the rate; here 16 bits are compared, by which the
-    rate is rounded to a multiple of 2⁻¹⁶.
+    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras on TensorFlow turns
+    32 random bits for each element into a float and compares it with the rate; here 16 bits are compared, which rounds
+    the rate to a multiple of 2⁻¹⁶.
 
     Reference:
         Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", section 4,
@@ -19,8 +19,8 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        dropped = round(self.rate * 2**RANDOM_BITS)
-        if not training or not has_random_bits() or self.noise_shape or not 0 < dropped < 2**RANDOM_BITS:
+        threshold = round(self.rate * 2**RANDOM_BITS)
+        if not training or not has_random_bits() or self.noise_shape or not 0 < threshold < 2**RANDOM_BITS:
             return super().call(inputs, training=training)
-        kept = random_bits(ops.shape(inputs), self.seed_generator.next()) >= dropped
-        return inputs * (ops.cast(kept, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - dropped)))
+        mask = random_bits(ops.shape(inputs), self.seed_generator.next()) >= threshold
+        return inputs * (ops.cast(mask, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - threshold)))

@@ -1,6 +1,8 @@
-"""What differs by backend: a loop that keeps nothing for the backward pass, random bits, and fused kernels.
+"""Every operation that differs by backend: fused attention, random bits, and loops with gradients of their own.
 
-The only module of the layers that knows the backends: Keras has no operation that differentiates inside a loop.
+No other module of the layers knows the backends. Keras has no operation for a loop that keeps nothing for the backward
+pass (`checkpointed_map`), nor for one that computes the gradients of its weights after its last step
+(`deferred_gradient_loop`).
 """
 
 import functools
@@ -12,7 +14,7 @@ from keras import ops
 
 
 def has_fused_attention():
-    """Returns whether `keras.ops.dot_product_attention` is a kernel of its own here, and not the plain products."""
+    """Returns whether `keras.ops.dot_product_attention` is a kernel of its own here, not just two products."""
     if keras.backend.backend() == "jax":
         return importlib.import_module("jax").default_backend() == "gpu"
     return keras.backend.backend() == "torch"
@@ -25,34 +27,34 @@ def fused_attention(query, key, value, mask, bias):
         query: [B, N, T, D], scaled.
         key: [B, N, S, D].
         value: [B, N, S, H].
-        mask: Booleans that broadcast to [B, N, T, S], or `None`.
-        bias: Numbers that broadcast to [B, N, T, S], or `None`.
+        mask: Boolean tensor that broadcasts to [B, N, T, S], or `None`.
+        bias: Float tensor that broadcasts to [B, N, T, S], or `None`.
     """
     size = value.shape[-1]
-    if keras.backend.backend() == "jax":  # there D must be H: zeros change no product, and are cut from the output
+    if keras.backend.backend() == "jax":  # which needs D = H: zeros change no product, and are cut from the output
         largest = max(query.shape[-1], size)
-        query, key, value = (_widened_to(tensor, largest) for tensor in (query, key, value))
+        query, key, value = (_pad_last_axis(tensor, largest) for tensor in (query, key, value))
     heads = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
     output = ops.swapaxes(ops.dot_product_attention(*heads, bias=bias, mask=mask, scale=1.0), 1, 2)
     return output if output.shape[-1] == size else output[..., :size]
 
 
-def _widened_to(tensor, size):
-    """Returns a tensor of which the last axis has a size, with zeros at its end."""
+def _pad_last_axis(tensor, size):
+    """Returns `tensor` [..., D] with zeros added at the end of its last axis, [..., size]."""
     missing = size - tensor.shape[-1]
     return ops.pad(tensor, [(0, 0)] * (len(tensor.shape) - 1) + [(0, missing)]) if missing else tensor
 
 
-RANDOM_BITS = 16  # in each number of `random_bits`
+RANDOM_BITS = 16  # in each integer of `random_bits`
 
 
 def has_random_bits():
-    """Returns whether there is `random_bits`, which elsewhere would cost no less than Keras' random numbers."""
+    """Returns whether this backend has `random_bits`; on others it would cost as much as Keras' random numbers."""
     return keras.backend.backend() == "tensorflow"
 
 
 def random_bits(shape, seed):
-    """Returns random integers of `RANDOM_BITS` bits, uint16: two for each that the generator draws.
+    """Returns random integers of `RANDOM_BITS` bits, uint16, two from each 32 bits that are drawn.
 
     Args:
         shape: Their shape.
@@ -64,8 +66,8 @@ def random_bits(shape, seed):
     return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
 
 
-def product_with_transposed(inputs, matrix):
-    """Returns `inputs · matrixᵀ`, [..., N]; on TensorFlow the matrix is not turned round for it, nor is its gradient.
+def matmul_transposed(inputs, matrix):
+    """Returns `inputs · matrixᵀ`, [..., N]; TensorFlow transposes neither the matrix nor its gradient for it.
 
     Args:
         inputs: [..., D].
@@ -78,10 +80,44 @@ def product_with_transposed(inputs, matrix):
     return ops.reshape(product, (*ops.shape(inputs)[:-1], matrix.shape[0]))
 
 
-def _split(tensor, count, size):
-    """Returns [count, ..., size, D] from [..., T, D]; rows to spare at the end are the last row again.
+# A map over chunks that is recomputed in the backward pass (gradient checkpointing).
 
-    They are thrown away, but their gradient must be finite, too, and no score is sure to have one for zeros.
+
+def checkpointed_map(function, rows, shared, variables, num_outputs, dtype, chunk_size, jit_backward=False):
+    """Returns `function` of all rows, computed chunk by chunk, and recomputed chunk by chunk in the backward pass.
+
+    The chunks are computed in order, so that the intermediate results of only one are in memory at any time.
+
+    Args:
+        function: Called with a chunk of `rows`, with `shared` and with the number of the chunk; returns a tuple of
+            tensors [..., chunk_size, D].
+        rows: Dict of tensors [..., T, D].
+        shared: Dict of tensors that every chunk needs.
+        variables: The weights that `function` reads.
+        num_outputs: Number of tensors that `function` returns.
+        dtype: Their dtype.
+        chunk_size: Rows in a chunk, an integer or a scalar tensor.
+        jit_backward: Whether XLA compiles the backward pass on TensorFlow, if it is part of a graph of known sizes:
+            worth it if `function` makes large tensors element by element. The forward pass is never compiled, since
+            exported graphs must not need XLA.
+    """
+    autocast = _Autocast(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
+
+    def autocast_function(*inputs):
+        return autocast(function=functools.partial(function, *inputs))
+
+    length = ops.shape(next(iter(rows.values())))[-2]
+    count = (length + chunk_size - 1) // chunk_size
+    chunks = {name: _split_chunks(tensor, count, chunk_size) for name, tensor in rows.items()}
+    run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
+    results = run(autocast_function, chunks, shared, variables, num_outputs, dtype, count, jit_backward)
+    return tuple(_join_chunks(result, length) for result in results)
+
+
+def _split_chunks(tensor, count, size):
+    """Returns [count, ..., size, D] from [..., T, D]; the last chunk is filled up with copies of the last row.
+
+    These are cut off later, but their gradient must be finite, too, which no score guarantees for zeros.
     """
     shape = list(ops.shape(tensor))
     padding = ops.broadcast_to(tensor[..., -1:, :], (*shape[:-2], count * size - shape[-2], shape[-1]))
@@ -90,191 +126,168 @@ def _split(tensor, count, size):
     return ops.moveaxis(chunks, -3, 0)
 
 
-def _join(chunks, length):
+def _join_chunks(chunks, length):
     """Returns [..., T, D] from [count, ..., size, D]."""
     chunks = ops.moveaxis(chunks, 0, -3)
     shape = ops.shape(chunks)
     return ops.reshape(chunks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))[..., :length, :]
 
 
-def map_rows(function, rows, shared, variables, outputs, dtype, size, fuse=False):
-    """Returns `function` of all rows, worked out `size` rows at a time, and once more for the gradient.
-
-    The loop runs in order, so that the intermediate results of only one chunk are alive at any time.
-
-    Args:
-        function: Called with a chunk of `rows`, with `shared` and with the number of the chunk; returns a tuple of
-            tensors [..., size, D].
-        rows: Dict of tensors [..., T, D].
-        shared: Dict of tensors that every chunk needs.
-        variables: The weights that `function` reads.
-        outputs: Number of tensors that `function` returns.
-        dtype: Their dtype.
-        size: Rows in a chunk, an integer or a scalar tensor.
-        fuse: Whether XLA should compile the backward pass on TensorFlow, where it is part of a graph of known sizes:
-            it pays where `function` makes large tensors element by element. The forward pass stays as it is, since
-            what is exported must not need XLA.
-    """
-    inside = function
-    precision = _Precision(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
-
-    def function(*inputs):
-        return precision(function=functools.partial(inside, *inputs))
-
-    length = ops.shape(next(iter(rows.values())))[-2]
-    count = (length + size - 1) // size
-    chunks = {name: _split(tensor, count, size) for name, tensor in rows.items()}
-    run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
-    results = run(function, chunks, shared, variables, outputs, dtype, count, fuse)
-    return tuple(_join(result, length) for result in results)
-
-
-class _Precision(keras.layers.Layer):
-    """Has Keras cast weights that a function reads to a dtype, in the second pass as the layer's call in the first."""
+class _Autocast(keras.layers.Layer):
+    """Makes Keras cast the weights that a function reads, when recomputed outside of the layer's call as inside it."""
 
     def call(self, function):
         return function()
 
 
-def _widened(function, shared):
-    """Returns `function` for a `shared` in float32 or wider, and that; there the gradients of all chunks are added up.
+def _with_wide_gradients(function, shared):
+    """Returns `function` for a `shared` of at least float32, in which the chunks' gradients add up, and that `shared`.
 
     Args:
-        function: See `map_rows`.
+        function: See `checkpointed_map`.
         shared: Likewise.
     """
     dtypes = {name: keras.backend.standardize_dtype(tensor.dtype) for name, tensor in shared.items()}
 
-    def narrowed(rows, shared, index):
+    def cast_back(rows, shared, index):
         return function(rows, {name: ops.cast(tensor, dtypes[name]) for name, tensor in shared.items()}, index)
 
     wide = {name: ops.cast(shared[name], keras.backend.result_type(dtype, "float32")) for name, dtype in dtypes.items()}
-    return narrowed, wide
+    return cast_back, wide
 
 
-def _map_jax(function, chunks, shared, variables, outputs, dtype, count, fuse):
+def _map_jax(function, chunks, shared, variables, num_outputs, dtype, count, jit_backward):
     jax = importlib.import_module("jax")
-    function, shared = _widened(function, shared)
-    one = jax.checkpoint(lambda chunk: function(chunk[0], shared, chunk[1]))
-    return jax.lax.map(one, (chunks, ops.arange(count, dtype="int32")))
+    function, shared = _with_wide_gradients(function, shared)
+    checkpointed = jax.checkpoint(lambda chunk: function(chunk[0], shared, chunk[1]))
+    return jax.lax.map(checkpointed, (chunks, ops.arange(count, dtype="int32")))
 
 
-def _map_torch(function, chunks, shared, variables, outputs, dtype, count, fuse):
+def _map_torch(function, chunks, shared, variables, num_outputs, dtype, count, jit_backward):
     checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
-    function, shared = _widened(function, shared)
+    function, shared = _with_wide_gradients(function, shared)
 
-    def one(index):
+    def run_chunk(index):
         return function({name: chunk[index] for name, chunk in chunks.items()}, shared, index)
 
-    results = [checkpoint(one, index, use_reentrant=False) for index in range(count)]
-    return [ops.stack(parts) for parts in zip(*results, strict=True)]
+    results = [checkpoint(run_chunk, index, use_reentrant=False) for index in range(count)]
+    return [ops.stack(outputs) for outputs in zip(*results, strict=True)]
 
 
-def _map_tensorflow(function, chunks, shared, variables, outputs, dtype, count, fuse):
+def _map_tensorflow(function, chunks, shared, variables, num_outputs, dtype, count, jit_backward):
     tf = importlib.import_module("tensorflow")
-    ends = len(chunks), len(chunks) + len(shared)
+    num_chunked, num_tensors = len(chunks), len(chunks) + len(shared)
 
-    def one(index, inputs):
-        rows, common, values = inputs[: ends[0]], inputs[ends[0] : ends[1]], inputs[ends[1] :]
+    def run_chunk(index, inputs):
+        rows, common, values = inputs[:num_chunked], inputs[num_chunked:num_tensors], inputs[num_tensors:]
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
             return function(dict(zip(chunks, rows, strict=True)), dict(zip(shared, common, strict=True)), index)
 
-    # The same tensor may come in twice, as key and as value: each place needs a gradient of its own.
-    given = [*chunks.values(), *shared.values(), *(variable.value for variable in variables)]
-    given = [tf.identity(each) for each in given]
-    fuse = fuse and all(each.shape.is_fully_defined() for each in given) and not tf.executing_eagerly()
+    # One tensor may be two inputs, as key and as value: each of them needs a gradient of its own.
+    inputs = [*chunks.values(), *shared.values(), *(variable.value for variable in variables)]
+    inputs = [tf.identity(tensor) for tensor in inputs]
+    static = all(tensor.shape.is_fully_defined() for tensor in inputs) and not tf.executing_eagerly()
 
     @tf.custom_gradient
     def run(*inputs):
-        results, _ = _loop_tensorflow(
-            lambda index: (one(index, _at(index, inputs, ends[0])), []), count, [dtype] * outputs, []
-        )
+        def body(index):
+            return run_chunk(index, _inputs_of_chunk(index, inputs, num_chunked)), []
+
+        results, _ = _loop_tensorflow(body, count, [dtype] * num_outputs, [])
 
         def gradient(*upstream):
-            return _gradients_tensorflow(one, inputs, ends[0], upstream, count, fuse)
+            return _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit_backward and static)
 
         return tuple(results), gradient
 
-    return run(*given)
+    return run(*inputs)
 
 
-def _at(index, inputs, rows):
-    """Returns the inputs of a chunk: its own of the first `rows` inputs, and all others as they are."""
-    return [each[index] if place < rows else each for place, each in enumerate(inputs)]
+def _inputs_of_chunk(index, inputs, num_chunked):
+    """Returns the inputs of a chunk: its own part of the first `num_chunked` inputs, and the others whole."""
+    return [tensor[index] if number < num_chunked else tensor for number, tensor in enumerate(inputs)]
 
 
-def _loop_tensorflow(body, count, dtypes, sums):
-    """Returns the first results of all steps, each stacked, and the sums of the others.
+def _loop_tensorflow(body, count, dtypes, initial_sums):
+    """Returns the first results of all steps, stacked, and the sums of the second ones.
 
     Args:
         body: Called with the number of the step; returns a list of tensors to stack and one of tensors to add up.
         count: Number of steps.
         dtypes: Of the tensors to stack.
-        sums: What the sums begin with, in the dtypes in which they are added up.
+        initial_sums: What the sums begin with, in the dtypes in which they are added up.
     """
     tf = importlib.import_module("tensorflow")
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
 
     def step(index, arrays, sums):
-        written, added = body(index)
-        arrays = [array.write(index, value) for array, value in zip(arrays, written, strict=True)]
-        return index + 1, arrays, [old + tf.cast(new, old.dtype) for old, new in zip(sums, added, strict=True)]
+        stacked, addends = body(index)
+        arrays = [array.write(index, value) for array, value in zip(arrays, stacked, strict=True)]
+        return index + 1, arrays, [total + tf.cast(new, total.dtype) for total, new in zip(sums, addends, strict=True)]
 
     _, arrays, sums = tf.while_loop(
-        lambda index, *_: index < count, step, (0, arrays, sums), parallel_iterations=1, maximum_iterations=count
+        lambda index, *_: index < count,
+        step,
+        (0, arrays, initial_sums),
+        parallel_iterations=1,
+        maximum_iterations=count,
     )
     return [array.stack() for array in arrays], sums
 
 
-def _gradients_tensorflow(one, inputs, rows, upstream, count, fuse):
-    """Returns the gradient of each input: by chunk for the first `rows` inputs, summed over the chunks for the others.
+def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):
+    """Returns the gradient of each input: by chunk for the first `num_chunked`, summed over the chunks for the others.
 
     Args:
-        one: Called with the number of a chunk and its inputs; returns its results.
+        run_chunk: Called with the number of a chunk and its inputs; returns its results.
         inputs: Of all chunks; integers have no gradient.
-        rows: How many of the inputs are chunks.
+        num_chunked: How many of the inputs are split into chunks.
         upstream: Gradients of the results of all chunks.
         count: Number of chunks.
-        fuse: Whether XLA compiles the loop.
+        jit: Whether XLA compiles the loop.
     """
     tf = importlib.import_module("tensorflow")
-    kinds = [_kind(each, place < rows) for place, each in enumerate(inputs)]
+    kinds = [_gradient_kind(tensor, number < num_chunked) for number, tensor in enumerate(inputs)]
 
     def body(index):
-        local = [tf.identity(each) for each in _at(index, inputs, rows)]
-        own = _of_kind("row", kinds, local)
-        sources = [*own, *_of_kind("shared", kinds, local)]
+        local = [tf.identity(tensor) for tensor in _inputs_of_chunk(index, inputs, num_chunked)]
+        chunked = _of_kind("chunked", kinds, local)
+        sources = [*chunked, *_of_kind("shared", kinds, local)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            found = one(index, local)
-        found = tape.gradient(found, sources, [each[index] for each in upstream], unconnected_gradients="zero")
-        found = [tf.convert_to_tensor(each) for each in found]
-        return found[: len(own)], found[len(own) :]
+            results = run_chunk(index, local)
+        gradients = tape.gradient(
+            results, sources, [tensor[index] for tensor in upstream], unconnected_gradients="zero"
+        )
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return gradients[: len(chunked)], gradients[len(chunked) :]
 
-    total = _of_kind("shared", kinds, inputs)
+    shared = _of_kind("shared", kinds, inputs)
     # Sums over many chunks lose too much in half precision.
-    zeros = [tf.zeros_like(each, dtype=keras.backend.result_type(each.dtype.name, "float32")) for each in total]
-    sweep = functools.partial(
-        _loop_tensorflow, body, count, [each.dtype for each in _of_kind("row", kinds, inputs)], zeros
-    )
-    by_chunk, sums = tf.function(sweep, jit_compile=True, autograph=False)() if fuse else sweep()
-    sums = [tf.cast(each, like.dtype) for each, like in zip(sums, total, strict=True)]
-    found = {"row": iter(by_chunk), "shared": iter(sums), "integer": itertools.repeat(None)}
-    return [next(found[kind]) for kind in kinds]
+    zeros = [tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared]
+    dtypes = [tensor.dtype for tensor in _of_kind("chunked", kinds, inputs)]
+    loop = functools.partial(_loop_tensorflow, body, count, dtypes, zeros)
+    by_chunk, sums = tf.function(loop, jit_compile=True, autograph=False)() if jit else loop()
+    sums = [tf.cast(total, tensor.dtype) for total, tensor in zip(sums, shared, strict=True)]
+    gradients = {"chunked": iter(by_chunk), "shared": iter(sums), "integer": itertools.repeat(None)}
+    return [next(gradients[kind]) for kind in kinds]
 
 
-def _kind(tensor, by_row):
+def _gradient_kind(tensor, chunked):
     if not tensor.dtype.is_floating:
         return "integer"
-    return "row" if by_row else "shared"
+    return "chunked" if chunked else "shared"
 
 
 def _of_kind(kind, kinds, tensors):
-    return [tensor for tensor, own in zip(tensors, kinds, strict=True) if own == kind]
+    return [tensor for tensor, tensor_kind in zip(tensors, kinds, strict=True) if tensor_kind == kind]
 
 
-def has_deferred_products():
-    """Returns whether `loop_with_products` is to be used here: accelerators have kernels for whole recurrent layers."""
+# A recurrent loop that computes the gradients of its weights in one product after its last step.
+
+
+def defers_weight_gradients():
+    """Returns whether to use `deferred_gradient_loop`: accelerators have kernels for whole recurrent layers."""
     if keras.backend.backend() != "tensorflow":
         return False
     tf = importlib.import_module("tensorflow")
@@ -282,11 +295,11 @@ def has_deferred_products():
 
 
 NO_SECOND_DERIVATIVES = (
-    "In training, recurrent layers have first derivatives alone; keras.layers.GRU and keras.layers.LSTM have others."
+    "In training, recurrent layers have first derivatives only; keras.layers.GRU and keras.layers.LSTM have others."
 )
 
 
-def loop_with_products(step, inputs, states, weights):
+def deferred_gradient_loop(step, inputs, states, weights):
     """Returns the outputs of all steps [T, B, D] and the last states; see `zoo.layers.recurrent.loops.run`.
 
     Args:
@@ -297,15 +310,17 @@ def loop_with_products(step, inputs, states, weights):
     """
     tf = importlib.import_module("tensorflow")
     length, batch = tf.unstack(tf.shape(inputs[0])[:2])
-    factors = {}  # what the weights were multiplied with at all steps, [T, B, D]; known behind the loop
+    left_factors = {}  # of the products of all steps with each kernel, [T, B, D]; known after the loop
 
     def addends(name, kernel, bias):
+        """Returns the bias at every step, [T, B, K], whose gradient is also that of the kernel's products."""
+
         @tf.custom_gradient
         def zeros(kernel):
             def gradient(upstream):
-                left = tf.reshape(factors[name], [-1, kernel.shape[0]])
-                found = tf.matmul(left, tf.reshape(upstream, [-1, kernel.shape[1]]), transpose_a=True)
-                return tf.raw_ops.PreventGradient(input=found, message=NO_SECOND_DERIVATIVES)
+                left = tf.reshape(left_factors[name], [-1, kernel.shape[0]])
+                product = tf.matmul(left, tf.reshape(upstream, [-1, kernel.shape[1]]), transpose_a=True)
+                return tf.raw_ops.PreventGradient(input=product, message=NO_SECOND_DERIVATIVES)
 
             return tf.zeros([length, batch, kernel.shape[1]], kernel.dtype), gradient
 
@@ -314,39 +329,38 @@ def loop_with_products(step, inputs, states, weights):
     def unstack(tensor):
         return tf.TensorArray(tensor.dtype, length, element_shape=tensor.shape[1:]).unstack(tensor)
 
-    inputs = [unstack(each) for each in inputs]
+    inputs = [unstack(tensor) for tensor in inputs]
     added = {name: unstack(addends(name, *weight)) for name, weight in weights.items()}
     constants = {name: tf.stop_gradient(kernel) for name, (kernel, _) in weights.items()}
-    # For few rows a product in float32 with a matrix that is stored the other way round takes nearly twice the time.
-    turned = {name: tf.transpose(kernel) for name, kernel in constants.items() if kernel.dtype == tf.float32}
+    # In float32, a product of few rows with a matrix that is transposed on the fly takes nearly twice the time.
+    transposed = {name: tf.transpose(kernel) for name, kernel in constants.items() if kernel.dtype == tf.float32}
 
     def multiply(name, rows):
         @tf.custom_gradient
-        def times(rows):
-            return rows @ constants[name], lambda upstream: upstream @ turned[name]
+        def product(rows):
+            return rows @ constants[name], lambda upstream: upstream @ transposed[name]
 
-        return times(rows) if name in turned else rows @ constants[name]
+        return product(rows) if name in transposed else rows @ constants[name]
 
-    def turn(index, states, written):
-        used = {}
+    def body(index, states, arrays):
+        factors = {}
 
         def product(name, rows):
-            used[name] = rows
+            factors[name] = rows
             return multiply(name, rows) + added[name].read(index)
 
-        output, states = step([each.read(index) for each in inputs], list(states), product)
-        values = [output, *(tf.stop_gradient(used[name]) for name in weights)]
-        return index + 1, states, [array.write(index, value) for array, value in zip(written, values, strict=True)]
+        output, states = step([tensor.read(index) for tensor in inputs], list(states), product)
+        values = [output, *(tf.stop_gradient(factors[name]) for name in weights)]
+        return index + 1, states, [array.write(index, value) for array, value in zip(arrays, values, strict=True)]
 
-    dtype = states[0].dtype
-    written = [tf.TensorArray(dtype, length) for _ in range(1 + len(weights))]
-    _, states, written = tf.while_loop(
+    arrays = [tf.TensorArray(states[0].dtype, length) for _ in range(1 + len(weights))]
+    _, states, arrays = tf.while_loop(
         lambda index, *_: index < length,
-        turn,
-        (0, list(states), written),
+        body,
+        (0, list(states), arrays),
         parallel_iterations=1,
         maximum_iterations=length,
     )
-    outputs, *lefts = (array.stack() for array in written)
-    factors.update(zip(weights, lefts, strict=True))
+    outputs, *factors = (array.stack() for array in arrays)
+    left_factors.update(zip(weights, factors, strict=True))
     return outputs, list(states)

@@ -4,7 +4,7 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.initializers import fresh
+from zoo.layers.core.projections import clone_initializer
 from zoo.layers.positions.base import Positions, distances
 
 
@@ -100,7 +100,7 @@ class ShawRelativePositions(Positions):
 
     def _embeddings(self, name, size):
         shape = (2 * self.max_distance + 1, size)
-        return self.add_weight(name=name, shape=shape, initializer=fresh(self.initializer))
+        return self.add_weight(name=name, shape=shape, initializer=clone_initializer(self.initializer))
 
     def _indices(self, query_positions, key_positions):
         """Returns the rows of the tables, int32 [T, S]."""

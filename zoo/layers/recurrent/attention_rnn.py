@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.masks import check_mask
-from zoo.layers.core.kernels import has_deferred_products
-from zoo.layers.core.optional_arguments import given, one_mask
+from zoo.layers.core.calls import pack_results, single_mask
+from zoo.layers.core.kernels import defers_weight_gradients
 from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
 from zoo.layers.recurrent.loops import run
 
@@ -91,7 +91,7 @@ class AttentionRNN(keras.layers.Layer):
         return_state=False,
         training=None,
     ):
-        memory_mask = check_mask(one_mask(memory_mask), "memory_mask", (2,))
+        memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         bound = _BoundCell(
             self.cell,
             memory=self.cell.project_memory(memory, memory_mask),
@@ -102,7 +102,7 @@ class AttentionRNN(keras.layers.Layer):
         if initial_state is not None and not isinstance(initial_state, (list, tuple)):
             initial_state = [initial_state]
         states = self.cell.own_states(initial_state, ops.shape(inputs)[0])
-        deferred = self.cell.deferred_weights() if training and mask is None and has_deferred_products() else None
+        deferred = self.cell.deferred_weights() if training and mask is None and defers_weight_gradients() else None
         if deferred is None:
             output, states = self._loop(bound, inputs, states, check_mask(mask, "mask", (2,)))
         else:
@@ -110,7 +110,7 @@ class AttentionRNN(keras.layers.Layer):
                 lambda inputs, states, product: bound(inputs[0], states, product=product), [inputs], states, deferred
             )
         output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
-        return given(output, weights, states if return_state else None)
+        return pack_results(output, weights, states if return_state else None)
 
     def _loop(self, bound, inputs, states, mask):
         # Made here, since the cell is bound to the memory of this call; it has no weights of its own.

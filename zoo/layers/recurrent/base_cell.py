@@ -6,10 +6,9 @@ import operator
 import keras
 from keras import ops
 
-from zoo.layers.attention.masks import blank, check_mask
+from zoo.layers.attention.masks import check_mask, zero_masked
 from zoo.layers.core.checks import check_cell, check_layer, check_size
-from zoo.layers.core.quantization import KeepsQuantization
-from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.core.saving import KeepsQuantization, serialize_shared
 from zoo.layers.recurrent.loops import deferred_step, deferred_weights
 
 # Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly to 256 and no further: hence a counter
@@ -150,7 +149,7 @@ class BaseAttentionCell(KeepsQuantization):
         if isinstance(memory, dict):
             return memory
         memory = ops.convert_to_tensor(memory, dtype=self.compute_dtype)
-        return self.attention.project_memory(blank(memory, check_mask(memory_mask, "memory_mask", (2,))))
+        return self.attention.project_memory(zero_masked(memory, check_mask(memory_mask, "memory_mask", (2,))))
 
     def own_states(self, inner_states, batch_size):
         """Returns the states that change, as they are before the first step.

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.masks import check_mask
+from zoo.layers.core.calls import pack_results
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.optional_arguments import given
 from zoo.layers.recurrent.loops import GRU, LSTM
 
 CELL_TYPES = {"gru": GRU, "lstm": LSTM}
@@ -92,7 +92,7 @@ class BidirectionalEncoder(keras.layers.Layer):
             hidden, *found = layer(hidden, mask=mask, training=training)
             forward, backward = found[: len(found) // 2], found[len(found) // 2 :]
             states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
-        return given(hidden, states if return_state else None)
+        return pack_results(hidden, states if return_state else None)
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], 2 * self.units)

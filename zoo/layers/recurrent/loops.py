@@ -9,7 +9,7 @@ product. The left factors and gradients of all steps then make the weight's grad
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import has_deferred_products, loop_with_products
+from zoo.layers.core.kernels import deferred_gradient_loop, defers_weight_gradients
 
 
 def _gru(inputs, inner, states):
@@ -98,7 +98,7 @@ def run(step, inputs, states, weights):
         weights: `(kernel [D, K], bias [K] or None)` by name.
     """
     inputs = [ops.swapaxes(each, 0, 1) for each in inputs]
-    outputs, states = loop_with_products(step, inputs, states, weights)
+    outputs, states = deferred_gradient_loop(step, inputs, states, weights)
     return ops.swapaxes(outputs, 0, 1), states
 
 
@@ -106,7 +106,7 @@ class _Deferring:
     """A recurrent layer of Keras that in training multiplies all inputs with their weight at once; see the module."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
-        gates = _gates(self.cell) if training and has_deferred_products() and not self.unroll else None
+        gates = _gates(self.cell) if training and defers_weight_gradients() and not self.unroll else None
         if gates is None:
             return super().inner_loop(sequences, initial_state, mask, training=training)
         states = [*initial_state] if isinstance(initial_state, (list, tuple)) else [initial_state]

@@ -1,4 +1,4 @@
-"""The score functions, which say how well a query fits a key: a file each, and all of them by name."""
+"""Score functions, which say how well a query matches a key: one file each, and `get_score` by name."""
 
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score

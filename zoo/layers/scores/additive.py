@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.initializers import fresh
+from zoo.layers.core.projections import projection
 from zoo.layers.scores.base import Score
 
 
@@ -43,10 +43,7 @@ class AdditiveScore(Score):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def _dense(self, units, name, use_bias=False):
-        initializer = fresh(self.kernel_initializer)
-        return keras.layers.Dense(
-            units, use_bias=use_bias, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
-        )
+        return projection(self, units, name, use_bias, self.kernel_initializer)
 
     def build(self, query_shape, key_shape):
         self.hidden_size = self.units or query_shape[-1]

@@ -1,21 +1,21 @@
-"""The base of the score functions, which say how well a query fits a key."""
+"""Base of the score functions, which say how well a query matches a key."""
 
-from zoo.layers.core.quantization import KeepsQuantization
+from zoo.layers.core.saving import KeepsQuantization
 
 
 class Score(KeepsQuantization):
     """Base of the score functions: `compare(project_query(query), project_key(key))`.
 
-    Subclasses override `compare` and, where they have weights, `build`, `project_query` and `project_key`. What depends
-    on one side only is a method of its own, so that a decoder projects its keys once and not at every step. A score of
-    a query and a key depends on these two alone, not on their neighbours.
+    Subclasses override `compare` and, if they have weights, `build`, `project_query` and `project_key`. What depends on
+    one side only is a separate method, so that a decoder projects its keys once and not at every step. The score of a
+    query and a key depends on these two alone, not on their neighbours.
 
-    `hidden_size` is how many numbers `compare` makes for each pair of a query and a key on the way to their score;
-    attention that works chunk after chunk sizes its chunks by it. `needs` names the sizes that the weights depend on,
-    `query_dim` and `key_dim`; `needs_equal_sizes` says whether these two must be equal.
+    `hidden_size` is how many numbers `compare` computes for each pair of a query and a key; it decides how many queries
+    make a chunk. `needs` names the sizes that the weights depend on, `query_dim` and `key_dim`; `needs_equal_sizes`
+    says whether these two must be equal.
 
-    One object may serve several attention layers, which then share its weights, also when reloaded from a `.keras`
-    file. They must agree in the sizes that it needs.
+    Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file. The
+    sizes that it needs must be equal in all of them.
 
     Call arguments:
         query: [..., T, Dq], with any leading axes: [B, T, Dq], or with heads [B, N, T, H].
@@ -45,7 +45,7 @@ class Score(KeepsQuantization):
         """Creates no weights."""
 
     def build_for_attention(self, query_shape, key_shape):
-        """Builds the score for an attention layer; one that is built, for another layer or by a file, must fit.
+        """Builds the score for an attention layer; a score that is built already, or reloaded, must fit.
 
         Args:
             query_shape: [..., T, Dq].
@@ -61,7 +61,7 @@ class Score(KeepsQuantization):
             built = self._sizes(*self.get_build_config()["shapes_dict"].values())
             if wanted != built:
                 raise ValueError(
-                    "Attention layers of other sizes need a score of their own; this one is shared. "
+                    "Attention layers of other sizes need another score; this one is shared. "
                     f"Received: {wanted}, where {self.name} has been built for {built}."
                 )
 
@@ -88,5 +88,5 @@ class Score(KeepsQuantization):
         return (*query_shape[:-1], key_shape[-2])
 
     def get_config(self):
-        # Spelled out, because the configuration that Keras makes by itself cannot hold a dtype policy.
+        # Written out, since the configuration that Keras derives by itself cannot hold a dtype policy.
         return super().get_config()

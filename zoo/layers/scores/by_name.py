@@ -30,10 +30,10 @@ def get_score(identifier, dtype=None):
     Args:
         identifier: A `Score`, which is returned as it is; a name from `SCORES`, for that score with its defaults; or a
             callable or Keras layer f(query, key) → scores, which is wrapped in `CallableScore`.
-        dtype: Dtype or policy of a score that is made here.
+        dtype: Dtype or policy of a score that is created here.
 
     Raises:
-        ValueError: For an unknown name (the close ones are named), or for anything else.
+        ValueError: For an unknown name (the message names close ones), or for any other object.
     """
     if isinstance(identifier, Score):
         return identifier

@@ -1,26 +1,26 @@
-"""A score function of the user's own."""
+"""A user's function or layer as a score."""
 
 import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.serialization import serialize_shared
+from zoo.layers.core.saving import serialize_shared
 from zoo.layers.scores.base import Score
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class CallableScore(Score):
-    """Score of one's own: `score(q, k) = function(q, k)`, for a function or a Keras layer.
+    """A user's score: `score(q, k) = function(q, k)`, for a function or a Keras layer.
 
-    The weights of a layer are built, trained and saved with the score. The function sees all queries and keys at once,
-    but the score of a pair must depend on these two alone: attention may work chunk after chunk, and a decoder step by
-    step. Nothing is projected ahead; for a score whose keys a decoder projects once, derive from `Score`.
+    The weights of a layer are built, trained and saved with the score. The function gets all queries and keys at once,
+    but the score of a pair must depend on these two alone: attention may be computed chunk by chunk, and decoding step
+    by step. Nothing is projected in advance; for a score whose keys a decoder projects once, derive from `Score`.
 
     Args:
         function: A callable or Keras layer `function(query, key)` that returns scores [..., T, S]. To be saved, it must
             be registered: `@keras.saving.register_keras_serializable()`.
-        hidden_size: How many numbers the function makes for each pair of a query and a key, a positive integer;
-            attention that works chunk after chunk sizes its chunks by it.
+        hidden_size: How many numbers the function computes for each pair of a query and a key, a positive integer; it
+            decides how many queries make a chunk.
 
     Call arguments:
         query: [..., T, Dq].
@@ -60,7 +60,7 @@ class CallableScore(Score):
 
     def build(self, query_shape, key_shape):
         if isinstance(self.function, keras.layers.Layer) and not self.function.built:
-            # Called and not only built, for a layer may leave its building to its first call.
+            # Called and not only built, since a layer may be built by its first call only.
             self.function(*(keras.KerasTensor(shape, self.compute_dtype) for shape in (query_shape, key_shape)))
 
     def compare(self, query, key):
@@ -80,7 +80,7 @@ class CallableScore(Score):
                 f"it, or make it a Keras layer. Received: function={self.function!r}."
             )
         function = serialize_shared(self.function)
-        # `build` builds a reloaded layer: by itself, it would be built for the first of its two inputs only.
+        # A reloaded layer is built by `build`; Keras would build it for the first of its two inputs only.
         function.pop("build_config", None)
         return {**super().get_config(), "function": function, "hidden_size": self.hidden_size}
 
@@ -91,13 +91,13 @@ class CallableScore(Score):
 
 def _may_equal(shape, expected):
     return len(shape) == len(expected) and all(
-        given == wanted or not (isinstance(given, int) and isinstance(wanted, int))
-        for given, wanted in zip(shape, expected, strict=True)
+        size == wanted or not (isinstance(size, int) and isinstance(wanted, int))
+        for size, wanted in zip(shape, expected, strict=True)
     )
 
 
 def _is_registered(function):
-    name = getattr(function, "__name__", None)  # a partial, for one, has none
+    name = getattr(function, "__name__", None)  # a partial has none
     if name is None:
         return False
     return keras.saving.get_registered_object(keras.saving.get_registered_name(function)) is function

@@ -15,10 +15,10 @@ _NO_DIRECTION = 1e-8
 class CosineScore(DotScore):
     """Cosine of the angle: `score(q, k) = (q · k) / (τ |q| |k|)`.
 
-    A vector shorter than 10⁻⁴ has no direction: its cosine with everything is 0, and so are its gradients.
+    A vector shorter than 10⁻⁴ has no direction: all its cosines are 0, and so are its gradients.
 
     Args:
-        temperature: τ, or where it begins if it is learned; a positive number. Scores lie between −1/τ and 1/τ.
+        temperature: τ, or its initial value if it is learned; a positive number. Scores lie between −1/τ and 1/τ.
         learn_temperature: Whether τ is learned, through its logarithm, so that it stays positive. It is one number
             for all heads.
 
@@ -78,10 +78,10 @@ def _wide(vectors):
 
 
 def _directions(vectors, length=1.0):
-    """Returns `vectors` [..., D] at the given length, worked out in float32: squares overflow float16."""
+    """Returns `vectors` [..., D] scaled to the given length, computed in float32: squares overflow float16."""
     wide = ops.cast(vectors, _wide(vectors))
     squares = ops.sum(ops.square(wide), axis=-1, keepdims=True)
     clear = squares > _NO_DIRECTION
-    # Guarded twice, for the gradient of the branch that is not taken must be finite, too.
+    # Guarded twice, since the gradient of the branch that is not taken must be finite, too.
     factor = ops.where(clear, ops.rsqrt(ops.where(clear, squares, ops.ones_like(squares))), ops.zeros_like(squares))
     return ops.cast(wide * factor * length, vectors.dtype)

@@ -2,7 +2,7 @@
 
 import keras
 
-from zoo.layers.core.initializers import fresh
+from zoo.layers.core.projections import projection
 from zoo.layers.scores.dot import DotScore
 
 
@@ -10,7 +10,7 @@ from zoo.layers.scores.dot import DotScore
 class GeneralScore(DotScore):
     """General (bilinear) score: `score(q, k) = qᵀ W k`, for queries and keys of any sizes.
 
-    The keys are projected, `W k`, and then compared with the queries: a decoder does it once for each source.
+    The keys are projected, `W k`, and then compared with the queries, so that a decoder projects each source once.
 
     Args:
         kernel_initializer: Initializer of W, [Dk, Dq].
@@ -41,13 +41,7 @@ class GeneralScore(DotScore):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, query_shape, key_shape):
-        self.key_dense = keras.layers.Dense(
-            query_shape[-1],
-            use_bias=False,
-            kernel_initializer=fresh(self.kernel_initializer),
-            dtype=self.dtype_policy,
-            name="key",
-        )
+        self.key_dense = projection(self, query_shape[-1], "key", kernel_initializer=self.kernel_initializer)
         self.key_dense.build(key_shape)
 
     def project_key(self, key):

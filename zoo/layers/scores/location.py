@@ -4,30 +4,30 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.initializers import fresh
+from zoo.layers.core.projections import projection
 from zoo.layers.scores.base import Score
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LocationScore(Score):
-    """Location score: `score(q, place s) = (W q)_s`, from the query and the place of the key; the key plays no part.
+    """Location score: `score(q, position s) = (W q)_s`, from the query and the key's position, not from the key.
 
-    Places from `max_length` on have no row of W. They get a score so low that nobody attends to them who may attend to
-    anything else.
+    Positions from `max_length` on have no row of W. Their score is so low that no query attends to them if it may
+    attend to anything else.
 
     Args:
-        max_length: How many places have a score, a positive integer.
+        max_length: Number of positions with a score, a positive integer.
         kernel_initializer: Initializer of W, [Dq, `max_length`].
 
     Call arguments:
         query: [..., T, Dq].
-        key: [..., S, Dk], of which only S counts.
+        key: [..., S, Dk], of which only S matters.
 
     Returns:
         Scores [..., T, S].
 
     Raises:
-        ValueError: If there are more keys than `max_length`, where that is known before the graph runs.
+        ValueError: If there are more keys than `max_length`, if their number is known before the graph runs.
 
     Example:
         >>> import numpy as np
@@ -46,23 +46,17 @@ class LocationScore(Score):
         super().__init__(**kwargs)
         self.max_length = check_size("max_length", max_length)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query_dense = keras.layers.Dense(
-            self.max_length,
-            use_bias=False,
-            kernel_initializer=fresh(self.kernel_initializer),
-            dtype=self.dtype_policy,
-            name="query",
-        )
+        self.query_dense = projection(self, self.max_length, "query", kernel_initializer=self.kernel_initializer)
 
     def build(self, query_shape, key_shape):
         self.check_length(key_shape[-2])
         self.query_dense.build(query_shape)
 
     def check_length(self, length):
-        """Raises an error if there are more keys than places.
+        """Raises an error if there are more keys than `max_length`.
 
         Args:
-            length: The number of keys; `None` or a tensor where it is not known.
+            length: Number of keys; `None` or a tensor if it is unknown.
         """
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
@@ -74,16 +68,16 @@ class LocationScore(Score):
         return self.query_dense(query)  # [..., T, max_length]
 
     def project_key(self, key):
-        # Only their number counts; they stay connected, so that they have gradients of zero and not none.
+        # Only their number matters; they stay connected, so that their gradients are zeros and not missing.
         return ops.where(False, key[..., :1], ops.zeros_like(key[..., :1]))
 
     def compare(self, query, key):
         length = ops.shape(key)[-2]
-        if not _tracing_shapes():
+        if not _is_inferring_shapes():
             self.check_length(length)
         if not isinstance(length, int) or length > self.max_length:
-            # As many more as there are keys is enough, whatever their number.
-            beyond = ops.full((*ops.shape(query)[:-1], length), _nobody(query.dtype), dtype=query.dtype)
+            # As many more columns as there are keys always suffice.
+            beyond = ops.full((*ops.shape(query)[:-1], length), _lowest_score(query.dtype), dtype=query.dtype)
             query = ops.concatenate([query, beyond], axis=-1)
         return query[..., :length] + ops.swapaxes(key, -1, -2)
 
@@ -95,12 +89,12 @@ class LocationScore(Score):
         }
 
 
-def _tracing_shapes():
-    """Returns whether Keras traces the shapes; on PyTorch it puts numbers of its own for those that are unknown."""
+def _is_inferring_shapes():
+    """Returns whether Keras infers shapes; on PyTorch it does so with made-up sizes for the unknown ones."""
     with keras.SymbolicScope() as scope:
         return scope.original_scope is not None
 
 
-def _nobody(dtype):
-    # Finite, and above what the softmax puts for a masked position: those who see these places only share them.
+def _lowest_score(dtype):
+    # Finite, and above the softmax's fill for masked positions: a query that sees only such keys attends to them alike.
     return -6e4 if backend.standardize_dtype(dtype) == "float16" else -1e29

@@ -1,9 +1,9 @@
-"""Concat score of a single unit."""
+"""Concat score with a single unit."""
 
 import keras
 from keras import ops
 
-from zoo.layers.core.initializers import fresh
+from zoo.layers.core.projections import projection
 from zoo.layers.scores.base import Score
 
 
@@ -11,7 +11,7 @@ from zoo.layers.scores.base import Score
 class TanhConcatScore(Score):
     """Concat score without v: `score(s, h) = tanh(W [s; h] + b)`, where W has one row and b is a number.
 
-    W is kept as two rows, one for each side (`W [s; h] = W₁ s + W₂ h`), so that a pair costs one addition and one
+    W is stored as two rows, one for each side (`W [s; h] = W₁ s + W₂ h`), so that a pair costs one addition and one
     tanh. Scores lie between −1 and 1.
 
     Args:
@@ -39,14 +39,8 @@ class TanhConcatScore(Score):
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query_dense = self._dense("query", use_bias=True)
-        self.key_dense = self._dense("key", use_bias=False)
-
-    def _dense(self, name, use_bias):
-        initializer = fresh(self.kernel_initializer)
-        return keras.layers.Dense(
-            1, use_bias=use_bias, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
-        )
+        self.query_dense = projection(self, 1, "query", True, self.kernel_initializer)
+        self.key_dense = projection(self, 1, "key", False, self.kernel_initializer)
 
     def build(self, query_shape, key_shape):
         self.query_dense.build(query_shape)

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.reshaping import at_positions
+from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared import transformer_parts as parts
@@ -71,7 +71,7 @@ class CausalLM(LanguageModel):
 
     def _logits(self, hidden):
         hidden = hidden if self.final_norm is None else self.final_norm(hidden)
-        return at_positions(lambda rows: self.embedding(rows, reverse=True), hidden)
+        return apply_positionwise(lambda rows: self.embedding(rows, reverse=True), hidden)
 
     def call(self, inputs, training=None):
         hidden = self._embed(inputs["tokens"], training)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.reshaping import at_positions
+from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared import transformer_parts as parts
@@ -96,7 +96,7 @@ class Transformer(Seq2SeqModel):
     def _logits(self, hidden):
         if self.decoder_norm is not None:
             hidden = self.decoder_norm(hidden)
-        return at_positions(lambda rows: self.target_embedding(rows, reverse=True), hidden)
+        return apply_positionwise(lambda rows: self.target_embedding(rows, reverse=True), hidden)
 
     def decode(self, target, memory, training=None):
         mask = real(target)

@@ -4,7 +4,7 @@ import inspect
 
 import keras
 
-from zoo.layers.core.quantization import KeepsQuantization
+from zoo.layers.core.saving import KeepsQuantization
 from zoo.options import Options
 
 

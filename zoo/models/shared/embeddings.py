@@ -5,7 +5,7 @@ import contextlib
 import keras
 from keras import ops
 
-from zoo.layers.core.kernels import product_with_transposed
+from zoo.layers.core.kernels import matmul_transposed
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -36,7 +36,7 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         if reverse and self._transposed is not None:
             return ops.matmul(ops.cast(inputs, self.reverse_dtype), self._transposed)
         if reverse and self.tie_weights and self.logit_soft_cap is None:
-            return product_with_transposed(*(ops.cast(each, self.reverse_dtype) for each in (inputs, self.embeddings)))
+            return matmul_transposed(*(ops.cast(each, self.reverse_dtype) for each in (inputs, self.embeddings)))
         return super().call(inputs, reverse=reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):

@@ -1,0 +1,187 @@
+"""Attention of blocks of queries to windows of keys, at the cost of the windows alone."""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+from zoo.layers.attention.masks import Visibility
+from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.core import execution
+from zoo.layers.core.kernels import checkpointed_map
+from zoo.layers.scores.location import LocationScore
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockVisibility(Visibility):
+    """Visibility in blocks that are stacked on the batch axis, with positions counted from the start of each window.
+
+    Args:
+        count: Number of blocks of a sequence, C.
+    """
+
+    count: Any = 1
+
+
+class BlockedAttention(MultiHeadAttention):
+    """Base of multi-head attention in which a query sees only keys near its own position.
+
+    The queries are cut into blocks, each with the window of the keys that its queries may see. The blocks go to the
+    batch axis, and there everything is as in `MultiHeadAttention`: scores, positions, masks, biases, dropout and fused
+    kernels. Scores of queries and keys outside each other's windows are never computed. Positions that act on scores
+    must depend on distances alone, since they are computed once for all blocks.
+
+    A subclass overrides `sees` and `blocks`.
+
+    Args:
+        *args: Sizes of `MultiHeadAttention`.
+        **kwargs: Other options of `MultiHeadAttention`.
+
+    Raises:
+        ValueError: For a score that depends on the position of a key among all keys.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if isinstance(self.score, LocationScore):
+            raise ValueError(
+                f"`score` of {type(self).__name__} must depend on queries and keys; LocationScore depends on the place "
+                f"of a key among all keys, but a block sees only some. Received: score={self.score!r}."
+            )
+
+    def sees(self, query_positions, key_positions):
+        """Returns which query may see which key if nothing is masked, boolean [T, S].
+
+        Args:
+            query_positions: int32 [T, 1].
+            key_positions: int32 [S].
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
+
+    def blocks(self, length, keys, start, causal):
+        """Returns the `QueryBlocks`, whose windows contain all keys that their queries see.
+
+        Args:
+            length: T, an integer or, if unknown, a scalar tensor.
+            keys: S, likewise.
+            start: Position of the first query, a scalar tensor.
+            causal: Whether a query sees only the keys up to its own position.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `blocks`.")
+
+    def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+        batch, _, length, _ = ops.shape(query)
+        keys = ops.shape(memory["value"])[-2]
+        blocks = self.blocks(length, keys, visible.query_positions[0], visible.causal)
+        results = super().attend(
+            _fold(blocks.cut_rows(query), batch),
+            {name: _fold(blocks.cut_keys(memory[name]), batch) for name in ("key", "value")},
+            self._visible_in_blocks(blocks, visible, batch),
+            None if attention_bias is None else _fold(blocks.cut_pairs(_rank_4(attention_bias)), batch),
+            return_attention_scores,
+            drop,
+        )
+        results = {name: _unfold(tensor, batch, blocks.count) for name, tensor in results.items()}
+        joined = {name: blocks.join_rows(results[name], length) for name in ("output", "seen")}
+        if return_attention_scores:
+            joined["weights"] = blocks.spread(results["weights"], length, keys)
+        return joined
+
+    def _visible_in_blocks(self, blocks, visible, batch):
+        """Returns the visibility within the blocks, which have the batch axis B · C."""
+        keys = ops.arange(blocks.window, dtype="int32")
+        positions = blocks.key_positions()
+        key_mask = ops.logical_and(positions >= 0, positions < ops.shape(visible.key_positions)[0])[None]
+        if visible.key_mask is not None:
+            key_mask = ops.logical_and(key_mask, ops.squeeze(blocks.cut_keys(visible.key_mask[:, :, None]), -1))
+        query_mask = visible.query_mask
+        if query_mask is not None:
+            query_mask = _merge_batch(ops.squeeze(blocks.cut_rows(query_mask[:, :, None]), -1), batch)
+        pair_mask = self.sees(blocks.row_positions[:, None], keys)[None, None]
+        if visible.pair_mask is not None:
+            pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visible.pair_mask), batch))
+        return BlockVisibility(
+            query_positions=blocks.row_positions,
+            key_positions=keys,
+            query_mask=query_mask,
+            key_mask=_merge_batch(key_mask, batch),
+            pair_mask=pair_mask,
+            causal=visible.causal,
+            heads=True,
+            count=blocks.count,
+        )
+
+    def attend_unfused(self, query, memory, visible, bias, seed, names):
+        _, heads, rows, _ = query.shape
+        block_cost = heads * rows * memory["value"].shape[-2] * self.pair_size()
+        if self._fits_at_once(block_cost, query, visible.count):
+            results = self.attend_rows(query, memory, visible, bias, seed)
+            return {name: results[name] for name in names}
+        if block_cost > execution.CHUNK_BUDGET:  # some rows of all blocks at a time
+            return super().attend_unfused(query, memory, visible, bias, seed, names)
+        size = execution.CHUNK_BUDGET // block_cost
+        return self._attend_some_blocks(query, memory, visible, bias, seed, names, size)
+
+    def _fits_at_once(self, block_cost, query, count):
+        """Returns whether all blocks are computed at once, each of which takes `block_cost` numbers."""
+        num_blocks, _, rows, _ = query.shape
+        if not self.is_repeatable():
+            return True
+        if self.implementation in ("dense", "blockwise") and rows > 1:
+            return self.implementation == "dense"
+        num_blocks = num_blocks if isinstance(num_blocks, int) else count  # a batch of unknown size counts as one
+        return rows == 1 or not isinstance(num_blocks, int) or block_cost * num_blocks <= execution.DENSE_LIMIT
+
+    def _attend_some_blocks(self, query, memory, visible, bias, seed, names, size):
+        """Computes `size` blocks at a time, and once more in the backward pass."""
+        masks = {name: getattr(visible, name) for name in ("query_mask", "key_mask", "pair_mask")}
+        # A mask of pairs that all blocks share is not split.
+        masks = {name: mask for name, mask in masks.items() if mask is not None and mask.shape[0] != 1}
+        tensors = {"query": query, **memory, **masks, **({} if bias is None else {"bias": bias})}
+        shapes = {name: ops.shape(tensor)[1:] for name, tensor in tensors.items()}
+
+        def attend_blocks(rows, shared, index):
+            blocks = {name: ops.reshape(row, (-1, *shapes[name])) for name, row in rows.items()}
+            visible_in_chunk = dataclasses.replace(visible, **{name: blocks[name] for name in masks})
+            memory = {name: blocks[name] for name in ("key", "value")}
+            results = self.attend_rows(blocks["query"], memory, visible_in_chunk, blocks.get("bias"), seed, index)
+            return tuple(_flatten_blocks(results[name]) for name in names)
+
+        num_blocks = ops.shape(query)[0]
+        size = min(num_blocks, size) if isinstance(num_blocks, int) else ops.minimum(num_blocks, size)
+        rows, weights = {name: _flatten_blocks(tensor) for name, tensor in tensors.items()}, self.compare_weights()
+        results = checkpointed_map(attend_blocks, rows, {}, weights, len(names), self.compute_dtype, size)
+        _, heads, length, _ = ops.shape(query)
+        heads = {"output": heads, "weights": heads, "seen": ops.shape(visible.pair_mask)[1]}
+        return {
+            name: ops.reshape(result, (num_blocks, heads[name], length, -1))
+            for name, result in zip(names, results, strict=True)
+        }
+
+
+def _rank_4(bias):
+    bias = ops.convert_to_tensor(bias)
+    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
+
+
+def _merge_batch(tensor, batch):
+    """Returns [B · C, ...] from [B or 1, C, ...]."""
+    _, count, *rest = ops.shape(tensor)
+    if tensor.shape[0] == 1:
+        tensor = ops.broadcast_to(tensor, (batch, count, *rest))
+    return ops.reshape(tensor, (batch * count, *rest))
+
+
+def _fold(tensor, batch):
+    """Returns [B · C, N, R, D] from [B or 1, N, C, R, D]."""
+    return _merge_batch(ops.swapaxes(tensor, 1, 2), batch)
+
+
+def _unfold(tensor, batch, count):
+    """Returns [B, N, C, R, D] from [B · C, N, R, D]."""
+    return ops.swapaxes(ops.reshape(tensor, (batch, count, *ops.shape(tensor)[1:])), 1, 2)
+
+
+def _flatten_blocks(tensor):
+    """Returns [B · C, ...] with all that a block has on one axis."""
+    return ops.reshape(tensor, (ops.shape(tensor)[0], -1))
