@@ -1,26 +1,28 @@
 """Nested tensors whose first axis counts rows; scalars among them belong to no row."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 
-def repeat_rows(nested, times):
+def repeat_rows(nested: Any, times: int) -> Any:
     """Returns the nested tensors with every row repeated `times` times in place; scalars are left alone."""
     if times == 1:
         return nested
     return keras.tree.map_structure(lambda x: ops.repeat(x, times, axis=0) if len(x.shape) else x, nested)
 
 
-def take_from_rows(values, places):
-    """Returns, for values [B, M, ...] and places [B, K], those of each row, [B, K, ...].
+def take_rows(nested: Any, indices: Any) -> Any:
+    """Returns only the rows of the nested tensors at `indices`, int32 [R]; scalars are left alone."""
+    return keras.tree.map_structure(lambda x: ops.take(x, indices, axis=0) if len(x.shape) else x, nested)
 
-    Keras' `take_along_axis` turns its tensors round three times; nine calls of it were a twentieth of a beam search.
+
+def take_per_row(values: Any, indices: Any) -> Any:
+    """Returns `values[b, indices[b, k]]`, [B, K, ...] from values [B, M, ...] and indices [B, K].
+
+    Keras' `take_along_axis` transposes its tensors three times; nine calls of it were a twentieth of a beam search.
     """
     batch, size, *sizes = ops.shape(values)
-    numbers = ops.arange(batch, dtype="int32")[:, None] * size + places
-    return ops.take(ops.reshape(values, (batch * size, *sizes)), numbers, axis=0)
-
-
-def take_rows(nested, rows):
-    """Returns the nested tensors with the rows of these numbers, int32 [R], alone; scalars are left alone."""
-    return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0) if len(x.shape) else x, nested)
+    flat_indices = ops.arange(batch, dtype="int32")[:, None] * size + indices
+    return ops.take(ops.reshape(values, (batch * size, *sizes)), flat_indices, axis=0)

@@ -17,13 +17,13 @@ def exact_length(translator):
     """
     from keras import ops
 
-    from zoo.decoding import Rules
+    from zoo.decoding import Constraints
     from zoo.inference.translator import SYMBOLS
 
     class ExactLength(translator):
-        def _rules(self, source, prefix):
+        def _constraints(self, source, prefix):
             width = ops.shape(source)[1]
-            return Rules(SYMBOLS, ops.zeros_like(source[:, 0]) + width, width, prefix)
+            return Constraints(SYMBOLS, ops.zeros_like(source[:, 0]) + width, width, prefix)
 
     return ExactLength
 

@@ -101,9 +101,9 @@ def sample(
     ids, _ = decoding.sample(
         lambda last, state, memory: graph.model.decode_step(last, state),
         graph.model.initial_state(batch_size),
-        decoding.Rules(SYMBOLS, limits, graph.max_length, prompt, no_repeat_ngram),
+        decoding.Constraints(SYMBOLS, limits, graph.max_length, prompt, no_repeat_ngram),
         seeds=tf.fill([batch_size], seed),
-        rows=tf.range(batch_size),
+        row_numbers=tf.range(batch_size),
         # What is nearly zero, negative or not a number takes the most probable symbol.
         temperature=tf.where(temperature > 1e-4, temperature, 1e-4),
         top_p=tf.where(top_p > 1e-6, top_p, 1e-6),

@@ -83,7 +83,7 @@ def run(backend, *arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("tests", ["tests/zoo/layers", "tests/zoo/models", "tests/zoo/test_decoding.py"])
+@pytest.mark.parametrize("tests", ["tests/zoo/layers", "tests/zoo/models", "tests/zoo/decoding"])
 def test_what_is_tested_with_tensorflow(backend, tests):
     run(backend, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests)
 

@@ -2,24 +2,24 @@
 
 A step function is `step(last, state, memory) -> (logits, state)`: `last` [R] are the last symbols of R rows, `logits`
 [R, V] score the next ones, `state` is a nested structure of tensors whose first axis is R (scalars are left alone), and
-`memory` a nested structure whose first axis is the batch B: it does not change from step to step. R is B, and in beam
-search B times the number of beams, those of one sentence adjacent. Where attention is asked for, the step function
+`memory` a nested structure whose first axis is the batch B; it does not change from step to step. R is B, or in beam
+search B times the number of beams, with those of one sentence adjacent. If attention is asked for, the step function
 returns `(logits, attention [R, S], state)`.
 
-Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. Where tensors may change their sizes, rows that
-have come to their end are taken out of the loop, and cost nothing any more.
+Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. Where tensors may change their sizes, finished
+rows leave the loop and cost nothing any more.
 """
 
 from zoo.decoding.beam import beam_search, coverage_penalty, length_penalty
-from zoo.decoding.constraints import Rules, Symbols, score
+from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.greedy_and_sampling import greedy_search, sample
 from zoo.decoding.while_loops import can_resize
 from zoo.row_selection import repeat_rows
 
 __all__ = [
-    "Rules",
-    "Symbols",
+    "Constraints",
+    "SpecialIds",
     "beam_search",
     "can_resize",
     "coverage_penalty",
@@ -27,6 +27,6 @@ __all__ = [
     "length_penalty",
     "repeat_rows",
     "sample",
-    "score",
+    "sequence_log_prob",
     "uniform",
 ]

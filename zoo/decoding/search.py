@@ -1,106 +1,113 @@
 """The loop that all ways of decoding share."""
 
+from collections.abc import Callable
+from typing import Any
+
 from keras import ops
 
+from zoo.decoding.constraints import Constraints
 from zoo.decoding.while_loops import can_resize, while_loop
 from zoo.row_selection import take_rows
 
-# Rows are taken out of the loop when at most this part of them is left: copying the others costs something, too.
+Step = Callable[[Any, Any, Any], Any]
+Rows = dict[str, Any]
+
+# Finished rows leave the loop when at most this part of all is unfinished: copying the others has a cost, too.
 SHRINK_AT = 0.75
-# Where sizes may not change, the last sentences of a batch have a second loop, with one row for so many of the first.
+# Where sizes are fixed, the last sentences of a batch go to a second loop, with one row for this many of the first.
 FIRST_TO_SECOND = 8
 
 
 class Search:
-    """A loop over steps for sentences that come to their ends one after another.
+    """A loop over steps for sentences that end one after another.
 
-    A subclass says what is known of each sentence before the first step (`first_rows`), what a step makes of it
-    (`advance`), and which sentences are done (`ended`).
+    A subclass defines the variables of each sentence before the first step (`initial_rows`), how a step changes them
+    (`advance`), and which sentences are finished (`finished`).
 
     Args:
         step: The step function.
-        rules: The `Rules`.
-        resizes: Whether tensors may change their sizes, see `zoo.decoding.while_loops`; `None` for where they can.
+        constraints: The `Constraints`.
+        resizes: Whether tensors may change their sizes, see `zoo.decoding.while_loops`; `None`: if the backend can.
         width: Rows of the state for each sentence.
     """
 
     results: tuple[str, ...] = ("ids", "log_prob")
 
-    def __init__(self, step, rules, resizes, width=1):
-        self.step, self.rules, self.symbols = step, rules, rules.symbols
+    def __init__(self, step: Step, constraints: Constraints, resizes: bool | None, width: int = 1) -> None:
+        self.step, self.constraints, self.special = step, constraints, constraints.special
         self.resizes, self.width = can_resize() if resizes is None else resizes, width
-        self.columns = ops.arange(rules.room, dtype="int32")
+        self.columns = ops.arange(constraints.room, dtype="int32")
 
-    def first_rows(self, batch):
-        """Returns what is known of each sentence, a dict of tensors with the batch first."""
+    def initial_rows(self, batch: Any) -> Rows:
+        """Returns the variables of each sentence before the first step, a dict of tensors with the batch first."""
         raise NotImplementedError
 
-    def advance(self, index, rows, state, memory):
-        """Returns the rows and the state behind the step with number `index`."""
+    def advance(self, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
+        """Returns the variables and the state after step number `index`."""
         raise NotImplementedError
 
-    def ended(self, index, rows):
-        """Returns which sentences are done before the step with number `index`, boolean [B]."""
+    def finished(self, index: Any, rows: Rows) -> Any:
+        """Returns which sentences are finished before step number `index`, boolean [B]."""
         raise NotImplementedError
 
-    def run(self, state, memory):
-        """Returns what `results` name of each sentence, a dict.
+    def run(self, state: Any, memory: Any) -> Rows:
+        """Returns those variables of each sentence that `results` names, after the search.
 
         Args:
             state: State of the step function before the first step.
             memory: What does not change.
         """
-        batch = ops.shape(self.rules.max_lengths)[0]
-        rows = {**self.first_rows(batch), **self.rules.rows(), "origin": ops.arange(batch, dtype="int32")}
+        batch = ops.shape(self.constraints.max_lengths)[0]
+        rows = {**self.initial_rows(batch), **self.constraints.by_row(), "sentence": ops.arange(batch, dtype="int32")}
         loop = {"index": ops.zeros((), dtype="int32"), "rows": rows, "state": state}
-        done = {name: rows[name] for name in self.results}
+        results = {name: rows[name] for name in self.results}
         if self.resizes:
-            loop = {**loop, "memory": memory, "done": done}
-            loop = while_loop(lambda loop: ops.any(self._going(loop)), self._shrinking_turn, loop, resizes=True)
-            return self._store(loop["done"], loop["rows"])
+            loop = {**loop, "memory": memory, "results": results}
+            loop = while_loop(lambda loop: ops.any(self._unfinished(loop)), self._shrinking_body, loop, resizes=True)
+            return self._store(loop["results"], loop["rows"])
         few = (batch + FIRST_TO_SECOND - 1) // FIRST_TO_SECOND
-        loop = self._until(few, loop, memory)
-        done = self._store(done, loop["rows"])
-        going_first = ops.argsort(ops.cast(self.ended(loop["index"], loop["rows"]), "int32"))
-        left = ops.cast(going_first[:few], "int32")
-        rows, state, memory = self._take(left, loop["rows"], loop["state"], memory)
-        loop = self._until(0, {"index": loop["index"], "rows": rows, "state": state}, memory)
-        return self._store(done, loop["rows"])
+        loop = self._run_until(few, loop, memory)
+        results = self._store(results, loop["rows"])
+        unfinished_first = ops.argsort(ops.cast(self.finished(loop["index"], loop["rows"]), "int32"))
+        remaining = ops.cast(unfinished_first[:few], "int32")
+        rows, state, memory = self._take(remaining, loop["rows"], loop["state"], memory)
+        loop = self._run_until(0, {"index": loop["index"], "rows": rows, "state": state}, memory)
+        return self._store(results, loop["rows"])
 
-    def _going(self, loop):
-        """Returns which sentences are not done, boolean [B]."""
-        return ops.logical_not(self.ended(loop["index"], loop["rows"]))
+    def _unfinished(self, loop: Rows) -> Any:
+        return ops.logical_not(self.finished(loop["index"], loop["rows"]))
 
-    def _until(self, few, loop, memory):
-        """Returns the loop's tensors when at most `few` sentences are not done."""
-        return while_loop(
-            lambda loop: ops.count_nonzero(self._going(loop)) > few, lambda loop: self._turn(loop, memory), loop
+    def _run_until(self, few: Any, loop: Any, memory: Any) -> Any:
+        """Returns the loop's tensors when at most `few` sentences are unfinished."""
+        loop = while_loop(
+            lambda loop: ops.count_nonzero(self._unfinished(loop)) > few, lambda loop: self._body(loop, memory), loop
         )
+        return loop
 
-    def _turn(self, loop, memory):
+    def _body(self, loop: Rows, memory: Any) -> Rows:
         rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)
         return {"index": loop["index"] + 1, "rows": rows, "state": state}
 
-    def _shrinking_turn(self, loop):
-        """As `_turn`, but without the sentences that are done, once they are many; their results are put aside."""
-        memory, done = loop["memory"], loop["done"]
-        loop = self._turn(loop, memory)
-        rows, state, going = loop["rows"], loop["state"], self._going(loop)
-        count = ops.cast(ops.count_nonzero(going), "float32")
+    def _shrinking_body(self, loop: Rows) -> Rows:
+        """As `_body`, but stores the results of finished sentences and drops these once they are many."""
+        memory, results = loop["memory"], loop["results"]
+        loop = self._body(loop, memory)
+        rows, state, unfinished = loop["rows"], loop["state"], self._unfinished(loop)
+        count = ops.cast(ops.count_nonzero(unfinished), "float32")
 
-        def shrink():
-            left = ops.cast(ops.nonzero(going)[0], "int32")
-            return *self._take(left, rows, state, memory), self._store(done, rows)
+        def shrink() -> tuple[Any, ...]:
+            remaining = ops.cast(ops.nonzero(unfinished)[0], "int32")
+            return *self._take(remaining, rows, state, memory), self._store(results, rows)
 
-        many = count <= SHRINK_AT * ops.cast(ops.shape(going)[0], "float32")
-        kept = ops.cond(many, shrink, lambda: (rows, state, memory, done))
-        return {"index": loop["index"], **dict(zip(("rows", "state", "memory", "done"), kept, strict=True))}
+        worthwhile = count <= SHRINK_AT * ops.cast(ops.shape(unfinished)[0], "float32")
+        tensors = ops.cond(worthwhile, shrink, lambda: (rows, state, memory, results))
+        return {"index": loop["index"], **dict(zip(("rows", "state", "memory", "results"), tensors, strict=True))}
 
-    def _take(self, left, rows, state, memory):
-        """Returns rows, state and memory of the sentences with these numbers, int32 [R], alone."""
-        beams = ops.reshape(left[:, None] * self.width + ops.arange(self.width, dtype="int32"), (-1,))
-        return take_rows(rows, left), take_rows(state, beams), take_rows(memory, left)
+    def _take(self, sentences: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any, Any]:
+        """Returns variables, state and memory of only the sentences with these indices, int32 [R]."""
+        beams = ops.reshape(sentences[:, None] * self.width + ops.arange(self.width, dtype="int32"), (-1,))
+        return take_rows(rows, sentences), take_rows(state, beams), take_rows(memory, sentences)
 
-    def _store(self, done, rows):
-        places = rows["origin"][:, None]
-        return {name: ops.scatter_update(done[name], places, rows[name]) for name in self.results}
+    def _store(self, results: Rows, rows: Rows) -> Rows:
+        indices = rows["sentence"][:, None]
+        return {name: ops.scatter_update(results[name], indices, rows[name]) for name in self.results}

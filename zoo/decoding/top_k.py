@@ -1,61 +1,65 @@
-"""The most probable symbols and their probabilities, with few passes over the logits: those are what a step costs."""
+"""The most probable symbols and their probabilities, with few passes over the logits, which dominate a step's cost."""
 
 import math
+from typing import Any
 
 from keras import ops
 
-from zoo.row_selection import take_from_rows
+from zoo.row_selection import take_per_row
 
 
-def top_k(logits, count):
-    """Returns the `count` largest of each row and their places, [R, count], largest first.
+def top_k(logits: Any, k: int) -> tuple[Any, Any]:
+    """Returns the k largest values of each row and their indices, [R, k], largest first.
 
-    The largest numbers are in the groups with the largest maxima, and a maximum costs far less than a selection.
+    The largest values are in the groups with the largest maxima, and a maximum costs far less than a selection.
 
     Args:
         logits: [R, V].
-        count: How many, at most V.
+        k: At most V.
     """
     size = logits.shape[-1]
-    groups = _groups(size, count)
-    if groups is None or 3 * count > groups:
-        return ops.top_k(logits, count)
-    grouped = ops.reshape(logits, (-1, groups, size // groups))
-    _, chosen = ops.top_k(ops.max(grouped, axis=-1), count)
-    chosen = ops.sort(chosen, axis=-1)  # of equal numbers the first one counts
-    found = take_from_rows(grouped, chosen)  # [R, count, V / groups]
-    values, places = ops.top_k(ops.reshape(found, (-1, count * (size // groups))), count)
-    group = take_from_rows(chosen, places // (size // groups))
-    return values, group * (size // groups) + places % (size // groups)
+    groups = _num_groups(size, k)
+    if groups is None or 3 * k > groups:
+        values, indices = ops.top_k(logits, k)
+        return values, indices
+    group_size = size // groups
+    grouped = ops.reshape(logits, (-1, groups, group_size))
+    _, chosen = ops.top_k(ops.max(grouped, axis=-1), k)
+    chosen = ops.sort(chosen, axis=-1)  # among equal values the first one counts
+    candidates = take_per_row(grouped, chosen)  # [R, k, V / groups]
+    values, indices = ops.top_k(ops.reshape(candidates, (-1, k * group_size)), k)
+    group = take_per_row(chosen, indices // group_size)
+    return values, group * group_size + indices % group_size
 
 
-def most_probable(logits):
-    """Returns the largest of each row and the first place where it stands, [R] each.
+def argmax(logits: Any) -> tuple[Any, Any]:
+    """Returns the largest value of each row and the first index where it is, [R] each.
 
-    Keras' `argmax` goes over the logits several times to tell zeros of either sign apart; it takes six times as long.
+    Keras' `argmax` passes over the logits several times to distinguish zeros of either sign; it takes six times
+    as long.
 
     Args:
         logits: [R, V].
     """
-    values, places = top_k(logits, 1)
-    return values[:, 0], places[:, 0]
+    values, indices = top_k(logits, 1)
+    return values[:, 0], indices[:, 0]
 
 
-def _groups(size, count):
-    """Returns how many groups of equal size leave least to select from, or `None` where none are near.
+def _num_groups(size: int, k: int) -> int | None:
+    """Returns the number of equal groups that leaves least to select from, or `None` if no suitable number divides.
 
-    Of G groups, a selection is made from G maxima and from `count` · V / G numbers.
+    With G groups, a selection is made among G maxima and among k · V / G values.
     """
-    middle = math.sqrt(size * count)
-    fitting = [number for number in range(math.ceil(middle / 3), math.floor(middle * 3) + 1) if size % number == 0]
-    return min(fitting, key=lambda number: abs(number - middle), default=None)
+    best = math.sqrt(size * k)
+    divisors = [number for number in range(math.ceil(best / 3), math.floor(best * 3) + 1) if size % number == 0]
+    return min(divisors, key=lambda number: abs(number - best), default=None)
 
 
-def log_total(logits, largest):
+def log_sum_exp(logits: Any, largest: Any) -> Any:
     """Returns `log Σ exp(logits)` of each row, [R].
 
     Args:
         logits: [R, V].
-        largest: The largest of each row, [R].
+        largest: The largest value of each row, [R].
     """
     return largest + ops.log(ops.sum(ops.exp(logits - largest[:, None]), axis=-1))

@@ -1,43 +1,45 @@
-"""Loops whose tensors may change their sizes from turn to turn, where the backend can do that."""
+"""Loops whose tensors may change their sizes from iteration to iteration, on backends that allow it."""
 
 import importlib
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
 
-def can_resize():
-    """Returns whether tensors may change their sizes in a loop: on JAX, and wherever XLA compiles, they may not."""
+def can_resize() -> bool:
+    """Returns whether tensors may change their sizes in a loop: not on JAX, nor wherever XLA compiles."""
     return keras.backend.backend() in ("tensorflow", "torch")
 
 
-def while_loop(going, body, first, resizes=False):
-    """Returns what `body` makes of nested tensors, again and again as long as `going` of them holds.
+def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], initial: Any, resizes: bool = False) -> Any:
+    """Returns nested tensors after applying `body` to them again and again while `condition` of them holds.
 
     Args:
-        going: Called with the nested tensors; returns a boolean scalar.
+        condition: Called with the nested tensors; returns a boolean scalar.
         body: Called with the nested tensors; returns the next ones.
-        first: The nested tensors before the first turn.
-        resizes: Whether axis 0, and each axis that has size 0 at first, may change its size.
+        initial: The nested tensors before the first iteration.
+        resizes: Whether axis 0, and each axis of initial size 0, may change its size.
     """
-    leaves = keras.tree.flatten(first)
+    leaves = keras.tree.flatten(initial)
 
-    def nested(values):
-        return keras.tree.pack_sequence_as(first, list(values))
+    def pack(values: Any) -> Any:
+        return keras.tree.pack_sequence_as(initial, list(values))
 
-    def turn(*values):
-        return tuple(keras.tree.flatten(body(nested(values))))
+    def flat_body(*values: Any) -> Any:
+        return tuple(keras.tree.flatten(body(pack(values))))
 
-    def again(*values):
-        return going(nested(values))
+    def flat_condition(*values: Any) -> Any:
+        return condition(pack(values))
 
     if resizes and keras.backend.backend() == "tensorflow":
         tf = importlib.import_module("tensorflow")
         leaves = [tf.convert_to_tensor(leaf) for leaf in leaves]
-        invariants = [tf.TensorShape(_open(leaf.shape.as_list())) for leaf in leaves]
-        return nested(tf.while_loop(again, turn, tuple(leaves), shape_invariants=tuple(invariants)))
-    return nested(ops.while_loop(again, turn, tuple(leaves)))
+        invariants = [tf.TensorShape(_resizable(leaf.shape.as_list())) for leaf in leaves]
+        return pack(tf.while_loop(flat_condition, flat_body, tuple(leaves), shape_invariants=tuple(invariants)))
+    return pack(ops.while_loop(flat_condition, flat_body, tuple(leaves)))
 
 
-def _open(sizes):
-    return [None if axis == 0 or size == 0 else size for axis, size in enumerate(sizes)]
+def _resizable(shape: list[int | None]) -> list[int | None]:
+    return [None if axis == 0 or size == 0 else size for axis, size in enumerate(shape)]

@@ -29,7 +29,7 @@ class TextScorer(keras.Model):
 
     def call(self, inputs):
         tokens = inputs["tokens"]
-        return decoding.score(self.model({"tokens": shifted(tokens)}, training=False), tokens, SYMBOLS)
+        return decoding.sequence_log_prob(self.model({"tokens": shifted(tokens)}, training=False), tokens, SYMBOLS)
 
 
 class Generator(keras.Model):
@@ -98,12 +98,12 @@ class Generator(keras.Model):
         search = {
             "step": lambda last, state, memory: self.model.decode_step(last, state),
             "state": self.model.initial_state(batch, None if self.resizes else self.max_length),
-            "rules": decoding.Rules(SYMBOLS, limits, self.max_length, prompt, self.no_repeat_ngram),
+            "constraints": decoding.Constraints(SYMBOLS, limits, self.max_length, prompt, self.no_repeat_ngram),
             "resizes": self.resizes,
         }
         if self.temperature:
             draws = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
-            ids, log_prob = decoding.sample(**search, seeds=inputs["seed"], rows=inputs["row"], **draws)
+            ids, log_prob = decoding.sample(**search, seeds=inputs["seed"], row_numbers=inputs["row"], **draws)
         else:
             ids, log_prob = decoding.greedy_search(**search)
         return {"ids": ids, "log_prob": log_prob}

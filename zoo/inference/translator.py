@@ -8,7 +8,7 @@ from zoo.errors import InputError, check_finite, check_whole
 from zoo.models.shared.embeddings import transposed_tables
 from zoo.text import END, PAD, START
 
-SYMBOLS = decoding.Symbols(start=START, end=END, pad=PAD)
+SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
 
 LEAST_LOG_PROB = -1e29
 """Log probabilities below this are of no sequence: a search had fewer sequences than beams."""
@@ -41,7 +41,7 @@ class Scorer(keras.Model):
     def call(self, inputs):
         source, target = inputs["source"], inputs["target"]
         logits = self.model({"source": source, "target": shifted(target)}, training=False)
-        return decoding.score(logits, target, SYMBOLS)
+        return decoding.sequence_log_prob(logits, target, SYMBOLS)
 
 
 class Translator(keras.Model):
@@ -115,13 +115,13 @@ class Translator(keras.Model):
         self.resizes = decoding.can_resize() if resizes is None else resizes
         self.built = True
 
-    def _rules(self, source, prefix):
+    def _constraints(self, source, prefix):
         length = ops.shape(source)[1]
         room = 2 * length + 10
         room = min(room, self.max_length) if isinstance(room, int) else ops.minimum(room, self.max_length)
         lengths = ops.sum(ops.cast(ops.not_equal(source, PAD), "int32"), axis=1)
         limits = ops.minimum(2 * lengths + 10, self.max_length)
-        return decoding.Rules(SYMBOLS, limits, room, prefix, self.no_repeat_ngram)
+        return decoding.Constraints(SYMBOLS, limits, room, prefix, self.no_repeat_ngram)
 
     def _step(self, last, state, memory):
         options = {"sharing": self.beam_size, "return_attention_scores": bool(self.coverage_penalty)}
@@ -134,10 +134,16 @@ class Translator(keras.Model):
 
     def _search(self, inputs):
         source = inputs["source"]
-        rules = self._rules(source, inputs.get("prefix"))
+        constraints = self._constraints(source, inputs.get("prefix"))
         memory = self.model.encode(source, training=False)
-        state = self.model.initial_state(memory, None if self.resizes else rules.room, self.beam_size)
-        search = {"step": self._step, "state": state, "rules": rules, "memory": memory, "resizes": self.resizes}
+        state = self.model.initial_state(memory, None if self.resizes else constraints.room, self.beam_size)
+        search = {
+            "step": self._step,
+            "state": state,
+            "constraints": constraints,
+            "memory": memory,
+            "resizes": self.resizes,
+        }
         if self.beam_size == 1:
             ids, log_prob = decoding.greedy_search(**search)
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}

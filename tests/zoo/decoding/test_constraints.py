@@ -1,0 +1,79 @@
+"""Constraints on sequences, and their probabilities."""
+
+import math
+
+import numpy as np
+import pytest
+from keras import ops
+from support.decoding import (
+    END,
+    PAD,
+    START,
+    SYMBOLS,
+    everything,
+    padded,
+    prefix_code,
+    run_beam,
+    run_greedy,
+    scripts,
+)
+
+from zoo import decoding
+
+
+def test_the_tempting_symbols_are_never_produced():
+    table = scripts(23, 3, 7, 3)
+    table[:, :, [PAD, START]] += 100.0
+    ids, log_probs = run_beam(table, [3, 3, 3], 3, 0.6)
+    assert not np.any(ids == START) and np.all(ids[:, :, 0] != PAD)
+    assert np.all(log_probs > -math.inf) and np.all(log_probs > -100)
+
+
+def ngrams(ids, size):
+    return [tuple(ids[first : first + size]) for first in range(len(ids) - size + 1)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_symbols_come_twice(size, resizes):
+    """A model that would say one thing for ever."""
+    table = np.zeros((2, 2 * 4**7, 4), "float32")
+    table[:, :, 3], table[:, :, END] = 5.0, -5.0
+    prompts = [(), (3, 3)]
+    ids, _ = run_greedy(table, [7, 7], None, resizes, prompts, no_repeat_ngram=size)
+    # The only symbol fits `size` times; the prompt takes its place, however long it is.
+    for row, count in enumerate((size, max(size, 2))):
+        assert ids[row].tolist() == padded((*[3] * count, END), 7)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_no_symbols_can_come_twice_where_there_is_no_room_for_them(limit, resizes):
+    table = np.zeros((2, 2 * 4**2, 4), "float32")
+    table[:, :, 3] = 5.0
+    ids, _ = run_greedy(table, [limit, limit], None, resizes, no_repeat_ngram=4)
+    assert ids.tolist() == [[3] * limit] * 2
+    beams, _ = run_beam(table, [limit, limit], 2, 0.0, resizes, no_repeat_ngram=4)
+    assert beams[:, 0].tolist() == ids.tolist()
+
+
+def test_constraints_on_repetition_find_what_trying_everything_finds(resizes):
+    limits, beam_size, size = [4, 3], 8, 2
+    table = scripts(5, 2, 5, 4)
+    ids, log_probs = run_beam(table, limits, beam_size, 0.0, resizes, no_repeat_ngram=size)
+    for row, limit in enumerate(limits):
+        expected = [
+            (total, sequence)
+            for total, sequence in everything(table[row], limit, 0.0)
+            if len(set(ngrams(sequence, size))) == len(ngrams(sequence, size))
+        ]
+        for rank, (total, sequence) in enumerate(expected[:beam_size]):
+            assert ids[row, rank].tolist() == padded(sequence, 4)
+            np.testing.assert_allclose(log_probs[row, rank], total, rtol=1e-5)
+
+
+def test_score_is_what_a_search_adds_up():
+    table, limits = scripts(29, 3, 7, 4), [4, 2, 4]
+    ids, log_probs = run_greedy(table, limits)
+    codes = [[prefix_code(row[:place].tolist(), 7) for place in range(4)] for row in ids]
+    logits = np.stack([table[row][np.minimum(codes[row], 2 * 7**4 - 1)] for row in range(3)])
+    found = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS)
+    np.testing.assert_allclose(ops.convert_to_numpy(found), log_probs, rtol=1e-5)

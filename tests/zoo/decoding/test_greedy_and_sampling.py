@@ -1,0 +1,119 @@
+"""Greedy search and sampling."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from support.decoding import (
+    END,
+    PAD,
+    SYMBOLS,
+    constraints,
+    greedy_row,
+    log_probabilities,
+    padded,
+    prefix_code,
+    run_greedy,
+    score,
+    scripts,
+    stepper,
+)
+
+from zoo.decoding import Constraints, greedy_search, sample
+
+
+def test_greedy(resizes):
+    limits = [4, 2, 3, 1, 4] * 5
+    table = scripts(0, len(limits), 7, 4)
+    ids, log_probs = run_greedy(table, limits, 5, resizes)
+    for row, limit in enumerate(limits):
+        expected = greedy_row(table[row], limit)
+        assert ids[row].tolist() == padded(expected, 5)
+        np.testing.assert_allclose(log_probs[row], score(table[row], expected), rtol=1e-5)
+    assert ids.dtype == np.int32 and log_probs.dtype == np.float32
+
+
+def test_a_row_without_room_for_any_symbol_is_empty():
+    table = scripts(13, 2, 7, 2)
+    ids, log_probs = run_greedy(table, [0, 2])
+    assert ids[0].tolist() == [PAD, PAD] and log_probs[0] == 0.0
+
+
+def test_low_precision_logits_are_summed_in_float32():
+    step, state = stepper(scripts(19, 2, 7, 3))
+
+    def low(last, state, memory):
+        logits, state = step(last, state)
+        return ops.cast(logits, "bfloat16"), state
+
+    _, log_probs = greedy_search(low, state, constraints([3, 3]))
+    assert keras.backend.standardize_dtype(log_probs.dtype) == "float32"
+    assert np.all(np.isfinite(ops.convert_to_numpy(log_probs)))
+
+
+def test_greedy_goes_on_with_a_prompt(resizes):
+    limits = [5, 5, 2, 4, 5]
+    table = scripts(1, len(limits), 7, 5)
+    prompts = [(3, 4), (), (5, 6, 3), (END, 6, 6, 5), (4,)]
+    ids, log_probs = run_greedy(table, limits, 5, resizes, prompts)
+    for row, (limit, prompt) in enumerate(zip(limits, prompts, strict=True)):
+        expected = prompt[:limit]
+        while len(expected) < limit and END not in expected[len(prompt) :]:
+            expected += (int(log_probabilities(table[row][prefix_code(expected, 7)]).argmax()),)
+        assert ids[row].tolist() == padded(expected, 5)
+        gained = score(table[row], expected) - score(table[row], prompt[:limit])
+        np.testing.assert_allclose(log_probs[row], gained, rtol=1e-5, atol=1e-5)
+
+
+def draw(probabilities, count, **options):
+    """Returns the shares of each symbol among draws of one symbol."""
+    logits = ops.convert_to_tensor(np.log(probabilities).astype("float32"))
+
+    def step(last, state, memory):
+        return ops.broadcast_to(logits, (ops.shape(last)[0], len(probabilities))), state
+
+    numbers = ops.arange(count, dtype="int32")
+    one = Constraints(SYMBOLS, ops.ones_like(numbers), 1)
+    ids, _ = sample(step, (), one, ops.zeros_like(numbers), numbers, **options)
+    return np.bincount(ops.convert_to_numpy(ids)[:, 0], minlength=len(probabilities)) / count
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
+        ({"temperature": 0.5}, np.array([0, 0, 0.01, 0.25, 0.0625, 0.0225]) / 0.345),
+        ({"top_k": 2}, [0, 0, 0, 2 / 3, 1 / 3, 0]),
+        ({"top_p": 0.8}, [0, 0, 0, 5 / 9, 2.5 / 9, 1.5 / 9]),
+        ({"top_p": 0.01}, [0, 0, 0, 1, 0, 0]),
+        ({"top_k": 99, "top_p": 1.0}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
+    ],
+)
+def test_samples_follow_the_distribution(options, expected):
+    # Start and padding have probabilities, too, and are never drawn.
+    shares = draw([0.2, 0.3, 0.05, 0.25, 0.125, 0.075], 20_000, **options)
+    np.testing.assert_allclose(shares, expected, atol=0.012)  # four standard deviations
+    assert (shares[np.array(expected) == 0] == 0).all()
+
+
+def test_samples_depend_on_seed_and_row_and_not_on_the_batch():
+    table = scripts(2, 6, 7, 4)
+    step, state = stepper(table)
+
+    def run(seed, rows):
+        chosen = {
+            "row": ops.convert_to_tensor(rows, "int32"),
+            "code": state["code"][: len(rows)],
+            "count": state["count"],
+        }
+        seeds = ops.full((len(rows),), seed, dtype="int32")
+        ids, log_probs = sample(step, chosen, constraints([4] * len(rows)), seeds, ops.convert_to_tensor(rows, "int32"))
+        return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
+
+    ids, log_probs = run(5, range(6))
+    np.testing.assert_array_equal(run(5, range(6))[0], ids)
+    np.testing.assert_array_equal(run(5, [3, 1])[0], ids[[3, 1]])
+    assert (run(6, range(6))[0] != ids).any()
+    for row in range(6):
+        drawn = [symbol for symbol in ids[row].tolist() if symbol != PAD]
+        np.testing.assert_allclose(log_probs[row], score(table[row], drawn), rtol=1e-5)
