@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from training.config.run_config import resolve
+from training.config.resolve import resolve
 from training.data import load_data
 from training.tasks import get_task
 
@@ -26,4 +26,5 @@ def read(spec: str) -> tuple[Any, Any, Any]:
     """
     config = resolve("transformer_tiny", spec, ["data.shared_vocabulary=true"])
     data = load_data(spec)
-    return config, data, get_task("seq2seq").make_tokenizers(config.data, data)["source"]
+    task = get_task("seq2seq")
+    return config, data, task.make_tokenizers(task.settle(config.data, data), data)["source"]

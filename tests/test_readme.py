@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import zoo
-from training.config.run_config import resolve
+from training.config.resolve import resolve
 from zoo.cli import ArgumentParser
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from training.config.origin import origin_of
+from training.config.initial_run import open_workdir
 from training.config.run_config import check_task
 from training.data import SPLITS, load_data, spec_forms
 from zoo.cli import ArgumentParser, run_command
@@ -45,24 +45,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
-    name = origin_of(arguments.workdir).read_config()["model"]["name"]
-    task = get_spec(name).task
+    spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
     decoding = {}
     for option in ("beam_size", "length_penalty"):
         if (value := getattr(arguments, option)) is not None:
-            if task != "seq2seq":
-                raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {task} model.")
+            if spec.task != "seq2seq":
+                raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {spec.task} model.")
             decoding[option] = value
     if arguments.data:
-        load_data(arguments.data, check_task=partial(check_task, name, arguments.data))
-    if task == "seq2seq":
+        load_data(arguments.data, check_task=partial(check_task, spec, arguments.data))
+    if spec.task == "seq2seq":
         without_onednn()
     start_backend()
     from training.evaluation import evaluate
     from training.hardware.cores import use_cores
     from zoo.cores import computing_cores
 
-    if task == "seq2seq":  # of whose time most goes into decoding, batches side by side
+    if spec.task == "seq2seq":  # most of the time goes into decoding, of several batches side by side
         use_cores(computing_cores())
     metrics = evaluate(arguments.workdir, arguments.data, arguments.split, arguments.weights, **decoding)
     print(json.dumps(metrics, ensure_ascii=False))

@@ -1,27 +1,30 @@
-"""The model card: what a work directory holds, for whoever finds it."""
+"""The model card: what a work directory holds, for a reader who knows nothing of it."""
 
+import functools
 import importlib.metadata
 import math
 import platform
 import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 
-from training.config.origin import is_free
-from training.config.run_config import FOUND, Config, resolve
+from training.config.initial_run import may_differ
+from training.config.options import DataConfig, TrainingConfig
+from training.config.resolve import resolve
+from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, SECTIONS
-from training.data import Dataset
-from training.loop.callbacks import RunState
-from training.tasks import Task
-from training.tasks.task import Tokenizers
-from zoo.registry import get_spec
+from training.data.registry import data_format
+from training.loop.prepare import PreparedRun, complete
+from training.loop.state import RunState
+from training.optimization.losses import get_loss
 from zoo.workdir import WorkDir
 
 _USES = {
     "seq2seq": "turning text into text as the data do",
     "classifier": "sorting texts like those of the data into their classes",
-    "language_model": "going on with text like that of the data, and telling how probable such text is",
+    "language_model": "continuing text like that of the data, and computing how probable such text is",
 }
 
 _EVALUATION = "\n\n## Evaluation\n\n"
@@ -39,54 +42,44 @@ _OPTIONS = (
 )
 
 
-def model_card(
-    config: Config,
-    data: Dataset,
-    task: Task,
-    tokenizers: Tokenizers,
-    model: keras.Model,
-    state: RunState,
-    metrics: dict[str, float],
-) -> str:
+def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: dict[str, float]) -> str:
     """Returns the model card of a finished run as Markdown.
 
     Args:
-        config: The complete configuration.
-        data: The data.
-        task: The task.
-        tokenizers: The tokenizers.
+        run: The run.
         model: The trained model.
         state: The run's state.
         metrics: Validation metrics of the final weights.
     """
-    spec = get_spec(config.model["name"])
-    # Corrections to matrices are merged into them in what is kept.
-    kept = sum(math.prod(variable.shape) for variable in model.weights if not variable.name.startswith("lora_"))
-    sizes = ", ".join(f"{len(data.split(split)):,} {split}" for split in ("train", "val"))
+    config, task = run.config, run.task
+    spec, settings = config.spec, config.data
+    # Corrections to matrices are merged into them in the model that is kept.
+    parameters = sum(math.prod(variable.shape) for variable in model.weights if not variable.name.startswith("lora_"))
+    sizes = ", ".join(f"{len(run.data.split(split)):,} {split}" for split in ("train", "val"))
     vocabularies = " and ".join(f"{size:,}" for key, size in config.model.items() if key.endswith("vocab_size"))
-    classes = f"- Classes: {', '.join(config.data.classes)}\n" if config.data.classes else ""
+    classes = f"- Classes: {', '.join(settings.classes)}\n" if settings.classes else ""
     others = ", ".join(f"{name} {metrics[name]:.4f}" for name in sorted(metrics.keys() - {"cross_entropy", "loss"}))
-    each = "text" if task.name == "classifier" else "symbol"
-    return f"""# {spec.name} on {config.data.spec}
+    per = "text" if task.name == "classifier" else "symbol"
+    return f"""# {spec.name} on {settings.spec}
 
 {spec.summary}
 
 - Paper: [{spec.paper.title}]({spec.paper.url}) ({spec.paper.year})
-- Parameters: {kept:,}
-- Data: `{config.data.spec}`, {sizes} {task.unit}; tokenizer: {config.data.tokenizer}, {vocabularies} symbols
-{classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per {each}; {others}
+- Parameters: {parameters:,}
+- Data: `{settings.spec}`, {sizes} {task.unit}; tokenizer: {settings.tokenizer}, {vocabularies} symbols
+{classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per {per}; {others}
 - Intended use: {_USES[task.name]}; study and comparison of architectures
 - Limits: it knows what its training data show, along with what is wrong or one-sided in them; nothing but what
-  stands here was measured; longer texts than the {config.data.max_length} symbols that training
+  is reported here was measured; longer texts than the {settings.max_length} symbols that training
   shows are untried
 - Licence: Apache-2.0 for the code; for what was learned, as the data's
 
 ## Training
 
-{_training(config, model, state)}
+{_training(config.training, model, state)}
 
 ```
-{command(config, data, task, tokenizers)}
+{command(run)}
 ```
 
 {_changes(config)}Made with {_environment()}.
@@ -104,33 +97,37 @@ def note_evaluation(workdir: WorkDir, metrics: dict[str, Any]) -> None:
     _note(workdir, _EVALUATION, key, [f"{name} {metrics[name]:.4f}" for name in _measured(metrics)])
 
 
-def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], whole: dict[str, Any]) -> None:
+def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded: dict[str, Any]) -> None:
     """Writes to the model card what smaller weights change, in place of what it said of the same measurement.
 
     Args:
         workdir: The work directory.
         spec: The data.
         rounded: Metrics with smaller weights, and what they were measured with.
-        whole: Metrics with the weights of training.
+        unrounded: Metrics with the weights of training.
     """
     changes = [
-        f"{name} {whole[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - whole[name]:+.4f})"
+        f"{name} {unrounded[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - unrounded[name]:+.4f})"
         for name in _measured(rounded)
     ]
     _note(workdir, _SMALLER, f"- {rounded['weights']}, {_measurement(spec, rounded)}: ", changes)
 
 
-def _measurement(spec, metrics):
+def _measurement(spec: str, metrics: Mapping[str, Any]) -> str:
     options = [f"{name} {metrics[name]}" for name in _OPTIONS if name in metrics]
     return ", ".join([f"`{metrics['split']}` of `{spec}`", *options])
 
 
-def _measured(metrics):
+def _measured(metrics: Mapping[str, Any]) -> list[str]:
     """Returns the names of what was measured, but for the time it took."""
-    return [k for k, v in metrics.items() if isinstance(v, float) and k not in (*_OPTIONS, "decoding_seconds")]
+    return [
+        name
+        for name, value in metrics.items()
+        if isinstance(value, float) and name not in (*_OPTIONS, "decoding_seconds")
+    ]
 
 
-def _note(workdir, title, key, values):
+def _note(workdir: WorkDir, title: str, key: str, values: list[str]) -> None:
     """Writes a line into a section of the model card, in place of the one with the same key."""
     card = workdir.model_card.read_text(encoding="utf-8") if workdir.model_card.is_file() else ""
     before, _, rest = card.partition(title)
@@ -140,13 +137,10 @@ def _note(workdir, title, key, values):
     workdir.write_text(workdir.model_card, f"{before.rstrip()}{title}{text}{other}{after.rstrip()}\n")
 
 
-def _training(config, model, state):
-    settings = config.training
-    batch = (
-        f"{settings.batch_tokens:,}"
-        if settings.accumulate_steps == 1
-        else (f"{settings.accumulate_steps} × {settings.batch_tokens:,}")
-    )
+def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> str:
+    batch = f"{settings.batch_tokens:,}"
+    if settings.accumulate_steps > 1:
+        batch = f"{settings.accumulate_steps} × {batch}"
     weights = "the moving averages of the weights" if settings.ema else "the weights"
     return (
         f"{state.rounds * settings.eval_every:,} steps of at most {batch} symbols in {state.seconds / 60:.1f} minutes; "
@@ -155,81 +149,81 @@ def _training(config, model, state):
     )
 
 
-def _changes(config):
-    """Returns what the command does not tell: settings that were changed on the way."""
-    lines = [
-        f"Behind step {change['step']:,} it went on with "
+def _changes(config: RunConfig) -> str:
+    """Returns what the command does not say: settings that were changed on the way."""
+    return "".join(
+        f"After step {change['step']:,} it went on with "
         + ", ".join(f"{key}={value}" for key, value in change.items() if key != "step")
         + "; the command has the last settings.\n\n"
         for change in config.changes
-    ]
-    return "".join(lines)
+    )
 
 
-def command(config: Config, data: Dataset, task: Task, tokenizers: Tokenizers) -> str:
-    """Returns the command that trains with a configuration. It reads nothing of a run that this one began from.
+def command(run: PreparedRun) -> str:
+    """Returns the command that trains with a configuration. It reads nothing of the initial run, if there was one.
 
     Args:
-        config: The configuration of a run, completed from its data.
-        data: The data.
-        task: The task.
-        tokenizers: The tokenizers.
+        run: The run.
     """
-    name, spec = config.model["name"], config.data.spec
-    settings = _behind_origin(config) if config.training.init_from else _asked_for(config, data, task, tokenizers)
-    words = ["python", "-m", "training.train", "--model", name, "--data", spec, "--workdir", "DIR"]
+    spec, data = run.config.spec, run.config.data.spec
+    settings = _settings_of_fine_tuning(run.config) if run.config.training.init_from else _settings(run)
+    # What a user has registered.
+    loss = get_loss(run.config.training.loss)
+    modules = (spec.model_class.partition(":")[0], data_format(data).load.__module__, loss.__module__)
+    imports = dict.fromkeys(module for module in modules if module.partition(".")[0] not in ("zoo", "training"))
+    words = ["python", "-m", "training.train", *(word for module in imports for word in ("--import", module))]
+    words += ["--model", spec.name, "--data", data, "--workdir", "DIR"]
     return shlex.join([*words, *(["--set", *settings] if settings else [])])
 
 
-def _asked_for(config, data, task, tokenizers):
-    """Returns the settings without which a run would not have this configuration."""
-    name, spec = config.model["name"], config.data.spec
-    usual = resolve(name, spec).to_dict()
+def _settings(run: PreparedRun) -> list[str]:
+    """Returns the settings without which a run would not have its configuration."""
+    resolve_again = functools.partial(resolve, run.config.spec.name, run.config.data.spec)
+    defaults = resolve_again().to_dict()
     settings = [
         f"{section}.{key}={value}"
-        for section, key, value in _differences(config, usual)
-        if section == "training" or usual[section][key] not in AUTOMATIC
+        for section, key, value in _differences(run.config, defaults)
+        if section == "training" or defaults[section][key] not in AUTOMATIC
     ]
-    # What data decide hangs on the settings so far, and is a setting where they decide otherwise.
+    # What the data decide depends on the settings so far, and is a setting where they would decide otherwise.
     while True:
-        again = resolve(name, spec, settings)
-        task.settle(again.data, data)
-        task.complete(again, data, tokenizers)
-        missing = [f"{section}.{key}={value}" for section, key, value in _differences(config, again.to_dict())]
+        completed = complete(resolve_again(settings), run.task, run.data, run.tokenizers).to_dict()
+        missing = [f"{section}.{key}={value}" for section, key, value in _differences(run.config, completed)]
         missing = [setting for setting in missing if setting not in settings]
         if not missing:
             return settings
         settings.append(missing[0])
 
 
-def _behind_origin(config):
-    """Returns the settings of a run that began from another one, which may be gone: what it did not have to keep."""
-    usual = resolve(config.model["name"], config.data.spec).to_dict()
+def _settings_of_fine_tuning(config: RunConfig) -> list[str]:
+    """Returns the settings that a run did not have to take over from its initial run, which may no longer exist."""
+    defaults = resolve(config.spec.name, config.data.spec).to_dict()
     return [
         f"{section}.{key}={value}"
         for section, key, value in _options(config)
-        # What the other one would pass on is told in any case.
-        if is_free(section, key) and (section == "model" or key == "max_length" or value != usual[section][key])
+        # What the initial run would pass on is told in any case.
+        if may_differ(section, key) and (section == "model" or key == "max_length" or value != defaults[section][key])
     ]
 
 
-def _options(config):
+def _options(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
     """Yields section, key and value of all that can be asked for: the rest follows from the data."""
-    told = {"data": ("spec", *FOUND), "model": ("name", *get_spec(config.model["name"]).required), "training": ()}
-    found = config.to_dict()
+    derived = [name for name, option in DataConfig.declared().items() if option.derived]
+    left_out = {"data": ("spec", *derived), "model": ("name", *config.spec.required), "training": ()}
+    values = config.to_dict()
     for section in SECTIONS:
-        for key, value in found[section].items():
-            if key not in told[section] and value is not None:
+        for key, value in values[section].items():
+            if key not in left_out[section] and value is not None:
                 yield section, key, value
 
 
-def _differences(config, usual):
-    """Returns the settings that are not the usual ones."""
-    return [option for option in _options(config) if option[2] != usual[option[0]][option[1]]]
+def _differences(config: RunConfig, others: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """Returns the settings that have another value in other settings."""
+    return [option for option in _options(config) if option[2] != others[option[0]][option[1]]]
 
 
-def _environment():
-    """Returns the versions that a result can hang on."""
+def _environment() -> str:
+    """Returns the versions that a result can depend on."""
     packages = ("keras", keras.backend.backend(), "numpy", "sentencepiece")
     versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     return ", ".join([f"Python {platform.python_version()}", *versions])

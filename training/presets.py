@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.config.run_config import resolve
+from training.config.resolve import Run, resolve
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError, unknown_name
 from zoo.presets import CHECKSUMS, FOLDER, checksums
@@ -57,7 +57,7 @@ def make(name: str, folder: Path) -> None:
     recipe = RECIPES[name]
     with tempfile.TemporaryDirectory() as temporary:
         workdir = WorkDir(Path(temporary) / name)
-        train(workdir, resolve(recipe.model, recipe.spec, recipe.settings))
+        train(workdir, Run(resolve(recipe.model, recipe.spec, recipe.settings)))
         metrics = evaluate(workdir.path)
         print(json.dumps({"preset": name, **metrics}, ensure_ascii=False), file=sys.stderr)
         for path in (workdir.checkpoints, workdir.tensorboard):

@@ -1,21 +1,22 @@
 """Trains a named model: `python -m training.train --model NAME --data SPEC --workdir DIR [--set key=value ...]`."""
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from training.config.origin import origin_of
-from training.config.run_config import Config, resolve
-from training.config.settings import parse_settings, read_settings
+from training.config.initial_run import open_workdir
+from training.config.resolve import Request, resolve_run
+from training.config.settings import SECTIONS, read_settings
 from training.config.settings_help import describe
-from training.data import load_data, spec_forms
-from training.loop.lock import check_vacant
+from training.data import spec_forms
 from zoo.cli import ArgumentParser, run_command
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir
 
 
-def _parser(**options) -> ArgumentParser:
+def _parser(**options: Any) -> ArgumentParser:
     parser = ArgumentParser(prog="training.train", description="Trains a named model into a work directory.", **options)
     parser.add_argument("--model", metavar="NAME", help="a name from zoo.list_models()")
     parser.add_argument("--data", metavar="SPEC", help=spec_forms())
@@ -24,8 +25,8 @@ def _parser(**options) -> ArgumentParser:
         "--config",
         metavar="FILE",
         help="settings in TOML, YAML or JSON, in the sections model, data and training; model.name and data.spec in it "
-        "stand for --model and --data; DIR/config.json repeats the run of a work directory, with the last "
-        "settings where they were changed on the way",
+        "replace --model and --data; DIR/config.json repeats the run of a work directory, with the last settings "
+        "where they were changed on the way",
     )
     parser.add_argument(
         "--set",
@@ -33,7 +34,7 @@ def _parser(**options) -> ArgumentParser:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="settings such as training.max_steps=1000, model.dropout=0.1 or data.vocab_size=8000; they come before "
+        help="settings such as training.max_steps=1000, model.dropout=0.1 or data.vocab_size=8000; they override "
         "those of --config",
     )
     parser.add_argument(
@@ -52,27 +53,15 @@ def _parser(**options) -> ArgumentParser:
     return parser
 
 
-def _first(*values):
-    return next((value for value in values if value is not None), None)
-
-
-def _resolve(parser: ArgumentParser, arguments) -> Config:
-    """Returns the configuration that the arguments ask for."""
-    values = read_settings(arguments.config) if arguments.config else {"model": {}, "data": {}, "training": {}}
-    settings = [*arguments.set, *([f"training.init_from={arguments.init_from}"] if arguments.init_from else [])]
-    kept = {}
-    begun = arguments.resume and WorkDir(arguments.workdir).config.exists()
-    if begun:
-        kept = WorkDir(arguments.workdir).read_config()
-    elif arguments.init_from:
-        kept = {"model": origin_of(arguments.init_from).read_config()["model"]}
-    model = _first(arguments.model, values["model"].get("name"), kept.get("model", {}).get("name"))
-    asked = parse_settings(arguments.set)["data"].get("spec")
-    spec = _first(arguments.data, asked, values["data"].get("spec"), kept.get("data", {}).get("spec"))
-    missing = [name for name, value in (("--model", model), ("--data", spec)) if value is None]
-    if missing:
-        parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
-    return resolve(model, spec, settings, values, begun)
+def _request(arguments: argparse.Namespace) -> Request:
+    """Returns what the arguments ask for; the model is that of the initial run, unless another is named."""
+    file = read_settings(arguments.config) if arguments.config else dict.fromkeys(SECTIONS, {})
+    model, settings = arguments.model, list(arguments.set)
+    if arguments.init_from:
+        settings.append(f"training.init_from={arguments.init_from}")
+        if model is None and "name" not in file["model"]:
+            model = open_workdir(arguments.init_from).read_config()["model"]["name"]
+    return Request(model, arguments.data, settings, file)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -92,26 +81,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     if not arguments.workdir:
         parser.error("the following arguments are required: --workdir")
-    config = _resolve(parser, arguments)
-    workdir = WorkDir(arguments.workdir)
-    if not arguments.resume:
-        check_vacant(workdir)
-    if not workdir.config.exists():
-        # A wrong SPEC is reported before the seconds that the backend takes to start.
-        load_data(config.data.spec, max_examples=config.data.max_examples, check_task=config.check_data)
+    workdir, request = WorkDir(arguments.workdir), _request(arguments)
+    names = zip(("--model", "--data"), request.names(), strict=True)
+    missing = [argument for argument, name in names if name is None]
+    if missing and not (arguments.resume and workdir.config.exists()):
+        parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
+    # All mistakes in it are reported before the seconds that the backend takes to start.
+    run = resolve_run(workdir, request, arguments.resume)
     start_backend()
     from training.loop.failures import RunStopped, report
     from training.loop.trainer import train
 
     try:
-        metrics = train(workdir, config, arguments.resume, arguments.profile)
+        metrics = train(workdir, run, arguments.profile)
     except RunStopped as stopped:
         report(stopped)
     print(json.dumps({"workdir": arguments.workdir, **metrics}))
 
 
 def _help(words: Sequence[str]) -> None:
-    """Prints the help, with the options of the model that is named beside it."""
+    """Prints the help, with the options of the model that --model names."""
     parser = _parser(add_help=False)
     parser.add_argument("-h", "--help", action="store_true", help="show this, and with --model the model's options")
     model = parser.parse_known_args(words)[0].model

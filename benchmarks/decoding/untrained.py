@@ -95,8 +95,8 @@ def write_workdir(path: Path, tokenizer) -> None:
     """
     import keras
 
-    from training.config.run_config import resolve
-    from training.loop.trainer import save_model
+    from training.config.resolve import resolve
+    from training.loop.build import save_model
     from zoo.registry import create_model
     from zoo.text import END
     from zoo.workdir import WorkDir
@@ -105,12 +105,12 @@ def write_workdir(path: Path, tokenizer) -> None:
     options = steps.contestants[0].options
     words = [f"model.{name}={value}" for name, value in options["options"].items()]
     config = resolve(options["model"], "text:none:source-target", words)
-    config.model |= {f"{side}_vocab_size": tokenizer.vocab_size for side in ("source", "target")}
+    config = config.with_model(source_vocab_size=tokenizer.vocab_size, target_vocab_size=tokenizer.vocab_size)
     for side in ("source", "target"):
         tokenizer.save(workdir.tokenizer(side))
     workdir.write_text(workdir.config, json.dumps(config.to_dict()))
     keras.utils.set_random_seed(0)
-    model = create_model(**config.model, dtype="float32")
+    model = create_model(config.spec.name, **config.model, dtype="float32")
     (embeddings,) = (weight for weight in model.variables if weight.path.endswith("target_embedding/embeddings"))
     # The logit of the end is 0: beside those of a large vocabulary, of which half are above, never among the largest.
     rows = np.array(keras.ops.convert_to_numpy(embeddings))

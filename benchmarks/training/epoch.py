@@ -23,7 +23,7 @@ def epoch_case(spec: str) -> Case:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder / "tokenizer.json")
     tokenizers = {"source": tokenizer, "target": tokenizer}
-    batches = get_task("seq2seq").batches(config, data, "train", tokenizers, batch_tokens=BATCH_TOKENS)
+    batches = get_task("seq2seq").batches(config.data, data, "train", tokenizers, batch_tokens=BATCH_TOKENS)
     sides = {"source": batches.source, "target": batches.target}
     for side, rows in sides.items():
         (folder / side).write_text("".join(f"{' '.join(map(str, row))}\n" for row in rows), encoding="ascii")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from benchmarks.training.peers.keras_turns import KerasTurns, train_on_text
 from benchmarks.training.peers.worker import Turns, make_batch, use_threads
-from training.config.run_config import resolve
+from training.config.resolve import resolve
 from training.data import load_data
 from training.data.batching import PairBatches, for_fit
+from training.hardware.choice import Hardware
 from training.hardware.cores import use_cores
 from training.hardware.devices import EvenBatches
 from training.hardware.precision import without_rewriting
-from training.loop.trainer import compile_model
+from training.loop.build import compile_model
 from training.tasks import get_task
 from zoo.text import load_tokenizer
 
@@ -55,8 +56,16 @@ def configure(task):
     words = [f"model.{name}={value}" for name, value in options.items()]
     words += [f"training.{name}={value}" for name, value in settings.items()]
     config = resolve(task["model"], task.get("spec", "text:none:source-target"), words)
-    config.model |= {"source_vocab_size": task["vocabulary"], "target_vocab_size": task["vocabulary"]}
-    return config
+    return config.with_model(source_vocab_size=task["vocabulary"], target_vocab_size=task["vocabulary"])
+
+
+def make_model(config):
+    """Returns the compiled model of a configuration.
+
+    Args:
+        config: From `configure`.
+    """
+    return compile_model(config, Hardware(config.training.precision, cores=config.training.cores))
 
 
 def read(task, config):
@@ -68,7 +77,7 @@ def read(task, config):
     """
     tokenizers = dict.fromkeys(("source", "target"), load_tokenizer(Path(task["text"]) / "tokenizer.json"))
     options = {"batch_tokens": task["batch_tokens"]}
-    batches = get_task("seq2seq").batches(config, load_data(task["spec"]), "train", tokenizers, **options)
+    batches = get_task("seq2seq").batches(config.data, load_data(task["spec"]), "train", tokenizers, **options)
     return EvenBatches(batches, config.training.cores)
 
 
@@ -78,7 +87,7 @@ def main():
     use_threads(turns.task["threads"])
     use_cores(turns.task["threads"], turns.task["threads"])
     config = configure(turns.task)
-    model = compile_model(config)
+    model = make_model(config)
     with without_rewriting():
         if "text" in turns.task:
             train_on_text(turns, model, lambda: for_fit(read(turns.task, config)), PACKAGES)

@@ -12,7 +12,6 @@ import pytest
 from benchmarks.training import ours, peers, start
 from benchmarks.training.cases import CASES
 from benchmarks.training.peers.worker import FIRST, START, make_batch, peak_memory, sinusoids
-from training.loop.trainer import compile_model
 from zoo.layers import SinusoidalPositions
 
 if keras.backend.backend() != "tensorflow":
@@ -61,7 +60,7 @@ def test_ours_is_a_run_of_training(task):
         0.1,
     )
     assert config.model["dropout"] == 0.1 and config.model["model_dim"] == 8
-    model, turns = compile_model(config), _Turns(2)
+    model, turns = ours.make_model(config), _Turns(2)
     model.run_eagerly = True  # a graph would take longer to make than all steps
     with pytest.raises(SystemExit):
         model.fit(ours.for_fit(ours.FixedBatch(task)), callbacks=[ours.KerasTurns(turns, ())], verbose=0, shuffle=False)
@@ -107,7 +106,7 @@ def test_pytorch_trains_a_model_of_the_same_size(torch_peers, task):
     torch, pytorch, _ = torch_peers
     torch.manual_seed(0)
     model = pytorch.Translator(task).train()
-    assert sum(weight.numel() for weight in model.parameters()) == compile_model(ours.configure(task)).count_params()
+    assert sum(weight.numel() for weight in model.parameters()) == ours.make_model(ours.configure(task)).count_params()
     losses = [pytorch.make_step(task, model)(*make_batch(task)) for _ in range(2)]
     assert all(abs(loss - math.log(50)) < 1.5 for loss in losses)
     half = pytorch.make_step({**task, "precision": "bfloat16"}, model)(*make_batch(task))

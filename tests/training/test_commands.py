@@ -111,15 +111,18 @@ def test_unknown_model(train):
     [
         ("training.max_step=5", "error: Unknown setting 'training.max_step'. Did you mean training.max_steps"),
         ("model.head=2", "error: Unknown option of model transformer_tiny 'head'."),
-        ("training.max_steps=ten", "error: Setting training.max_steps: Input should be a valid integer"),
+        (
+            "training.max_steps=ten",
+            "error: `training.max_steps` must be a positive integer. Received: max_steps='ten'.",
+        ),
         ("max_steps=5", "error: --set takes SECTION.KEY=VALUE"),
-        ("model.num_layers=0", "error: Setting model.num_layers must be positive. Received: 0."),
+        ("model.num_layers=0", "num_layers` must be a positive integer. Received: num_layers=0."),
         ("model.num_heads=3", "error: `model_dim` must be even and a multiple of `num_heads`."),
         ("data.vocab_size=10", "error: This text needs a vocab_size of at least"),
     ],
 )
 def test_bad_settings(train, setting, message):
-    assert train("--set", setting).startswith(message)
+    assert message in train("--set", setting)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +233,9 @@ def test_a_spoilt_run_is_not_resumed(failure, copy, text_spec):
     argv = ["--model", "transformer_tiny", "--data", text_spec, "--workdir", copy, "--resume"]
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "training": {**config["training"], "max_steps": "x"}}))
-    assert failure(training.train.main, *argv).startswith("error: Setting training.max_steps: Input should be")
+    assert failure(training.train.main, *argv).startswith(f"error: {copy}/config.json: `training.max_steps` must")
     (copy / "config.json").write_text(json.dumps({"model": config["model"]}))
-    assert failure(training.train.main, *argv).startswith("error: Setting data.spec: ")
+    assert failure(training.train.main, *argv).startswith(f"error: {copy}/config.json: data.spec is missing")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from support.tiny_runs import run_quietly, write_labelled, write_text
 
-from training.config.run_config import resolve
+from training.config.resolve import resolve
 from training.data import load_data
 from training.evaluate import main
 from training.evaluation import evaluate

@@ -7,11 +7,11 @@ import shlex
 import pytest
 
 import zoo
-from training.config.run_config import Config, resolve
-from training.data import load_data
-from training.loop.trainer import prepare
+from training.config.resolve import Run, resolve
+from training.config.run_config import RunConfig
+from training.hardware.choice import Hardware
+from training.loop.prepare import prepare
 from training.model_card import command
-from training.tasks import get_task
 from zoo.workdir import WorkDir
 
 RUNS = ("text", "dates", "labelled", "lines")
@@ -23,13 +23,13 @@ def workdir(request):
 
 
 def read(workdir):
-    config = Config.from_dict(json.loads((workdir / "config.json").read_text(encoding="utf-8")))
+    config = RunConfig.from_dict(json.loads((workdir / "config.json").read_text(encoding="utf-8")))
     return (workdir / "MODEL_CARD.md").read_text(encoding="utf-8"), config
 
 
 def test_card(workdir):
     card, config = read(workdir)
-    name, spec = config.model["name"], zoo.get_spec(config.model["name"])
+    name, spec = config.spec.name, config.spec
     metrics = json.loads((workdir / "metrics.jsonl").read_text().splitlines()[-1])
     assert card.startswith(f"# {name} on {config.data.spec}\n")
     for part in (
@@ -57,20 +57,18 @@ def test_metrics_of_the_task(labelled_workdir, lines_workdir, text_workdir):
 
 
 def prepared(words, path):
-    """Returns what a run of a command begins with: configuration, data, task and tokenizers."""
+    """Returns the run that a command begins."""
     words = shlex.split(words) if isinstance(words, str) else words
     settings = words[words.index("--set") + 1 :] if "--set" in words else []
     config = resolve(words[words.index("--model") + 1], words[words.index("--data") + 1], settings)
-    data = load_data(config.data.spec)
-    task = get_task(data.task)
-    return config, data, task, prepare(WorkDir(path), config, data, task)
+    return prepare(WorkDir(path), Run(config), Hardware(config.training.precision, cores=config.training.cores))
 
 
 def test_its_command_trains_the_same(workdir, tmp_path, monkeypatch):
     monkeypatch.setattr("training.data.formats.dates.SIZES", {"train": 4000, "val": 200, "test": 200})
     card, config = read(workdir)
     line = re.search(r"^python -m training\.train .*$", card, flags=re.MULTILINE)[0]
-    assert prepared(line, tmp_path)[0].to_dict() == config.to_dict()
+    assert prepared(line, tmp_path).config == config
     # It has nothing that the data decide anyway.
     assert "tied_embeddings" not in line and "shared_vocabulary" not in line and "max_length=13" not in line
 
@@ -92,9 +90,8 @@ def test_its_command_trains_the_same(workdir, tmp_path, monkeypatch):
 def test_a_command_has_what_was_asked_for(model, data, settings, request, tmp_path):
     spec = request.getfixturevalue(f"{data}_spec")
     asked = ["--model", model, "--data", spec, *(["--set", *settings.split()] if settings else [])]
-    config, *rest = prepared(asked, tmp_path / "first")
-    again = prepared(command(config, *rest), tmp_path / "again")[0]
-    assert again.to_dict() == config.to_dict()
+    run = prepared(asked, tmp_path / "first")
+    assert prepared(command(run), tmp_path / "again").config == run.config
 
 
 def test_the_command_of_a_run_that_began_from_another(labelled_workdir, labelled_spec, tmp_path, monkeypatch):
@@ -103,8 +100,8 @@ def test_the_command_of_a_run_that_began_from_another(labelled_workdir, labelled
     for given in (settings, settings[:1]):
         given = ["--set", f"training.init_from={labelled_workdir}", *given]
         asked = ["--model", "self_attention_classifier", "--data", labelled_spec, *given]
-        config, *rest = prepared(asked, tmp_path / "first")
+        run = prepared(asked, tmp_path / "first")
         with monkeypatch.context() as patch:
-            patch.setattr("training.config.run_config.base_of", None)
-            line = command(config, *rest)
-        assert prepared(line, tmp_path / "again")[0].to_dict() == config.to_dict()
+            patch.setattr("training.config.resolve.inherited_settings", None)
+            line = command(run)
+        assert prepared(line, tmp_path / "again").config == run.config

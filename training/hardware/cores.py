@@ -5,7 +5,7 @@ import itertools
 
 import keras
 
-from training.config.run_config import TrainingConfig
+from training.config.options import TrainingConfig
 from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
 

@@ -1,12 +1,12 @@
 """Training on several local devices: each computes its rows of every batch, and all have the same weights."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import keras
 import numpy as np
 
-from training.config.run_config import TrainingConfig
+from training.config.options import TrainingConfig
 from training.data.batching import Batches
 from zoo.errors import InputError
 
@@ -59,7 +59,7 @@ def _alone(settings):
 
 
 @contextlib.contextmanager
-def spread_over(names: list[str]) -> Iterator[None]:
+def spread_over(names: Sequence[str]) -> Iterator[None]:
     """Spreads models that are made in the block, and their batches, over devices; with one or none nothing changes.
 
     Args:
@@ -70,10 +70,10 @@ def spread_over(names: list[str]) -> Iterator[None]:
     elif keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        with tf.distribute.MirroredStrategy(names).scope():
+        with tf.distribute.MirroredStrategy(list(names)).scope():
             yield
     else:
-        with keras.distribution.DataParallel(devices=names).scope():
+        with keras.distribution.DataParallel(devices=list(names)).scope():
             yield
 
 

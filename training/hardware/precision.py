@@ -2,13 +2,10 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Literal
 
 import keras
 
 from zoo.cores import has_accelerator
-
-Policy = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 
 _ACCELERATORS = ("gpu", "tpu", "cuda")
 _FAST_IN_BFLOAT16 = ("amx_bf16", "avx512_bf16")
@@ -32,7 +29,7 @@ def _cpu_flags() -> str:
         return ""
 
 
-def dtype_policy(precision: Literal["auto"] | Policy) -> Policy:
+def dtype_policy(precision: str) -> str:
     """Returns the Keras dtype policy for a `training.precision` setting.
 
     Args:

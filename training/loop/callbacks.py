@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import sys
@@ -17,55 +16,17 @@ from tensorboardX.summary import scalar
 from tqdm import tqdm
 
 from training.data.batching import Batches
-from training.loop.checkpoints import averages_of, checkpoint_path, list_checkpoints, save_checkpoint
+from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
+from training.loop.checkpoints import averages_of, save_checkpoint
 from training.loop.failures import LossLost
-from training.optimization.losses import perplexity
+from training.loop.state import RunState, append_to_log
+from training.optimization.cross_entropy import perplexity
 from zoo.workdir import WorkDir
 
 SECONDS_BETWEEN_LINES = 30.0
 """In a log file, within a round."""
 SECONDS_BETWEEN_BARS = 0.5
 """On a terminal."""
-
-
-@dataclasses.dataclass
-class RunState:
-    """What a run has to remember besides its variables.
-
-    Args:
-        rounds: Rounds done.
-        best: Lowest validation cross-entropy so far.
-        best_round: The round that had it, from 1.
-        seconds: Training time so far.
-    """
-
-    rounds: int = 0
-    best: float = math.inf
-    best_round: int = 0
-    seconds: float = 0.0
-
-
-def stopped_early(state: RunState, patience: int) -> bool:
-    """Returns whether a run has waited long enough for a better validation.
-
-    Args:
-        state: The run's state.
-        patience: Rounds without improvement before training stops; 0 for never.
-    """
-    return bool(patience) and state.rounds - state.best_round >= patience
-
-
-def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
-    """Returns the lines of `metrics.jsonl`, without those that were not written to their end.
-
-    Args:
-        workdir: The work directory.
-    """
-    records = []
-    for line in workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ():
-        with contextlib.suppress(ValueError):
-            records.append(json.loads(line))
-    return records
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -111,13 +72,12 @@ class Checkpoints(keras.callbacks.Callback):
         for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep]:
             if old != best:
                 old.unlink()
-        if stopped_early(state, self.patience):
+        if state.has_stalled(self.patience):
             self.model.stop_training = True
 
     def _log(self, step, logs):
         record = {"step": step, **logs, "seconds": round(self.state.seconds, 1)}
-        with self.workdir.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        append_to_log(self.workdir, record)
         for name, value in logs.items():
             self._event(step, summary=scalar(name, value))
         self.tensorboard.flush()

@@ -1,9 +1,7 @@
-"""Checkpoints: all that is needed to go on with a run as if it had not stopped. One `.npz` each, never pickled."""
+"""Checkpoints: all that is needed to go on with a run as if it had not stopped; a `.npz` each, never pickled."""
 
 import contextlib
 import json
-import re
-import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,29 +9,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from training.loop.checkpoint_files import checkpoint_path
 from zoo.errors import InputError
 from zoo.workdir import replacing
-
-_NAME = re.compile(r"step_(\d+)\.npz")
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Returns the checkpoints in a folder, oldest first."""
-    return sorted(path for path in folder.glob("step_*.npz") if _NAME.fullmatch(path.name))
-
-
-def checkpoint_path(folder: Path, step: int) -> Path:
-    """Returns where the checkpoint behind a step is written."""
-    return folder / f"step_{step:08d}.npz"
-
-
-def step_of(path: Path) -> int:
-    """Returns the step behind which a checkpoint was written.
-
-    Args:
-        path: The checkpoint, from `list_checkpoints`.
-    """
-    return int(path.stem.removeprefix("step_"))
 
 
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
@@ -105,26 +83,6 @@ def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         advice = "Without this file, --resume goes on from the checkpoint before it"
         raise InputError(f"{path} is not a checkpoint ({error}). {advice}.") from error
-
-
-def set_damaged_aside(folder: Path) -> None:
-    """Renames checkpoints that have no end, such as after a crash of the machine, and says so on standard error.
-
-    So a run goes on from the last one that is whole.
-
-    Args:
-        folder: Where the checkpoints are.
-
-    Raises:
-        InputError: If all of them are damaged.
-    """
-    found = list_checkpoints(folder)
-    damaged = [path for path in found if not zipfile.is_zipfile(path)]
-    if found and damaged == found:
-        raise InputError(f"All checkpoints in {folder} are damaged. Without these files, --resume begins the run anew.")
-    for path in damaged:
-        aside = path.rename(path.with_name(f"{path.name}.damaged"))
-        print(f"{path.name} is damaged, and kept as {aside.name}", file=sys.stderr)
 
 
 def load_average(paths: list[Path], model: keras.Model) -> None:

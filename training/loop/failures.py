@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from training.loop.checkpoints import list_checkpoints
+from training.loop.checkpoint_files import list_checkpoints
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 

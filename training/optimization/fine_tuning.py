@@ -2,34 +2,35 @@
 
 import math
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
 import zoo
-from training.config.run_config import Config
 from zoo.errors import InputError
 from zoo.models.classifiers.base import ClassifierModel
 
 
-def start_from(origin: str, model: keras.Model, config: Config) -> None:
+def start_from(initial: str, model: keras.Model, classes: Sequence[str] | None) -> None:
     """Sets the weights of a model to those of another run, but for the last layer of a classifier of other classes.
 
     Args:
-        origin: The other run's work directory, or `preset:NAME`.
+        initial: The other run's work directory, or `preset:NAME`.
         model: The model, of the same options.
-        config: The complete configuration of the new run.
+        classes: The classes of the new run.
 
     Raises:
         InputError: If the weights do not fit.
     """
-    run = zoo.load(origin)
-    new_head = run.config["data"].get("classes") != config.data.classes
+    run = zoo.load(initial)
+    new_head = run.config["data"].get("classes") != classes
     fresh = {id(variable) for variable in model.output_dense.weights} if new_head else set()
     for new, old in zip(model.weights, run.model.weights, strict=True):
         if id(new) in fresh:
             continue
         if new.shape != old.shape:
-            raise InputError(f"{origin}: {old.path} has the shape {old.shape}; to begin from it takes {new.shape}.")
+            raise InputError(f"{initial}: {old.path} has the shape {old.shape}; to begin from it takes {new.shape}.")
         new.assign(old)
 
 
@@ -103,6 +104,6 @@ def copy_weights(model: keras.Model, plain: keras.Model) -> None:
         return
     for source, target in zip(model._flatten_layers(), plain._flatten_layers(), strict=True):
         # What Keras would save of a layer has the correction in it.
-        values: dict = {}
+        values: dict[str, Any] = {}
         source.save_own_variables(values)
         target.load_own_variables(values)

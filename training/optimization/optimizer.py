@@ -1,20 +1,23 @@
 """Adam, with what Keras leaves undone on TensorFlow."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
-from training.config.run_config import TrainingConfig
+from training.config.options import TrainingConfig
 from training.optimization.schedules import WarmupSchedule
 
 _MATRIX = 2
 
 
 class Adam(keras.optimizers.Adam):
-    """Adam that sees each gradient whole: first summed, over devices and over the places of a symbol, then squared.
+    """Adam that squares gradients only after summing them, over devices and over the places of a symbol.
 
     On TensorFlow the gradient of an embedding is a list of rows, one for each place in the batch. Keras squares and
-    clips those, so that the second moment of a frequent symbol and the global norm come out too small; and with several
-    devices it clips the part of each. Besides, it takes one operation for each weight in place of Keras' 26, which take
-    a third of the time until the first step. On other backends this is Keras' Adam.
+    clips those, so that the second moment of a frequent symbol and the global norm are too small; with several devices
+    it clips each one's part. Besides, this takes one operation for each weight instead of Keras' 26, which take a third
+    of the time until the first step. On other backends this is Keras' Adam.
 
     Args:
         num_devices: Devices that a batch is spread over.
@@ -25,11 +28,11 @@ class Adam(keras.optimizers.Adam):
         Loshchilov and Hutter 2019 (weight decay), algorithm 2, https://arxiv.org/abs/1711.05101
     """
 
-    def __init__(self, *, num_devices=1, **options):
+    def __init__(self, *, num_devices: int = 1, **options: Any):
         super().__init__(**options)
         self.num_devices = num_devices
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         if keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
@@ -39,22 +42,22 @@ class Adam(keras.optimizers.Adam):
         super().apply(grads, trainable_variables)
 
     @staticmethod
-    def _summed(grads):
+    def _summed(grads: Sequence[Any]) -> list[Any]:
         """Returns gradients summed over the devices."""
         import tensorflow as tf
 
-        there = [grad for grad in grads if grad is not None]
-        summed = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, there))
+        dense = [grad for grad in grads if grad is not None]
+        summed = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, dense))
         return [grad if grad is None else next(summed) for grad in grads]
 
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
         if keras.backend.backend() == "tensorflow":
             step = keras.ops.cast(self.iterations + 1, "float32")
             unbiased = keras.ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
             learning_rate = keras.ops.cast(learning_rate, "float32") * unbiased
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         if keras.backend.backend() != "tensorflow":
             super().update_step(gradient, variable, learning_rate)
             return
@@ -74,47 +77,45 @@ class Adam(keras.optimizers.Adam):
             grad=gradient,
         )
 
-    def _all_reduce_sum_gradients(self, grads_and_vars):
-        # Keras would sum here, behind the clipping, what is a sum already.
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> list[Any]:
+        # Keras would sum here, after the clipping, what has been summed.
         return list(grads_and_vars)
 
 
-def make_schedule(settings: TrainingConfig, total_steps: int) -> WarmupSchedule:
+def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
     """Returns the learning rate of each batch of a run.
 
     Args:
         settings: The settings.
-        total_steps: Steps in the run.
     """
     return WarmupSchedule(
         settings.learning_rate,
         settings.warmup_steps,
         settings.schedule,
-        total_steps,
+        settings.total_steps,
         settings.cooldown,
         settings.final_rate,
         settings.accumulate_steps,
     )
 
 
-def make_optimizer(settings: TrainingConfig, total_steps: int, num_devices: int = 1) -> Adam:
+def make_optimizer(settings: TrainingConfig, num_devices: int = 1) -> Adam:
     """Returns the optimizer of a run.
 
     Args:
         settings: The settings.
-        total_steps: Steps in the run.
         num_devices: Devices that a batch is spread over.
     """
     return Adam(
         num_devices=num_devices,
-        learning_rate=make_schedule(settings, total_steps),
+        learning_rate=make_schedule(settings),
         beta_2=settings.beta_2,
         epsilon=1e-9,
         weight_decay=settings.weight_decay or None,
         global_clipnorm=settings.clip_norm or None,
         gradient_accumulation_steps=settings.accumulate_steps if settings.accumulate_steps > 1 else None,
         use_ema=bool(settings.ema),
-        # Keras averages behind every batch, also behind those that change nothing.
+        # Keras averages after every batch, even those that change nothing.
         ema_momentum=settings.ema ** (1 / settings.accumulate_steps),
     )
 
@@ -127,5 +128,5 @@ def exclude_from_decay(model: keras.Model) -> None:
     """
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     # The bias of several heads has two axes.
-    others = [v for v in model.trainable_variables if len(v.shape) < _MATRIX or v.name == "bias"]
-    optimizer.exclude_from_weight_decay(others)
+    vectors = [v for v in model.trainable_variables if len(v.shape) < _MATRIX or v.name == "bias"]
+    optimizer.exclude_from_weight_decay(vectors)

@@ -1,6 +1,7 @@
 """Learning rate schedules."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,7 +10,7 @@ from keras import ops
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Linear rise to the peak, then one of three shapes, at the end a linear fall to zero.
 
-    With steps counted from 1, behind the warm-up: `"constant"`: `peak`; `"inverse_sqrt"`: `peak · √(warmup / step)`;
+    With steps counted from 1, after the warm-up: `"constant"`: `peak`; `"inverse_sqrt"`: `peak · √(warmup / step)`;
     `"cosine"`: `peak · (f + (1 − f) · (1 + cos πp) / 2)`, where p runs from 0 at the peak to 1 at the last step, and f
     is `final_rate`.
 
@@ -30,31 +31,31 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(
         self,
-        peak,
-        warmup_steps,
-        shape="constant",
-        total_steps=0,
-        cooldown=0.0,
-        final_rate=0.0,
-        accumulate_steps=1,
+        peak: float,
+        warmup_steps: int,
+        shape: str = "constant",
+        total_steps: int = 0,
+        cooldown: float = 0.0,
+        final_rate: float = 0.0,
+        accumulate_steps: int = 1,
     ):
         super().__init__()
         self.peak, self.warmup_steps, self.shape, self.total_steps = peak, warmup_steps, shape, total_steps
         self.cooldown, self.final_rate, self.accumulate_steps = cooldown, final_rate, accumulate_steps
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         step = ops.cast(ops.floor_divide(step, self.accumulate_steps), "float32") + 1.0
-        rate = self.peak * ops.minimum(step / self._warmup, self._behind(step))
+        rate = self.peak * ops.minimum(step / self._warmup, self._after_warmup(step))
         if not self.cooldown:
             return rate
         return rate * ops.clip((self.total_steps + 1 - step) / (self.cooldown * self.total_steps), 0.0, 1.0)
 
     @property
-    def _warmup(self):
+    def _warmup(self) -> float:
         return float(max(self.warmup_steps, 1))
 
-    def _behind(self, step):
-        """Returns the share of the peak behind the warm-up."""
+    def _after_warmup(self, step: Any) -> Any:
+        """Returns the share of the peak after the warm-up."""
         if self.shape == "inverse_sqrt":
             return ops.sqrt(self._warmup / step)
         if self.shape == "cosine":
@@ -62,6 +63,6 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             return self.final_rate + (1.0 - self.final_rate) * 0.5 * (1.0 + ops.cos(math.pi * passed))
         return ops.ones_like(step)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         names = ("peak", "warmup_steps", "shape", "total_steps", "cooldown", "final_rate", "accumulate_steps")
         return {name: getattr(self, name) for name in names}

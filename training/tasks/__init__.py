@@ -1,5 +1,7 @@
 """What training does differently for each kind of task: `get_task("classifier")`."""
 
+from typing import Any
+
 from training.tasks.classifier import ClassifierTask
 from training.tasks.language_model import LanguageModelTask
 from training.tasks.seq2seq import Seq2SeqTask
@@ -7,10 +9,10 @@ from training.tasks.task import Task
 
 __all__ = ["Task", "get_task"]
 
-_TASKS = {task.name: task for task in (Seq2SeqTask(), ClassifierTask(), LanguageModelTask())}
+_TASKS: dict[str, Task[Any]] = {task.name: task for task in (Seq2SeqTask(), ClassifierTask(), LanguageModelTask())}
 
 
-def get_task(name: str) -> Task:
+def get_task(name: str) -> Task[Any]:
     """Returns the task of a name, as model specs and datasets have it.
 
     Args:

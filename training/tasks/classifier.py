@@ -1,15 +1,21 @@
 """Classification: texts and their labels."""
 
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import keras
 
+from training.config.options import DataConfig
+from training.data import LabelledData
 from training.data.batching import LabelledBatches
 from training.tasks.metrics import classification_metrics
-from training.tasks.task import Task, cut
+from training.tasks.task import Task, Tokenizers, cut
 from zoo.errors import InputError, unknown_name
 from zoo.text import END
 
 
-def _numbers(classes, data, split):
+def _class_numbers(classes: Sequence[str], data: LabelledData, split: str) -> list[int]:
     """Returns the class of each example of a split as a number."""
     number = {name: index for index, name in enumerate(classes)}
     labels = data.split(split).labels
@@ -19,34 +25,38 @@ def _numbers(classes, data, split):
     return [number[label] for label in labels]
 
 
-class ClassifierTask(Task):
+class ClassifierTask(Task[LabelledData]):
     """Reads a text and names its class."""
 
     name = "classifier"
     unit = "texts"
 
-    def make_tokenizers(self, settings, data):
-        return {"text": self.learner(settings, data)(data.split("train").texts)}
+    def settle(self, settings: DataConfig, data: LabelledData) -> DataConfig:
+        return dataclasses.replace(super().settle(settings, data), classes=data.classes)
 
-    def complete(self, config, data, tokenizers):
-        config.data.classes = list(data.classes)
-        config.model |= {"vocab_size": tokenizers["text"].vocab_size, "num_classes": len(data.classes)}
+    def make_tokenizers(self, settings: DataConfig, data: LabelledData) -> Tokenizers:
+        return {"text": self.learner(settings)(data.split("train").texts)}
 
-    def batches(self, config, data, split, tokenizers, **options):
-        numbers = _numbers(config.data.classes, data, split)
+    def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
+        return {"vocab_size": tokenizers["text"].vocab_size, "num_classes": len(settings.classes or ())}
+
+    def batches(
+        self, settings: DataConfig, data: LabelledData, split: str, tokenizers: Tokenizers, **options: Any
+    ) -> LabelledBatches:
+        numbers = _class_numbers(settings.classes or (), data, split)
         rows = tokenizers["text"].encode(data.split(split).texts)
         if split == "train":
-            (rows,) = cut([rows], config.data.max_length - 1, "texts of the train split")
+            (rows,) = cut([rows], settings.max_length - 1, "texts of the train split")
         return LabelledBatches([[*row, END] for row in rows], numbers, **options)
 
-    def metrics(self):
+    def metrics(self) -> list[keras.metrics.Metric]:
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
-    def evaluate(self, run, data, split, **options):
+    def evaluate(self, run: Any, data: LabelledData, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
         labelled = data.split(split)
-        _numbers(run.classes, data, split)  # Before the texts are classified.
+        _class_numbers(run.classes, data, split)  # Before the texts are classified.
         labels = [answer.label for answer in run.classify(labelled.texts, **options)]
         return classification_metrics(labels, labelled.labels), labels
 
-    def derived(self, cross_entropy, symbols, examples):
+    def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
         return {}

@@ -1,12 +1,13 @@
 """Metrics of what models answer, as the field reports them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 
-def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float | str]:
+def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Returns the metrics of a corpus of translations.
 
     Args:
@@ -19,7 +20,7 @@ def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) ->
         each in [0, 100]; `exact_match`: share of translations equal to their reference, in [0, 1].
     """
     cased, lower, chrf = BLEU(), BLEU(lowercase=True), CHRF()
-    results = {}
+    results: dict[str, Any] = {}
     for name, metric in (("bleu", cased), ("bleu_lower_tokenized", lower), ("chrf", chrf)):
         results[name] = metric.corpus_score(list(hypotheses), [list(references)]).score
         results[f"{name}_signature"] = str(metric.get_signature())
@@ -32,14 +33,15 @@ def classification_metrics(answers: Sequence[str], labels: Sequence[str]) -> dic
 
     Args:
         answers: The labels given.
-        labels: The right ones, in the same order.
+        labels: The true ones, in the same order.
 
     Returns:
-        `accuracy` and `macro_f1`, the mean over the classes that occur of F1 = 2·right / (given + there), in [0, 1].
+        `accuracy` and `macro_f1`, the mean over the classes that occur of F1 = 2·correct / (answered + true), in
+        [0, 1].
     """
-    given, there = np.array(answers), np.array(labels)
+    answered, true = np.array(answers), np.array(labels)
     f1 = []
     for name in sorted({*answers, *labels}):
-        right = np.sum((given == name) & (there == name))
-        f1.append(2 * right / (np.sum(given == name) + np.sum(there == name)))
-    return {"accuracy": float(np.mean(given == there)), "macro_f1": float(np.mean(f1))}
+        correct = np.sum((answered == name) & (true == name))
+        f1.append(2 * correct / (np.sum(answered == name) + np.sum(true == name)))
+    return {"accuracy": float(np.mean(answered == true)), "macro_f1": float(np.mean(f1))}

@@ -1,46 +1,53 @@
 """Sequence to sequence: pairs of texts."""
 
+import dataclasses
 import time
+from collections.abc import Mapping
+from typing import Any
 
+from training.config.options import DataConfig
+from training.data import ParallelData
 from training.data.batching import PairBatches
 from training.tasks.metrics import translation_metrics
-from training.tasks.task import Task, cut
+from training.tasks.task import Task, Tokenizers, cut
 from zoo.text import END
 
 
-class Seq2SeqTask(Task):
+class Seq2SeqTask(Task[ParallelData]):
     """Reads one text and writes another."""
 
     name = "seq2seq"
     unit = "pairs"
+    tokenizer_names = ("source", "target")
 
-    def settle(self, settings, data):
-        super().settle(settings, data)
-        if settings.shared_vocabulary is None:
-            settings.shared_vocabulary = data.shared_vocabulary
+    def settle(self, settings: DataConfig, data: ParallelData) -> DataConfig:
+        shared = data.shared_vocabulary if settings.shared_vocabulary is None else settings.shared_vocabulary
+        return dataclasses.replace(super().settle(settings, data), shared_vocabulary=shared)
 
-    def make_tokenizers(self, settings, data):
-        learn, pairs = self.learner(settings, data), data.split("train")
+    def make_tokenizers(self, settings: DataConfig, data: ParallelData) -> Tokenizers:
+        learn, pairs = self.learner(settings), data.split("train")
         if settings.shared_vocabulary:
             shared = learn([*pairs.source, *pairs.target])
             return {"source": shared, "target": shared}
         return {"source": learn(pairs.source), "target": learn(pairs.target)}
 
-    def complete(self, config, data, tokenizers):
-        for side, tokenizer in tokenizers.items():
-            config.model[f"{side}_vocab_size"] = tokenizer.vocab_size
-        if not config.data.shared_vocabulary and config.model.get("tied_embeddings") == "auto":
-            config.model["tied_embeddings"] = "target"
+    def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
+        sizes = {f"{side}_vocab_size": tokenizer.vocab_size for side, tokenizer in tokenizers.items()}
+        if not settings.shared_vocabulary and options.get("tied_embeddings") == "auto":
+            return {**sizes, "tied_embeddings": "target"}
+        return sizes
 
-    def batches(self, config, data, split, tokenizers, **options):
+    def batches(
+        self, settings: DataConfig, data: ParallelData, split: str, tokenizers: Tokenizers, **options: Any
+    ) -> PairBatches:
         pairs = data.split(split)
         columns = [tokenizers["source"].encode(pairs.source), tokenizers["target"].encode(pairs.target)]
         if split == "train":
-            columns = cut(columns, config.data.max_length - 1, "pairs of the train split")
+            columns = cut(columns, settings.max_length - 1, "pairs of the train split")
         source, target = columns
         return PairBatches([[*row, END] for row in source], target, **options)
 
-    def evaluate(self, run, data, split, **options):
+    def evaluate(self, run: Any, data: ParallelData, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
         pairs = data.split(split)
         started = time.monotonic()
         hypotheses = run.translate(pairs.source, **options)

@@ -1,79 +1,82 @@
 """The interface between the one training loop and the kinds of tasks."""
 
 import abc
+import dataclasses
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import keras
 
-from training.config.run_config import Config, DataConfig
+from training.config.options import DataConfig
 from training.data import Dataset
 from training.data.batching import Batches
-from training.optimization.losses import perplexity
-from zoo.inference import Run
+from training.optimization.cross_entropy import perplexity
 from zoo.text import Tokenizer, train_tokenizer
 
 Tokenizers = dict[str, Tokenizer]
+DataType = TypeVar("DataType", bound=Dataset[Any])
 
 
-class Task(abc.ABC):
-    """A kind of task: how its data become batches, and what is measured behind training.
+class Task(abc.ABC, Generic[DataType]):
+    """A kind of task: how its data become batches, and what is measured after training.
 
     Attributes:
         name: As in `ModelSpec.task` and `Dataset.task`.
         unit: What an example is called, in the plural.
+        tokenizer_names: The names of the files of its tokenizers.
     """
 
     name: str
     unit: str
+    tokenizer_names: tuple[str, ...] = ("text",)
 
-    def settle(self, settings: DataConfig, data: Dataset) -> None:
-        """Decides in place what the settings leave to the data.
+    def settle(self, settings: DataConfig, data: DataType) -> DataConfig:
+        """Returns the settings with what they leave to the data.
 
         Args:
             settings: The settings.
             data: The data.
         """
-        if settings.tokenizer == "auto":
-            settings.tokenizer = data.tokenizer
+        tokenizer = data.tokenizer if settings.tokenizer == "auto" else settings.tokenizer
+        return dataclasses.replace(settings, tokenizer=tokenizer)
 
-    def learner(self, settings: DataConfig, data: Dataset) -> Callable[[Sequence[str]], Tokenizer]:
+    def learner(self, settings: DataConfig) -> Callable[[Sequence[str]], Tokenizer]:
         """Returns the function that trains a tokenizer on lines, as the settings say.
 
         Args:
-            settings: The settings; what is automatic is resolved in place.
-            data: The data.
+            settings: The settings, from `settle`.
         """
-        self.settle(settings, data)
         size = None if settings.tokenizer == "chars" else settings.vocab_size
         return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
 
     @abc.abstractmethod
-    def make_tokenizers(self, settings: DataConfig, data: Dataset) -> Tokenizers:
+    def make_tokenizers(self, settings: DataConfig, data: DataType) -> Tokenizers:
         """Returns tokenizers trained on the training split, by the name of their file.
 
         Args:
-            settings: The settings; what is automatic is resolved in place.
+            settings: The settings, from `settle`.
             data: The data.
         """
 
     @abc.abstractmethod
-    def complete(self, config: Config, data: Dataset, tokenizers: Tokenizers) -> None:
-        """Completes the configuration with what only the data can tell, such as the sizes of vocabularies.
+    def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Returns the options of a model that only the data can tell, such as the sizes of vocabularies.
 
         Args:
-            config: The configuration, completed in place.
-            data: The data.
+            options: Its options so far.
+            settings: The settings, from `settle`.
             tokenizers: The tokenizers.
         """
 
     @abc.abstractmethod
-    def batches(self, config: Config, data: Dataset, split: str, tokenizers: Tokenizers, **options) -> Batches:
-        """Returns the batches of a split, encoded; training examples are cut at `data.max_length`.
+    def batches(
+        self, settings: DataConfig, data: DataType, split: str, tokenizers: Tokenizers, **options: Any
+    ) -> Batches:
+        """Returns the batches of a split, encoded; training examples are cut at `max_length`.
 
         Args:
-            config: The complete configuration.
+            settings: The complete settings.
             data: The data.
             split: `train`, `val` or `test`.
             tokenizers: The tokenizers.
@@ -81,40 +84,40 @@ class Task(abc.ABC):
         """
 
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Returns metrics of training and validation beside the cross-entropy."""
+        """Returns metrics of training and validation besides the cross-entropy."""
         return []
 
     @abc.abstractmethod
-    def evaluate(self, run: Run, data: Dataset, split: str, **options) -> tuple[dict[str, Any], list[str]]:
-        """Returns metrics of a trained model on a split, and what it answered, a line for each example.
+    def evaluate(self, run: Any, data: DataType, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
+        """Returns metrics of a trained model on a split, and its answers, one for each example.
 
         Args:
-            run: The loaded work directory.
+            run: The loaded work directory, of this task.
             data: The data.
             split: `train`, `val` or `test`.
             **options: Options of decoding.
         """
 
-    def derived(self, cross_entropy: float, symbols: int, examples) -> dict[str, float]:
+    def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
         """Returns what follows from the cross-entropy of a split.
 
         Args:
             cross_entropy: Mean, in nats.
-            symbols: What it is the mean over.
+            symbols: The number of symbols that it is the mean over.
             examples: The split.
         """
         return {"perplexity": perplexity(cross_entropy)}
 
 
 def cut(columns: Sequence[list[list[int]]], limit: int, what: str) -> list[list[list[int]]]:
-    """Returns columns of rows cut to a largest length, and says on standard error how many examples that touched.
+    """Returns columns of rows cut to a largest length, and says on standard error how many examples are affected.
 
     Args:
         columns: Rows of ids; row n of each column belongs to example n.
         limit: Largest length of a row.
         what: What the examples are, such as `"pairs of the train split"`.
     """
-    touched = sum(max(map(len, rows)) > limit for rows in zip(*columns, strict=True))
-    if touched:
-        print(f"{touched} of {len(columns[0])} {what} are cut at {limit + 1} symbols", file=sys.stderr)
+    too_long = sum(max(map(len, rows)) > limit for rows in zip(*columns, strict=True))
+    if too_long:
+        print(f"{too_long} of {len(columns[0])} {what} are cut at {limit + 1} symbols", file=sys.stderr)
     return [[row[:limit] for row in rows] for rows in columns]

@@ -8,7 +8,8 @@ import pytest
 
 import zoo
 from training.config.recipes import _RECIPES, recipe
-from training.config.run_config import Config, resolve
+from training.config.resolve import resolve
+from training.config.run_config import RunConfig
 from training.config.settings import parse_settings
 from zoo.errors import InputError
 from zoo.registry import get_spec
@@ -23,8 +24,8 @@ def test_defaults_then_recipe_then_settings():
     assert config.model["embedding_dim"] == suggested["model"]["embedding_dim"]
     assert config.training.learning_rate == suggested["training"]["learning_rate"]
     assert config.training.seed == 1
-    assert config.model["name"] == "rnnsearch"
-    assert set(config.model) == {"name", *get_spec("rnnsearch").config, *get_spec("rnnsearch").required}
+    assert config.spec.name == "rnnsearch"
+    assert set(config.model) == {*get_spec("rnnsearch").config, *get_spec("rnnsearch").required}
 
 
 def test_values_have_the_types_of_their_defaults():
@@ -66,26 +67,42 @@ def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
         ("max_steps=5", "--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: 'max_steps=5'."),
         ("training.max_steps", "--set takes SECTION.KEY=VALUE"),
         ("training.=5", "--set takes SECTION.KEY=VALUE"),
-        ("training.max_steps=many", "Setting training.max_steps: Input should be a valid integer"),
-        ("training.max_steps=many", "Received: 'many'."),
-        ("training.max_steps=", "Setting training.max_steps: "),
-        ("training.max_steps=2.5", "Setting training.max_steps: "),
-        ("training.schedule=linear", "Setting training.schedule: Input should be 'constant', 'inverse_sqrt'"),
-        ("data.tokenizer=bytes", "Setting data.tokenizer: Input should be 'auto', 'subword', 'words' or 'chars'"),
-        ("model.units=wide", "Setting model.units: Input should be a valid integer"),
-        ("training.max_steps=0", "Setting training.max_steps must be positive. Received: 0."),
-        ("training.batch_tokens=-5", "Setting training.batch_tokens must be positive. Received: -5."),
-        ("training.learning_rate=nan", "Setting training.learning_rate must be positive. Received: nan."),
-        ("training.learning_rate=inf", "Setting training.learning_rate must be positive. Received: inf."),
-        ("training.warmup_steps=-1", "Setting training.warmup_steps must be 0 or more. Received: -1."),
-        ("training.label_smoothing=1", "Setting training.label_smoothing must be in [0, 1). Received: 1.0."),
-        ("training.ema=1", "Setting training.ema must be in [0, 1). Received: 1.0."),
-        ("training.devices=-1", "Setting training.devices must be 0 or more. Received: -1."),
+        ("training.max_steps=many", "`training.max_steps` must be a positive integer. Received: max_steps='many'."),
+        ("training.max_steps=", "`training.max_steps` must be a positive integer. Received: max_steps=''."),
+        ("training.max_steps=2.5", "`training.max_steps` must be a positive integer. Received: max_steps='2.5'."),
+        (
+            "training.schedule=linear",
+            "`training.schedule` must be constant, inverse_sqrt or cosine. Received: schedule='linear'.",
+        ),
+        (
+            "data.tokenizer=bytes",
+            "`data.tokenizer` must be auto, subword, words or chars. Received: tokenizer='bytes'.",
+        ),
+        ("model.units=wide", "`model.units` must be a"),
+        ("training.max_steps=0", "`training.max_steps` must be a positive integer. Received: max_steps=0."),
+        ("training.batch_tokens=-5", "`training.batch_tokens` must be a positive integer. Received: batch_tokens=-5."),
+        (
+            "training.learning_rate=nan",
+            "`training.learning_rate` must be a positive number. Received: learning_rate=nan.",
+        ),
+        (
+            "training.learning_rate=inf",
+            "`training.learning_rate` must be a positive number. Received: learning_rate=inf.",
+        ),
+        (
+            "training.warmup_steps=-1",
+            "`training.warmup_steps` must be an integer of 0 or more. Received: warmup_steps=-1.",
+        ),
+        ("training.label_smoothing=1", "`training.label_smoothing` must be in [0, 1). Received: label_smoothing=1.0."),
+        ("training.ema=1", "`training.ema` must be in [0, 1). Received: ema=1.0."),
+        ("training.devices=-1", "`training.devices` must be an integer of 0 or more. Received: devices=-1."),
         ("training.lora_rank=2", "training.lora_rank corrects the weights of a trained model: name it"),
         ("training.init_from=none", "none is not a work directory: it has no config.json."),
         ("training.init_from=preset:none", "Unknown preset 'none'."),
-        ("model.units=0", "Setting model.units must be positive. Received: 0."),
-        ("model.dropout=1.5", "Setting model.dropout must be in [0, 1). Received: 1.5."),
+        (
+            "training.loss=crossentropy",
+            "Unknown loss 'crossentropy'. Did you mean cross_entropy? A module named by --im",
+        ),
     ],
 )
 def test_bad_settings(setting, message):
@@ -108,14 +125,14 @@ def test_unknown_model():
 @pytest.mark.parametrize("settings", [[], ["training.clip_norm=0.5", "data.shared_vocabulary=true"]])
 def test_json_round_trip(settings):
     config = resolve("transformer_tiny", TEXT, settings)
-    assert Config.from_dict(json.loads(config.to_json())) == config
+    assert RunConfig.from_dict(json.loads(config.to_json())) == config
 
 
 def test_a_configuration_with_an_unknown_key_is_refused():
     values = json.loads(resolve("rnnsearch", TEXT).to_json())
     values["training"]["momentum"] = 0.9
     with pytest.raises(InputError, match="Unknown setting 'training.momentum'"):
-        Config.from_dict(values)
+        RunConfig.from_dict(values)
 
 
 SPECS = {

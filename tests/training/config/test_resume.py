@@ -1,21 +1,23 @@
 """Resuming with other settings: what may change, what may not."""
 
+import json
 import re
 
 import pytest
 
-from training.config.resume import take_over
-from training.config.run_config import Config, resolve
+from training.config.resolve import Request, resolve, resolve_run
+from training.config.resume import resume
+from training.config.run_config import RunConfig
 from zoo.errors import InputError
+from zoo.workdir import WorkDir
 
 TEXT = "text:data:en-de"
 
 
-def resumed(*settings, step=500, spec=TEXT, kept=("training.ema=0.9", "data.vocab_size=99")):
+def resumed(*settings, step=500, kept=("training.ema=0.9", "data.vocab_size=99")):
     """Returns the configuration of a run that goes on with settings, and the changes."""
-    config = Config.from_dict(resolve("transformer_tiny", TEXT, kept).to_dict())
-    changes = take_over(config, resolve("transformer_tiny", spec, settings), step, "runs/x")
-    return config, changes
+    config = RunConfig.from_dict(resolve("transformer_tiny", TEXT, kept).to_dict())
+    return resume(config, Request(settings=settings).requested(config.spec), step, "runs/x")
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,8 @@ def test_what_may_change(setting, value):
     config, changes = resumed(f"training.{setting}={value}")
     assert getattr(config.training, setting) == value
     assert changes == {f"training.{setting}": value}
-    assert config.changes == [{"step": 500, f"training.{setting}": value}]
-    assert Config.from_dict(config.to_dict()).changes == config.changes
+    assert config.changes == ({"step": 500, f"training.{setting}": value},)
+    assert RunConfig.from_dict(config.to_dict()).changes == config.changes
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_what_may_not(setting, was):
 def test_before_the_first_checkpoint_all_of_training_may_change():
     config, changes = resumed("training.accumulate_steps=2", "training.eval_every=7", "training.ema=0", step=0)
     assert (config.training.accumulate_steps, config.training.eval_every, config.training.ema) == (2, 7, 0)
-    assert config.changes == [], "nothing was trained otherwise"
+    assert config.changes == (), "nothing was trained otherwise"
     assert set(changes) == {"training.accumulate_steps", "training.eval_every", "training.ema"}
     with pytest.raises(InputError, match=r"with model\.num_layers=4, which cannot change"):
         resumed("model.num_layers=3", step=0)
@@ -79,7 +81,7 @@ def test_what_is_as_it_was_is_no_change():
     kept = ("training.max_steps=7", "training.precision=float32", "data.tokenizer=chars")
     asked = ("training.max_steps=7", "training.precision=auto", "data.tokenizer=auto", "model.tied_embeddings=auto")
     config, changes = resumed(*asked, kept=kept)
-    assert changes == {} and config.changes == []
+    assert changes == {} and config.changes == ()
     assert (config.training.precision, config.data.tokenizer) == ("float32", "chars")
 
 
@@ -90,6 +92,42 @@ def test_auto_takes_effect_in_training():
     assert changes == {"training.jit": "auto", "training.precision": "float32"}
 
 
-def test_another_run():
-    with pytest.raises(InputError, match="runs/x holds a run of transformer_tiny on text:data:en-de. Received: transf"):
-        resumed(spec="dates")
+@pytest.fixture
+def workdir(tmp_path):
+    """A work directory with the configuration of a begun run."""
+    workdir = WorkDir(tmp_path)
+    workdir.write_text(workdir.config, resolve("transformer_tiny", TEXT).to_json())
+    return workdir
+
+
+def test_another_run(workdir):
+    message = f"{workdir.path} holds a run of transformer_tiny on text:data:en-de. Received: transformer_tiny on dates."
+    with pytest.raises(InputError, match=re.escape(message)):
+        resolve_run(workdir, Request(data="dates"), resuming=True)
+    assert resolve_run(workdir, Request(), resuming=True).config == resolve("transformer_tiny", TEXT)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("training", "max_steps", "x", "`training.max_steps` must be a positive integer. Received: max_steps='x'."),
+        ("training", "patience", -1, "`training.patience` must be an integer of 0 or more. Received: patience=-1."),
+        ("training", "momentum", 0.9, "Unknown setting 'training.momentum'."),
+        ("training", "lora_rank", 2, "training.lora_rank corrects the weights of a trained model"),
+        (
+            "training",
+            "loss",
+            "gone",
+            "Unknown loss 'gone'. Known: cross_entropy. A module named by --import may register",
+        ),
+        ("data", "tokenizer", "bytes", "`data.tokenizer` must be auto, subword, words or chars."),
+        ("model", "num_layer", 3, "Unknown option of model transformer_tiny 'num_layer'. Did you mean num_layers"),
+    ],
+)
+def test_a_configuration_that_was_edited_by_hand_is_checked(workdir, section, key, value, message):
+    values = json.loads(workdir.config.read_text())
+    values[section][key] = value
+    workdir.config.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        resolve_run(workdir, Request(), resuming=True)
+    assert str(error.value).startswith(f"{workdir.config}: ") or key == "loss"

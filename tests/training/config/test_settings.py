@@ -1,13 +1,13 @@
 """Settings in files, and what the help says of them."""
 
-import dataclasses
 import re
 
 import pytest
 from support.tiny_runs import run_quietly
 
 import zoo
-from training.config.run_config import DataConfig, TrainingConfig, resolve
+from training.config.options import DataConfig, TrainingConfig
+from training.config.resolve import Request, resolve
 from training.config.settings import read_settings
 from training.config.settings_help import describe
 from training.train import main
@@ -55,7 +55,7 @@ def test_a_file_comes_before_the_recipe_and_set_before_the_file(write, text, suf
     rest = resolve("rnnsearch", "dates")
     assert config.training.eval_every == rest.training.eval_every
     assert config.model["source_vocab_size"] is None, "the data say"
-    assert config.given == {
+    assert Request("rnnsearch", "dates", ["training.max_steps=9"], values).requested(config.spec) == {
         "model": {"units": 12},
         "data": {},
         "training": {"learning_rate": 0.01, "max_steps": 9},
@@ -75,11 +75,11 @@ def test_changes_on_the_way_are_not_repeated_and_that_is_said(write, capsys):
 
 
 def test_name_and_spec_in_a_file(write, monkeypatch):
-    monkeypatch.setattr("training.loop.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
+    monkeypatch.setattr("training.loop.trainer.train", lambda workdir, run, *_: seen.append(run.config) or {})
     seen = []
     assert run_quietly(main, "--config", write(TOML), "--workdir", "x") == 0
     assert run_quietly(main, "--config", write(TOML), "--model", "rnnsearch", "--data", "dates", "--workdir", "x") == 0
-    assert seen[0] == seen[1] and (seen[0].model["name"], seen[0].data.spec) == ("rnnsearch", "dates")
+    assert seen[0] == seen[1] and (seen[0].spec.name, seen[0].data.spec) == ("rnnsearch", "dates")
 
 
 def test_arguments_come_before_a_file(write):
@@ -100,7 +100,7 @@ def test_data_are_named_once(labelled_spec, monkeypatch, capsys):
     assert run_quietly(main, *argv) == 2
     message = f"error: --data senses and data.spec={labelled_spec} name different data; one of them suffices.\n"
     assert capsys.readouterr().err == message
-    monkeypatch.setattr("training.loop.trainer.train", lambda workdir, config, *_: seen.append(config) or {})
+    monkeypatch.setattr("training.loop.trainer.train", lambda workdir, run, *_: seen.append(run.config) or {})
     seen = []
     del argv[2:4]
     assert run_quietly(main, *argv) == 0
@@ -124,16 +124,28 @@ def test_an_empty_file_changes_nothing(write, suffix):
         ("[training]\nmax_step = 5", ".toml", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
         ("[model]\nunit = 5", ".toml", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
         ("[trainings]\nmax_steps = 5", ".toml", "Unknown section of settings 'trainings'. Did you mean training?"),
-        ("[training]\nmax_steps = 'ten'", ".toml", "Setting training.max_steps: Input should be a valid integer"),
-        ("[training]\nmax_steps = 0", ".toml", "Setting training.max_steps must be positive. Received: 0."),
+        (
+            "[training]\nmax_steps = 'ten'",
+            ".toml",
+            "`training.max_steps` must be a positive integer. Received: max_steps='ten'.",
+        ),
+        (
+            "[training]\nmax_steps = 0",
+            ".toml",
+            "`training.max_steps` must be a positive integer. Received: max_steps=0.",
+        ),
         ("[training\n", ".toml", "file.toml: Expected ']' at the end of a table declaration (at line 1"),
         ("training: [1, 2", ".yaml", "file.yaml: while parsing a flow sequence"),
         ("{", ".json", "file.json: Expecting property name"),
         ("training: 5", ".yaml", "file.yaml: the section training holds settings by name. Received: 5."),
         ("- 5", ".yaml", "file.yaml: a configuration has the sections model, data, training. Received: [5]."),
-        ("training: {max_steps: yes}", ".yaml", "Setting training.max_steps is a number. Received: True."),
-        ("training: {seed: no}", ".yaml", "Setting training.seed is a number. Received: False."),
-        ("model: {dropout: off}", ".yaml", "Setting model.dropout is a number. Received: False."),
+        (
+            "training: {max_steps: yes}",
+            ".yaml",
+            "`training.max_steps` must be a positive integer. Received: max_steps=True.",
+        ),
+        ("training: {seed: no}", ".yaml", "`training.seed` must be an integer of 0 or more. Received: seed=False."),
+        ("model: {dropout: off}", ".yaml", "`model.dropout` must be"),
         ("model: {name: [a]}", ".yaml", "file.yaml: model.name is a text. Received: ['a']."),
         ("data: {spec: 5}", ".yaml", "file.yaml: data.spec is a text. Received: 5."),
         ("5: {}", ".yaml", "Unknown section of settings 5."),
@@ -165,13 +177,8 @@ def test_help_tells_every_setting(capsys):
     output = capsys.readouterr().out
     assert "--config FILE" in output and "--init_from DIR" in output
     told = entries(output)
-    fields = {
-        f"{section}.{field.name}": field
-        for section, cls in (("data", DataConfig), ("training", TrainingConfig))
-        for field in dataclasses.fields(cls)
-        if field.name != "classes"
-    }
-    assert told.keys() == fields.keys()
+    declared = {f"data.{name}" for name in DataConfig.declared()} - {"data.classes"}
+    assert told.keys() == declared | {f"training.{name}" for name in TrainingConfig.declared()}
     assert all(said for *_, said in told.values())
     assert told["training.max_steps"] == (
         "integer",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import tiny_runs
 
-from training.config.run_config import TrainingConfig
+from training.config.options import TrainingConfig
 from training.hardware import cores
 from training.hardware.cores import choose_cores, share_batches
 from zoo.cores import available_cores, computing_cores

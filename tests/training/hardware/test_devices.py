@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.config.run_config import TrainingConfig
+from training.config.options import TrainingConfig
 from training.data.batching import LabelledBatches, PairBatches
 from training.hardware import devices
 from training.hardware.devices import EvenBatches, choose_devices

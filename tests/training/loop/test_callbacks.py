@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.loop.callbacks import Averages, Checkpoints, Progress, RunState, stopped_early
-from training.loop.checkpoints import averages_of, list_checkpoints, restore_checkpoint
+from training.loop.callbacks import Averages, Checkpoints, Progress
+from training.loop.checkpoint_files import list_checkpoints
+from training.loop.checkpoints import averages_of, restore_checkpoint
 from training.loop.failures import LossLost
+from training.loop.state import RunState
 from zoo.workdir import WorkDir
 
 
@@ -99,14 +101,14 @@ def test_the_last_checkpoints_are_kept_and_the_best(tmp_path, model):
 def test_early_stop(tmp_path, model):
     state = rounds(WorkDir(tmp_path), model, [5.0, 4.0, 4.0, 4.5, 3.0, 2.0], patience=2)
     assert (state.rounds, state.best, state.best_round) == (4, 4.0, 2)
-    assert stopped_early(state, 2)
-    assert not stopped_early(state, 3)
-    assert not stopped_early(state, 0)
+    assert state.has_stalled(2)
+    assert not state.has_stalled(3)
+    assert not state.has_stalled(0)
 
 
 def test_waiting_goes_on_in_a_resumed_run(tmp_path, model):
     state = rounds(WorkDir(tmp_path), model, [4.0, 5.0], patience=2)
-    assert not stopped_early(state, 2)
+    assert not state.has_stalled(2)
     assert rounds(WorkDir(tmp_path), model, [4.5, 1.0], RunState(**dataclasses.asdict(state)), patience=2).rounds == 3
 
 

@@ -4,13 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from training.loop.checkpoints import (
-    checkpoint_path,
-    list_checkpoints,
-    load_average,
-    restore_checkpoint,
-    save_checkpoint,
-)
+from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
+from training.loop.checkpoints import load_average, restore_checkpoint, save_checkpoint
 from zoo.errors import InputError
 
 X = np.random.default_rng(0).normal(size=(13, 3)).astype("float32")

@@ -113,7 +113,7 @@ def test_an_origin_without_data_or_classes(begun, copy, labelled_spec, tmp_path,
     argv = ["--init_from", copy, "--data", labelled_spec, "--workdir", tmp_path / "new", "--set", *SHORT]
     (copy / "config.json").write_text(json.dumps({"model": config["model"]}))
     assert run_quietly(main, *argv) == 2
-    assert "is not the configuration of a trained model: it has no section data." in capsys.readouterr().err
+    assert f"{copy}/config.json: data.spec is missing." in capsys.readouterr().err
     (copy / "config.json").write_text(json.dumps(config))
     without_classes(copy)
     assert run_quietly(main, *argv) == 2

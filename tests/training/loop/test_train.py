@@ -14,10 +14,13 @@ import pytest
 from support.tiny_runs import TRANSFORMER, train, write_text
 
 import zoo
-from training.config.run_config import Config, resolve
+from training.config.resolve import resolve
+from training.config.run_config import RunConfig
 from training.data import load_data
+from training.hardware.choice import choose_hardware
+from training.loop.build import compile_model
+from training.loop.prepare import complete
 from training.loop.profiling import Profile
-from training.loop.trainer import compile_model
 from training.tasks import get_task
 from zoo.text import END, CharTokenizer, SubwordTokenizer
 from zoo.workdir import WorkDir
@@ -68,14 +71,14 @@ def test_files_of_a_work_directory(name, request):
 
 
 def test_configuration_is_complete(text_workdir, text_spec):
-    config = Config.from_dict(json.loads((text_workdir / "config.json").read_text()))
+    config = RunConfig.from_dict(json.loads((text_workdir / "config.json").read_text()))
     run = zoo.load(text_workdir)
     assert config.data.spec == text_spec
     assert (config.data.tokenizer, config.data.shared_vocabulary) == ("subword", True)
     assert config.model["source_vocab_size"] == run.tokenizers.source.vocab_size <= 120
     assert config.model["target_vocab_size"] == run.tokenizers.target.vocab_size
     assert config.training.max_steps == 56
-    assert run.model.count_params() == zoo.create_model(**config.model).count_params()
+    assert run.model.count_params() == zoo.create_model(config.spec.name, **config.model).count_params()
 
 
 def test_log(text_workdir, dates_workdir):
@@ -140,13 +143,13 @@ def test_long_sentences_are_cut_and_counted(text_spec, capsys):
     config = resolve("rnnsearch", text_spec, ["data.tokenizer=chars", "data.max_length=20"])
     data, task = load_data(text_spec), get_task("seq2seq")
     tokenizers = task.make_tokenizers(config.data, data)
-    batches = task.batches(config, data, "train", tokenizers, batch_tokens=100)
+    batches = task.batches(config.data, data, "train", tokenizers, batch_tokens=100)
     source, target = batches.source, batches.target
     assert max(map(len, source)) == 20 and max(map(len, target)) == 19
     assert {row[-1] for row in source} == {END}
     longer = sum(max(len(s), len(t)) > 19 for s, t in zip(*vars(data.split("train")).values(), strict=True))
     assert f"{longer} of 300 pairs of the train split are cut at 20 symbols" in capsys.readouterr().err
-    batches = task.batches(config, data, "val", tokenizers, batch_tokens=100)
+    batches = task.batches(config.data, data, "val", tokenizers, batch_tokens=100)
     assert tokenizers["source"].decode(batches.source) == data.split("val").source
     assert tokenizers["target"].decode(batches.target) == data.split("val").target
     assert capsys.readouterr().err == ""
@@ -167,12 +170,14 @@ def test_one_step_changes_every_weight(model_name, options, text_spec, labelled_
     settings = "data.vocab_size=60 data.tokenizer=subword data.max_length=7 model.dropout=0.1 training.weight_decay=0.1"
     config = resolve(model_name, spec, [*settings.split(), *options.split()])
     data = load_data(spec)
-    tokenizers = task.make_tokenizers(config.data, data)
-    task.complete(config, data, tokenizers)
-    model = compile_model(config)
+    tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
+    config = complete(config, task, data, tokenizers)
+    model = compile_model(config, choose_hardware(config.training))
     model.run_eagerly = True
     before = [np.array(variable) for variable in model.trainable_variables]
-    inputs, outputs, weights = task.batches(config, data, "train", tokenizers, batch_tokens=64, static_shapes=False)[0]
+    inputs, outputs, weights = task.batches(
+        config.data, data, "train", tokenizers, batch_tokens=64, static_shapes=False
+    )[0]
     logs = model.train_on_batch(inputs, outputs, weights, return_dict=True)
     assert 0 < logs["loss"] < 10
     for variable, old in zip(model.trainable_variables, before, strict=True):
@@ -208,11 +213,11 @@ def test_a_run_is_not_overwritten(text_workdir, text_spec, tmp_path, capsys):
 def test_resume_starts_a_run_where_there_is_none(text_spec, tmp_path, monkeypatch):
     import training.loop.trainer
 
-    monkeypatch.setattr(training.loop.trainer, "fit", lambda workdir, config, *_: reached.append(config))
+    monkeypatch.setattr(training.loop.trainer, "fit", lambda workdir, settings, *_: reached.append(settings))
     monkeypatch.setattr(training.loop.trainer, "finish", lambda *_: {"cross_entropy": 1.0})
     reached = []
     assert train("transformer_tiny", text_spec, tmp_path / "new", "--resume", "--set", *TRANSFORMER) == 0
-    assert reached[0].training.max_steps == 56
+    assert reached[0].max_steps == 56
 
 
 def test_bad_options_do_not_leave_a_run_behind(text_spec, tmp_path):
@@ -329,7 +334,7 @@ def test_a_finished_run_can_go_on_for_longer(averaged, labelled_spec, tmp_path, 
     assert [step for step, *_ in losses_of(workdir)] == [4, 8, 12]
     assert final_of(workdir)["step"] == 12
     card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "Behind step 8 it went on with training.max_steps=12; the command has the last settings." in card
+    assert "After step 8 it went on with training.max_steps=12; the command has the last settings." in card
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.ema=0.5") == 2
     assert "with training.ema=0.9, which cannot change any more" in capsys.readouterr().err
 

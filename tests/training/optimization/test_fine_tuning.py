@@ -8,7 +8,8 @@ import pytest
 from support.tiny_runs import CLASSIFIER, run_quietly, write_labelled
 
 import zoo
-from training.config.run_config import Config, resolve
+from training.config.resolve import resolve
+from training.config.run_config import RunConfig
 from training.optimization.fine_tuning import add_lora, copy_weights
 from training.train import main
 from zoo.errors import InputError
@@ -100,9 +101,12 @@ def test_other_classes_get_a_new_last_layer(labelled_workdir, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "model.model_dim=8"], " was trained with model.model_dim=16, which whoever begins from it keeps."),
+        (
+            ["--set", "model.model_dim=8"],
+            " was trained with model.model_dim=16, which a run that begins from it keeps.",
+        ),
         (["--set", "model.model_dim=8"], " Received: model.model_dim=8."),
-        (["--set", "data.tokenizer=chars"], " was trained with data.tokenizer=words, which whoever begins from it"),
+        (["--set", "data.tokenizer=chars"], " was trained with data.tokenizer=words, which a run that begins from"),
         (["--model", "cnn_classifier"], " holds a self_attention_classifier to begin from. Received: cnn_classifier."),
         (["--data", "dates"], "self_attention_classifier is a classifier model; dates is seq2seq data."),
     ],
@@ -214,5 +218,5 @@ def test_a_preset_is_a_beginning():
     run = zoo.load(f"preset:{names[0]}")
     settings = [f"training.init_from=preset:{names[0]}"]
     config = resolve(run.spec.name, run.config["data"]["spec"], settings)
-    kept = Config.from_dict(run.config)
+    kept = RunConfig.from_dict(run.config)
     assert {key: config.model[key] for key in run.spec.config} == {key: kept.model[key] for key in run.spec.config}

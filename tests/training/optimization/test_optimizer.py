@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 import zoo
-from training.config.run_config import TrainingConfig
+from training.config.options import TrainingConfig
 from training.optimization.optimizer import exclude_from_decay, make_optimizer
 
-TOTAL_STEPS = 10
 # A symbol that comes thrice, one that comes once, and one that does not.
 SYMBOLS = np.array([[1, 1, 2], [1, 3, 3]], "int32")
 
@@ -37,7 +36,7 @@ def tiny(settings, scale=1.0):
     chance = np.random.default_rng(0)
     model.set_weights([chance.normal(size=weight.shape) for weight in model.weights])
     model.compile(
-        make_optimizer(settings, TOTAL_STEPS),
+        make_optimizer(settings),
         loss=lambda y, outputs: scale * keras.ops.sum(outputs * keras.ops.cumsum(keras.ops.ones_like(outputs), -1)),
         jit_compile=False,
     )
@@ -135,7 +134,7 @@ def test_the_norm_counts_a_frequent_symbol_once():
 def test_only_matrices_decay():
     options = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 5, "num_heads": 2}
     model = zoo.create_model("transformer_tiny", source_vocab_size=7, target_vocab_size=7, **options)
-    model.compile(make_optimizer(TrainingConfig(weight_decay=0.5), TOTAL_STEPS))
+    model.compile(make_optimizer(TrainingConfig(weight_decay=0.5)))
     exclude_from_decay(model)
     model.optimizer.build(model.trainable_variables)
     decay = {v.path: model.optimizer._use_weight_decay(v) for v in model.trainable_variables}

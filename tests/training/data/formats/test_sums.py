@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from training.config.run_config import resolve
+from training.config.resolve import resolve
 from training.data import TextData, load_data
 from training.data.formats import sums
 from training.tasks import get_task

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from training.optimization.losses import SmoothedCrossEntropy, TokenCrossEntropy, cross_entropy, perplexity
+from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, cross_entropy, perplexity
 
 B, T, V = 3, 5, 7
 
@@ -47,9 +47,9 @@ def test_a_case_by_hand():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_loss(data, smoothing):
     symbols, logits, weights = data
-    loss = SmoothedCrossEntropy(smoothing)(symbols, logits, weights)
+    loss = MeanOverSymbols(label_smoothing=smoothing)(symbols, logits, weights)
     np.testing.assert_allclose(float(loss), reference(symbols, logits, weights, smoothing), rtol=1e-5)
-    unweighted = SmoothedCrossEntropy(smoothing)(symbols, logits)
+    unweighted = MeanOverSymbols(label_smoothing=smoothing)(symbols, logits)
     np.testing.assert_allclose(
         float(unweighted), reference(symbols, logits, np.ones_like(weights), smoothing), rtol=1e-5
     )
@@ -60,7 +60,7 @@ def test_padding_changes_nothing(data, smoothing):
     symbols, logits, weights = data
     other_logits = np.where(weights[..., None] > 0, logits, 99 - logits)
     other_symbols = np.where(weights > 0, symbols, 0)
-    loss = SmoothedCrossEntropy(smoothing)
+    loss = MeanOverSymbols(label_smoothing=smoothing)
     assert float(loss(symbols, logits, weights)) == float(loss(other_symbols, other_logits, weights))
     wider = [np.concatenate([array, array[:, :2] * 0], axis=1) for array in data]
     np.testing.assert_allclose(float(loss(*wider)), float(loss(*data)), rtol=1e-6)
@@ -88,7 +88,7 @@ def gradient(function, logits):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradient_is_softmax_minus_target_distribution(data, smoothing):
     symbols, logits, weights = data
-    found = gradient(lambda z: SmoothedCrossEntropy(smoothing)(symbols, z, weights), logits)
+    found = gradient(lambda z: MeanOverSymbols(label_smoothing=smoothing)(symbols, z, weights), logits)
     for b in range(B):
         for t in range(T):
             target = np.full(V, smoothing / V)
@@ -99,14 +99,14 @@ def test_gradient_is_softmax_minus_target_distribution(data, smoothing):
 
 def test_nothing_but_padding_costs_nothing(data):
     symbols, logits, weights = data
-    assert float(SmoothedCrossEntropy(0.1)(symbols, logits, weights * 0)) == 0.0
+    assert float(MeanOverSymbols(label_smoothing=0.1)(symbols, logits, weights * 0)) == 0.0
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_is_computed_in_float32(data, smoothing):
     symbols, logits, weights = data
     rounded = keras.ops.cast(logits, "bfloat16")
-    loss = SmoothedCrossEntropy(smoothing)(symbols, rounded, weights)
+    loss = MeanOverSymbols(label_smoothing=smoothing)(symbols, rounded, weights)
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
     expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), weights, smoothing)
     np.testing.assert_allclose(float(loss), expected, rtol=1e-5)
@@ -115,7 +115,7 @@ def test_loss_is_computed_in_float32(data, smoothing):
 def test_large_logits_are_finite():
     logits = np.array([[[1e4, 0.0, -1e4]]], "float32")
     for symbol, expected in ((0, 0.0), (2, 2e4)):
-        assert float(SmoothedCrossEntropy()(np.array([[symbol]]), logits)) == expected
+        assert float(MeanOverSymbols()(np.array([[symbol]]), logits)) == expected
 
 
 def test_metric_is_a_mean_over_symbols_and_not_of_means(data):

@@ -1,0 +1,83 @@
+"""The run whose weights a new run begins from: which of its settings the new run keeps."""
+
+from training.config.recipes import Settings
+from training.config.run_config import RunConfig
+from training.config.settings import AUTOMATIC
+from zoo.errors import InputError
+from zoo.presets import workdir_path
+from zoo.registry import ModelSpec
+from zoo.workdir import WorkDir
+
+# What its tokenizers were made with, and the length they were trained at.
+_DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "max_length")
+
+
+def open_workdir(name: str) -> WorkDir:
+    """Returns a work directory by its path or the name of a preset.
+
+    Args:
+        name: The path, or `preset:NAME`.
+
+    Raises:
+        InputError: If there is no such preset.
+    """
+    return WorkDir(workdir_path(name))
+
+
+def inherited_settings(name: str, spec: ModelSpec) -> Settings:
+    """Returns the settings of the model and of its tokenizers that a run passes on.
+
+    Args:
+        name: The work directory of the initial run, or `preset:NAME`.
+        spec: The model of the new run.
+
+    Raises:
+        InputError: If it is no work directory or a damaged one, its training has not finished, or its model is another.
+    """
+    workdir = open_workdir(name)
+    config = RunConfig.of_workdir(workdir)
+    if not workdir.model.is_file():
+        raise InputError(f"{name} has no {workdir.model.name}: its training has not finished (see --resume).")
+    if config.spec.name != spec.name:
+        raise InputError(f"{name} holds a {config.spec.name} to begin from. Received: {spec.name}.")
+    return {
+        "model": {key: config.model[key] for key in spec.config},
+        "data": {key: getattr(config.data, key) for key in _DATA_SETTINGS},
+    }
+
+
+def may_differ(section: str, key: str) -> bool:
+    """Returns whether a setting may differ from that of the initial run.
+
+    Args:
+        section: The section.
+        key: The setting.
+    """
+    # Dropout has no weights, and the examples may be others, or cut elsewhere.
+    return (
+        section == "training"
+        or (section == "model" and key.endswith("dropout"))
+        or (section == "data" and key in ("max_length", "max_examples"))
+    )
+
+
+def check_inherited(name: str, inherited: Settings, requested: Settings) -> None:
+    """Checks that nothing was asked for that the weights and tokenizers of the initial run cannot follow.
+
+    Args:
+        name: The work directory of the initial run, or `preset:NAME`.
+        inherited: From `inherited_settings`.
+        requested: What was asked for, by section and key.
+
+    Raises:
+        InputError: If something was.
+    """
+    for section, settings in inherited.items():
+        for key, value in settings.items():
+            asked = requested[section].get(key, value)
+            # What is automatic follows.
+            if asked != value and asked not in AUTOMATIC and not may_differ(section, key):
+                raise InputError(
+                    f"{name} was trained with {section}.{key}={value}, which a run that begins from it keeps. "
+                    f"Received: {section}.{key}={asked}."
+                )

@@ -1,0 +1,122 @@
+"""The settings of a run, each declared in one line; see `zoo.options`."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from zoo.options import Options, choice, count, flag, number, rate, size, text, texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(Options):
+    """What is trained on."""
+
+    spec: str = text(dataclasses.MISSING, "Data SPEC, such as `dates` or `text:DIR:SRC-TGT`.")
+    tokenizer: str = choice(
+        "auto",
+        ("auto", "subword", "words", "chars"),
+        '`"auto"` takes what suits the data: characters for `dates`, subwords for text.',
+    )
+    vocab_size: int = size(6000, "Largest size of each vocabulary of subwords or words; characters are all kept.")
+    shared_vocabulary: bool | None = flag(
+        None, "One vocabulary for both sides of a pair; by default, what suits the data.", automatic=True
+    )
+    lowercase: bool = flag(False, "Whether all text is read and written in lower case.")
+    max_length: int = size(
+        100,
+        "Largest number of symbols of a training example on either side, the end included; longer ones are cut there, "
+        "and training reports how many. For a running text: the number of symbols in a window.",
+    )
+    max_examples: int = count(
+        0,
+        "Number of training examples of a `tfds:` dataset that are read, from its beginning, including those held out "
+        "for validation; 0 for all. All that are read are kept in memory, which takes tens of GB for the whole of "
+        "`lm1b`.",
+    )
+    classes: list[str] | None = texts(None, "The labels in the data.", automatic=True, derived=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Options):
+    """How it is trained."""
+
+    max_steps: int = size(8000, "Number of optimizer steps; rounded up to whole rounds of `eval_every` steps.")
+    eval_every: int = size(
+        250, "Steps in a round, which ends with a validation, a line in `metrics.jsonl` and a checkpoint."
+    )
+    batch_tokens: int = size(
+        4096, "Largest number of symbols in a batch, padding included, counted on the longer side."
+    )
+    accumulate_steps: int = size(
+        1,
+        "Batches whose gradients are averaged for one step, each with the same weight: a step then sees as many "
+        "symbols as with that many times the `batch_tokens`, in the memory of one batch.",
+    )
+    learning_rate: float = number(1e-3, "Peak learning rate of Adam.")
+    schedule: str = choice(
+        "constant",
+        ("constant", "inverse_sqrt", "cosine"),
+        '`"constant"` rises linearly for `warmup_steps` and stays; `"inverse_sqrt"` then falls with 1/√step; '
+        '`"cosine"` falls along half a cosine to `final_rate` at the last step.',
+    )
+    warmup_steps: int = count(500, "Steps until the peak.")
+    final_rate: float = rate(0.0, 'Share of the peak that `"cosine"` ends at, in [0, 1).')
+    cooldown: float = rate(
+        0.0, "Share of the steps, the last ones, over which the rate falls linearly to zero, in [0, 1)."
+    )
+    beta_2: float = rate(0.98, "Adam's decay of the mean square of the gradient.")
+    weight_decay: float = number(
+        0.0,
+        "What each step subtracts from the weights, as a share of them and times the learning rate (AdamW); biases and "
+        "the gains of normalisations are left alone; 0 for none.",
+        minimum=0,
+    )
+    loss: str = text(
+        "cross_entropy", "The loss of a symbol or a class; others are registered with `register_loss`, see --import."
+    )
+    label_smoothing: float = rate(0.1, "Share of the target distribution spread over the vocabulary, in [0, 1).")
+    clip_norm: float = number(1.0, "Largest global norm of the gradient; 0 for no clipping.", minimum=0)
+    ema: float = rate(
+        0.0,
+        "Momentum of an exponential moving average of the weights, such as 0.999, in [0, 1). Unless it is 0, the "
+        "average is what is validated and kept, while training goes on from the weights themselves.",
+    )
+    average_checkpoints: int = size(5, "Number of last checkpoints whose mean the final weights are.")
+    patience: int = count(10, "Rounds without a better validation loss before training stops; 0 for never.")
+    precision: str = choice(
+        "auto",
+        ("auto", "float32", "mixed_bfloat16", "mixed_float16"),
+        '`"auto"` computes in bfloat16 where the machine is fast at it, else in float32.',
+    )
+    jit: str = choice("auto", ("auto", "on", "off"), 'Whether XLA compiles the step; `"auto"` for JAX only.')
+    devices: int = count(
+        0, "Local devices that each batch is spread over; 0 for all GPUs of the machine, or the processor."
+    )
+    cores: int = count(
+        0,
+        "Parts of each batch that cores of the processor compute side by side, under TensorFlow without a GPU; 0 for "
+        "as many as there are cores, but none below 512 symbols. 1 leaves the cores to TensorFlow.",
+    )
+    init_from: str = text(
+        "",
+        "Work directory, or `preset:NAME`, to begin from, with its tokenizers, the options of its model and its "
+        "weights; a classifier of other classes gets a new last layer. None if empty.",
+    )
+    lora_rank: int = count(
+        0,
+        "Train corrections of this rank to the matrices of `init_from`, those of dense layers, convolutions and "
+        "embeddings, and nothing else but the last layer of a classifier; biases, normalisations and tables of "
+        "positions are not trained, and recurrent models are refused. It is below the sides of each matrix. The model "
+        "that is kept is an ordinary one. 0 trains all weights.",
+    )
+    seed: int = count(1, "Seed of initial weights, dropout and the order of the data.")
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds that hold the steps of the run."""
+        return math.ceil(self.max_steps / self.eval_every)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps in whole rounds."""
+        return self.num_rounds * self.eval_every

@@ -1,0 +1,178 @@
+"""From what a user asks for to one run, resolved and checked: defaults, recipe, file, `--set`, and the run so far."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from training.config.initial_run import check_inherited, inherited_settings
+from training.config.options import DataConfig, TrainingConfig
+from training.config.recipes import Settings, recipe
+from training.config.resume import resume
+from training.config.run_config import RunConfig, read_model_options
+from training.config.settings import SECTIONS, parse_settings
+from training.data import Dataset, load_data
+from training.loop.checkpoint_files import last_step
+from training.loop.lock import check_vacant
+from training.optimization.losses import get_loss
+from zoo.errors import InputError
+from zoo.options import read_values
+from zoo.registry import ModelSpec, get_spec
+from zoo.workdir import WorkDir
+
+_MODEL_OPTIONS_FROM_DATA = {"language_model": ("max_length",)}
+_DERIVED = tuple(name for name, option in DataConfig.declared().items() if option.derived)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a run by name. What is missing is left to the run so far, the recipe, the data or the machine.
+
+    Attributes:
+        model: Name of the model.
+        data: Data SPEC.
+        settings: `section.key=value` settings, of `--set`.
+        file: Settings from a file, as `read_settings` returns them; `settings` override them.
+    """
+
+    model: str | None = None
+    data: str | None = None
+    settings: Sequence[str] = ()
+    file: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: dict.fromkeys(SECTIONS, {}))
+
+    def requested(self, spec: ModelSpec) -> Settings:
+        """Returns the settings that are asked for, checked and in their types.
+
+        Args:
+            spec: The model.
+
+        Raises:
+            InputError: For an unknown name or a wrong value.
+        """
+        texts = parse_settings(self.settings)
+        for key in _DERIVED:
+            if key in texts["data"]:
+                value = texts["data"][key]
+                raise InputError(f"data.{key} is found in the data and cannot be set. Received: data.{key}={value}.")
+        # A file may be the `config.json` of a run, whose data decide anew.
+        model = {key: value for key, value in self.file["model"].items() if key not in ("name", *spec.required)}
+        data = {key: value for key, value in {**self.file["data"], **texts["data"]}.items() if key not in _DERIVED}
+        data.pop("spec", None)
+        training = {**self.file["training"], **texts["training"]}
+        return {
+            "model": read_model_options(spec, {**model, **texts["model"]}, tuple(spec.config)),
+            "data": read_values(DataConfig.declared(), data, "data"),
+            "training": read_values(TrainingConfig.declared(), training, "training"),
+        }
+
+    def names(self) -> tuple[str | None, str | None]:
+        """Returns the name of the model and the data SPEC, `None` where they are not asked for.
+
+        Raises:
+            InputError: If two different data are named.
+        """
+        spec = parse_settings(self.settings)["data"].get("spec")
+        if self.data is not None and spec not in (None, self.data):
+            raise InputError(f"--data {self.data} and data.spec={spec} name different data; one of them suffices.")
+        return first(self.model, self.file["model"].get("name")), first(self.data, spec, self.file["data"].get("spec"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, resolved and checked.
+
+    Attributes:
+        config: Its configuration; what comes from the data is completed by `training.loop.prepare`.
+        data: The data, if they have been opened.
+        begun: Whether its work directory holds it already.
+        changes: The settings that a resumed run changes now, as `section.key`.
+    """
+
+    config: RunConfig
+    data: Dataset[Any] | None = None
+    begun: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def first(*values: str | None) -> str | None:
+    """Returns the first value that is not `None`."""
+    return next((value for value in values if value is not None), None)
+
+
+def resolve(
+    model: str, data: str, settings: Sequence[str] = (), file: Mapping[str, Mapping[str, Any]] | None = None
+) -> RunConfig:
+    """Returns the configuration of a new run: defaults, then the recipe, then the file, then the settings.
+
+    A run that begins from another one (`training.init_from`) has the options of that one's model in place of the
+    recipe's, and its tokenizers.
+
+    Args:
+        model: Name of the model.
+        data: Data SPEC.
+        settings: `section.key=value` settings.
+        file: Settings from a file; its `model.name` and `data.spec` do not count.
+
+    Raises:
+        InputError: For an unknown name, a wrong value, or settings that do not go together.
+    """
+    request = Request(model, data, settings, file or dict.fromkeys(SECTIONS, {}))
+    request.names()
+    spec = get_spec(model)
+    requested, chosen = request.requested(spec), recipe(model, data)
+    if initial := requested["training"].get("init_from"):
+        inherited = inherited_settings(initial, spec)
+        check_inherited(initial, inherited, requested)
+        chosen |= inherited
+    from_data = dict.fromkeys([*spec.required, *_MODEL_OPTIONS_FROM_DATA.get(spec.task, ())])
+    config = RunConfig(
+        spec,
+        {**spec.config, **from_data, **chosen["model"], **requested["model"]},
+        DataConfig(spec=data, **{**chosen["data"], **requested["data"]}),
+        TrainingConfig(**{**chosen["training"], **requested["training"]}),
+    )
+    get_loss(config.training.loss)
+    return config
+
+
+def open_data(config: RunConfig) -> Dataset[Any]:
+    """Opens the data of a run.
+
+    Args:
+        config: Its configuration.
+
+    Raises:
+        InputError: If they cannot be opened, or are for another task than the model's.
+    """
+    return load_data(config.data.spec, max_examples=config.data.max_examples, check_task=config.check_task)
+
+
+def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
+    """Returns the run that is asked for: the one that the work directory holds, or a new one.
+
+    A resumed run keeps the configuration that it was begun with, but for settings that are asked for by name and may
+    change; see `training.config.resume`.
+
+    Args:
+        workdir: The work directory.
+        request: What is asked for; it names model and data unless the work directory holds a run.
+        resuming: Whether the run that the work directory holds is to go on.
+
+    Raises:
+        InputError: For an unknown name, a wrong value, also in the work directory, settings that do not go together,
+            or a change of what cannot change.
+    """
+    model, data = request.names()
+    if not resuming or not workdir.config.exists():
+        config = resolve(str(model), str(data), request.settings, request.file)
+        check_vacant(workdir)
+        return Run(config, open_data(config))
+    kept = RunConfig.of_workdir(workdir)
+    name, spec = first(model, kept.spec.name), first(data, kept.data.spec)
+    if (name, spec) != (kept.spec.name, kept.data.spec):
+        raise InputError(
+            f"{workdir.path} holds a run of {kept.spec.name} on {kept.data.spec}. Received: {name} on {spec}."
+        )
+    requested = request.requested(kept.spec)
+    config, changes = resume(kept, requested, last_step(workdir.checkpoints), str(workdir.path))
+    get_loss(config.training.loss)
+    return Run(config, begun=True, changes=changes)

@@ -1,0 +1,78 @@
+"""The compiled model of a run, its batches, and the model that is kept of it."""
+
+import keras
+
+from training.config.run_config import RunConfig
+from training.data.batching import Batches
+from training.hardware.choice import Hardware
+from training.hardware.cores import share_batches
+from training.hardware.devices import EvenBatches
+from training.loop.prepare import PreparedRun
+from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
+from training.optimization.fine_tuning import add_lora, copy_weights, start_from
+from training.optimization.losses import get_loss
+from training.optimization.optimizer import exclude_from_decay, make_optimizer
+from training.tasks import get_task
+from zoo.registry import create_model
+from zoo.workdir import WorkDir, replacing
+
+
+def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) -> keras.Model:
+    """Returns the model of a configuration with its optimizer and loss.
+
+    Args:
+        config: The complete configuration.
+        hardware: What it computes on.
+        begun: Whether its weights will come from a checkpoint of this run.
+    """
+    settings = config.training
+    model = create_model(config.spec.name, dtype=hardware.precision, **config.model)
+    if settings.init_from and not begun:
+        start_from(settings.init_from, model, config.data.classes)
+    if settings.lora_rank:
+        add_lora(model, settings.lora_rank)
+    metrics = [TokenCrossEntropy(), *get_task(config.spec.task).metrics()]
+    model.compile(
+        optimizer=make_optimizer(settings, len(hardware.devices)),
+        loss=MeanOverSymbols(get_loss(settings.loss), settings.label_smoothing),
+        weighted_metrics=metrics,
+        jit_compile=hardware.jit,
+    )
+    average_over_steps(model)
+    share_batches(model, metrics, hardware.cores)
+    if settings.weight_decay:
+        exclude_from_decay(model)
+    # Else Keras makes its variables while it traces the first step, and then traces that step again.
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def make_batches(run: PreparedRun, static_shapes: bool) -> tuple[Batches, Batches]:
+    """Returns the batches of training and of validation.
+
+    Args:
+        run: The run.
+        static_shapes: Pad to few different shapes, for backends that compile each of them.
+    """
+    settings = run.config.training
+    shapes = {"batch_tokens": settings.batch_tokens, "static_shapes": static_shapes}
+    rounds = {"steps": settings.eval_every * settings.accumulate_steps, "seed": settings.seed}
+    training = run.task.batches(run.config.data, run.data, "train", run.tokenizers, **shapes, **rounds)
+    validation = run.task.batches(run.config.data, run.data, "val", run.tokenizers, **shapes)
+    parts = run.hardware.batch_parts
+    return (training, validation) if parts < 2 else (EvenBatches(training, parts), EvenBatches(validation, parts))
+
+
+def save_model(workdir: WorkDir, config: RunConfig, model: keras.Model) -> None:
+    """Writes `model.keras`.
+
+    Args:
+        workdir: The work directory.
+        config: The complete configuration.
+        model: The model with its final weights.
+    """
+    # Precision is a matter of training; what is kept, evaluated and exported is float32.
+    final = create_model(config.spec.name, dtype="float32", **config.model)
+    copy_weights(model, final)
+    with replacing(workdir.model) as temporary:
+        final.save(temporary)

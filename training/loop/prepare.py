@@ -1,0 +1,81 @@
+"""From a resolved run to one that can be trained: its tokenizers, and the settings that only the data can tell."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from training.config.initial_run import open_workdir
+from training.config.resolve import Run, open_data
+from training.config.run_config import RunConfig
+from training.data import Dataset
+from training.hardware.choice import Hardware
+from training.tasks import Task, get_task
+from training.tasks.task import Tokenizers
+from zoo.errors import InputError
+from zoo.text import load_tokenizer
+from zoo.workdir import WorkDir
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """All that a run is trained with.
+
+    Attributes:
+        config: The complete configuration.
+        hardware: What it computes on.
+        task: Its task.
+        data: The data.
+        tokenizers: The tokenizers by the name of their file.
+    """
+
+    config: RunConfig
+    hardware: Hardware
+    task: Task[Any]
+    data: Dataset[Any]
+    tokenizers: Tokenizers
+
+
+def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
+    """Returns a run with its data and tokenizers, which a new run trains and saves, or takes from the initial run.
+
+    Args:
+        workdir: The work directory.
+        run: The run.
+        hardware: What it computes on.
+
+    Raises:
+        InputError: If the data are bad or do not suffice for a vocabulary, or the work directory is damaged.
+    """
+    config, data = run.config, run.data or open_data(run.config)
+    task = get_task(config.spec.task)
+    if run.begun:
+        if task.name == "classifier" and not config.data.classes:
+            raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
+        return PreparedRun(config, hardware, task, data, _load_tokenizers(workdir, task))
+    data.check()
+    if config.training.init_from:
+        tokenizers = _load_tokenizers(open_workdir(config.training.init_from), task)
+    else:
+        tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
+    for name, tokenizer in tokenizers.items():
+        tokenizer.save(workdir.tokenizer(name))
+    config = complete(config, task, data, tokenizers)
+    training = dataclasses.replace(config.training, precision=hardware.precision, cores=hardware.cores)
+    return PreparedRun(dataclasses.replace(config, training=training), hardware, task, data, tokenizers)
+
+
+def complete(config: RunConfig, task: Task[Any], data: Dataset[Any], tokenizers: Tokenizers) -> RunConfig:
+    """Returns a configuration with what only the data can tell, such as the sizes of vocabularies.
+
+    Args:
+        config: The configuration.
+        task: The task.
+        data: The data.
+        tokenizers: The tokenizers.
+    """
+    settled = dataclasses.replace(config, data=task.settle(config.data, data))
+    return settled.with_model(**task.model_options(settled.model, settled.data, tokenizers))
+
+
+def _load_tokenizers(workdir: WorkDir, task: Task[Any]) -> Tokenizers:
+    return {name: load_tokenizer(workdir.tokenizer(name)) for name in task.tokenizer_names}

@@ -1,0 +1,80 @@
+"""What a run remembers besides its variables, and its log."""
+
+import contextlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.workdir import WorkDir
+
+
+@dataclass
+class RunState:
+    """What a run remembers besides its variables; checkpoints hold it under these names.
+
+    Args:
+        rounds: Rounds done.
+        best: Lowest validation cross-entropy so far.
+        best_round: The round that had it, from 1.
+        seconds: Training time so far.
+    """
+
+    rounds: int = 0
+    best: float = math.inf
+    best_round: int = 0
+    seconds: float = 0.0
+
+    def has_stalled(self, patience: int) -> bool:
+        """Returns whether the run has waited long enough for a better validation.
+
+        Args:
+            patience: Rounds without improvement before training stops; 0 for never.
+        """
+        return bool(patience) and self.rounds - self.best_round >= patience
+
+
+def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
+    """Returns the lines of `metrics.jsonl`, without those that were cut off.
+
+    Args:
+        workdir: The work directory.
+    """
+    records = []
+    for line in workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ():
+        with contextlib.suppress(ValueError):
+            records.append(json.loads(line))
+    return records
+
+
+def append_to_log(workdir: WorkDir, record: dict[str, Any]) -> None:
+    """Adds a line to `metrics.jsonl`.
+
+    Args:
+        workdir: The work directory.
+        record: The line.
+    """
+    with workdir.metrics.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def cut_log(workdir: WorkDir, last_step: int) -> None:
+    """Removes from `metrics.jsonl` what a run logged after its last checkpoint, and its final line.
+
+    Args:
+        workdir: The work directory.
+        last_step: The step of that checkpoint.
+    """
+    if workdir.metrics.exists():
+        records = [record for record in read_log(workdir) if record["step"] <= last_step and not record.get("final")]
+        workdir.write_text(workdir.metrics, "".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def final_metrics(workdir: WorkDir) -> dict[str, Any] | None:
+    """Returns the metrics of a finished run, the last line of its log; `None` for another run.
+
+    Args:
+        workdir: The work directory.
+    """
+    records = read_log(workdir)
+    return records[-1] if workdir.model.exists() and records and records[-1].get("final") else None

@@ -1,0 +1,138 @@
+"""Cross-entropy over symbols, and the mean of a loss over the symbols of a batch."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from training.optimization.losses import Loss
+
+
+def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> Any:
+    """Returns `−Σ_v q_v · log softmax(z)_v` in float32, with `q = (1 − ε) · one-hot + ε / V`.
+
+    The logits are the largest tensors of a step, so every pass over them costs time. There is one softmax, a single
+    kernel on every backend; `log Σ e^z = max z − log max softmax(z)`; and the gradient is written out as
+    `softmax(z) − q`, since differentiating term by term takes four passes. A metric shares the softmax of the loss.
+
+    Args:
+        symbols: Integers, [...].
+        logits: z, [..., V].
+        label_smoothing: ε, in [0, 1).
+    """
+    size = logits.shape[-1]
+    shape = ops.shape(symbols)
+    symbols = ops.reshape(ops.cast(symbols, "int32"), (-1,))
+
+    @ops.custom_gradient
+    def loss_of_rows(rows: Any) -> Any:
+        numbers = ops.arange(ops.shape(symbols)[0], dtype="int32")
+        probabilities = ops.softmax(rows, axis=-1)
+        total = ops.max(rows, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
+        chosen = ops.take(ops.reshape(rows, (-1,)), numbers * size + symbols, axis=0)
+        losses = total - (1.0 - label_smoothing) * chosen
+        if label_smoothing:
+            losses = losses - label_smoothing * ops.mean(rows, axis=-1)
+
+        def gradient(*args: Any, upstream: Any = None) -> Any:
+            if upstream is None:
+                (upstream,) = args
+            return (probabilities - _targets(symbols, size, label_smoothing)) * ops.expand_dims(upstream, -1)
+
+        return losses, gradient
+
+    # Cast first, as Keras does for losses, so that a metric computes the same tensors.
+    return ops.reshape(loss_of_rows(ops.reshape(ops.cast(logits, "float32"), (-1, size))), shape)
+
+
+def _targets(symbols: Any, size: int, label_smoothing: float) -> Any:
+    """Returns q [N, V] for symbols [N]; see `cross_entropy`."""
+    others = label_smoothing / size
+    own = 1.0 - label_smoothing + others
+    if keras.backend.backend() != "tensorflow":
+        return ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), own, others)
+    import tensorflow as tf
+
+    return tf.one_hot(symbols, size, own, others)  # written once, where a scatter copies all rows
+
+
+def perplexity(cross_entropy: float) -> float:
+    """Returns `e^H` of a cross-entropy H in nats; larger ones than e^700 count as e^700.
+
+    Args:
+        cross_entropy: H.
+    """
+    return math.exp(min(float(cross_entropy), 700.0))
+
+
+def _share(count: Any) -> Any:
+    """Returns the factor that turns the mean over a device's symbols into its part of the mean over all devices.
+
+    Keras on TensorFlow averages over each device and then over the devices, however many symbols each has.
+
+    Args:
+        count: This device's number of symbols.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return 1.0
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return 1.0
+    total = context.all_reduce(tf.distribute.ReduceOp.SUM, count)
+    return count * context.num_replicas_in_sync / ops.maximum(total, 1e-9)
+
+
+class MeanOverSymbols(keras.losses.Loss):
+    """The mean of a loss over the real symbols of the whole batch, those with weight 1.
+
+    Args:
+        loss: The loss of a symbol; see `training.optimization.losses.register_loss`.
+        label_smoothing: Share ε of the target distribution that is spread over the vocabulary, in [0, 1).
+
+    Reference:
+        Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7, https://arxiv.org/abs/1512.00567
+    """
+
+    def __init__(self, loss: Loss = cross_entropy, label_smoothing: float = 0.0, name: str = "loss"):
+        super().__init__(name=name, reduction="mean_with_sample_weight")
+        self.loss, self.label_smoothing = loss, label_smoothing
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        loss = super().__call__(y_true, y_pred, sample_weight)
+        return loss if sample_weight is None else loss * _share(ops.sum(sample_weight))
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return self.loss(y_true, y_pred, self.label_smoothing)
+
+
+def average_over_steps(model: keras.Model) -> None:
+    """Makes a model report the mean of its steps' losses, which is the same on any number of devices.
+
+    Keras weights each loss by the rows of its batch, and batches for several devices have rows that do not count.
+
+    Args:
+        model: The compiled model.
+    """
+    (tracker,) = [metric for metric in model.metrics if metric.name == "loss"]
+    tracker.update_state = lambda values, sample_weight=None: keras.metrics.Mean.update_state(tracker, values)
+
+
+class TokenCrossEntropy(keras.metrics.Metric):
+    """Mean cross-entropy per real symbol, in nats, over all symbols so far (not a mean of means); no smoothing."""
+
+    def __init__(self, name: str = "cross_entropy"):
+        super().__init__(name=name)
+        self.total = self.add_weight(name="total", initializer="zeros")
+        self.count = self.add_weight(name="count", initializer="zeros")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        losses = cross_entropy(y_true, y_pred)
+        weights = ops.ones_like(losses) if sample_weight is None else ops.cast(sample_weight, losses.dtype)
+        self.total.assign_add(ops.sum(losses * weights))
+        self.count.assign_add(ops.sum(weights))
+
+    def result(self) -> Any:
+        return self.total / ops.maximum(self.count, 1.0)
