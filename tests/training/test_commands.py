@@ -116,7 +116,7 @@ def test_unknown_model(train):
             "error: `training.max_steps` must be a positive integer. Received: max_steps='ten'.",
         ),
         ("max_steps=5", "error: --set takes SECTION.KEY=VALUE"),
-        ("model.num_layers=0", "num_layers` must be a positive integer. Received: num_layers=0."),
+        ("model.num_layers=0", "error: `model.num_layers` must be a positive integer. Received: num_layers=0."),
         ("model.num_heads=3", "error: `model_dim` must be even and a multiple of `num_heads`."),
         ("data.vocab_size=10", "error: This text needs a vocab_size of at least"),
     ],

@@ -9,6 +9,7 @@ from training.config.options import DataConfig, TrainingConfig
 from zoo.options import Option
 from zoo.registry import get_spec
 
+
 def describe(model: str | None = None) -> str:
     """Returns all settings with their types, defaults and meaning.
 

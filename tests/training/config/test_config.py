@@ -78,7 +78,9 @@ def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
             "data.tokenizer=bytes",
             "`data.tokenizer` must be auto, subword, words or chars. Received: tokenizer='bytes'.",
         ),
-        ("model.units=wide", "`model.units` must be a"),
+        ("model.units=wide", "`model.units` must be a positive integer. Received: units='wide'."),
+        ("model.units=0", "`model.units` must be a positive integer. Received: units=0."),
+        ("model.dropout=1.5", "`model.dropout` must be in [0, 1). Received: dropout=1.5."),
         ("training.max_steps=0", "`training.max_steps` must be a positive integer. Received: max_steps=0."),
         ("training.batch_tokens=-5", "`training.batch_tokens` must be a positive integer. Received: batch_tokens=-5."),
         (
