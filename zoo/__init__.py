@@ -20,7 +20,7 @@ __all__ = [
     "models",
     "register_model",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(path):
