@@ -4,6 +4,8 @@ The flags are those of `tensorflow_model_server`. Where that program is on the P
 flags; elsewhere the server in `export.server` stands in for it and says so.
 """
 
+import argparse
+import contextlib
 import ctypes
 import gc
 import importlib.metadata
@@ -14,21 +16,20 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from export.server import logs
-from export.server.embedded import EmbeddedServer
-from export.server.settings import Command, Settings, read_command
-from zoo.cli import run_command
+from export import server
+from zoo.cli import ArgumentParser, run_command
+from zoo.errors import InputError
 from zoo.startup import without_greeting, without_onednn
 
 STOCK_SERVER = "tensorflow_model_server"
 
 
-class ModelServer(EmbeddedServer):
-    """The embedded server for one model, as a Python program starts it.
+class ModelServer(server.ModelServer):
+    """The stand-in server for one model, as a Python program starts it.
 
     Args:
         name: The model's name in requests.
@@ -48,9 +49,18 @@ class ModelServer(EmbeddedServer):
     """
 
     def __init__(self, name: str, base_path: Path, port: int, rest_port: int | None = None, **others: Any):
-        super().__init__(
-            Settings(model_name=name, model_base_path=str(base_path), port=port, rest_api_port=rest_port, **others)
-        )
+        with _input_errors():
+            super().__init__(
+                server.Settings(
+                    model_name=name, model_base_path=str(base_path), port=port, rest_api_port=rest_port, **others
+                )
+            )
+
+    def start(self) -> str:
+        """Loads the models and starts to answer; returns one line that says what is served and where."""
+        with _input_errors():
+            _load_tensorflow()
+            return super().start()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -62,34 +72,76 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         InputError: A model cannot be found or loaded, a port cannot be had, or a configuration file is wrong.
     """
-    description = f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one."
     without_onednn()
-    stock = shutil.which(STOCK_SERVER)
-    command = read_command(argv, "python -m export.serve", description, for_stock=stock is not None)
-    if stock is not None:
-        _become(stock, command)
-    if command.show_version:
-        print(f"TensorFlow ModelServer: embedded stand-in of {_version('attention-zoo')}")
-        print(f"TensorFlow Library: {_version('tensorflow')}")
+    namespace, unknown = _parser().parse_known_args(argv)
+    if stock := shutil.which(STOCK_SERVER):
+        _become(stock, vars(namespace), unknown)
+    if "version" in namespace:
+        print(f"TensorFlow ModelServer: embedded stand-in of {importlib.metadata.version('attention-zoo')}")
+        print(f"TensorFlow Library: {importlib.metadata.version('tensorflow')}")
         return
-    logs.write_to_stderr(command.settings.log_level)
-    server = EmbeddedServer(command.settings)
-    print(f"{STOCK_SERVER} is not on the PATH; the embedded server stands in for it", flush=True)
-    if command.without_effect:
-        print(f"without effect in the embedded server: --{', --'.join(command.without_effect)}", flush=True)
-    _load_tensorflow()
-    if not (command.settings.xla_cpu_compilation_enabled or command.settings.xla_gpu_compilation_enabled):
-        _disable_xla()
-    ready = server.start()
-    stopped = _stop_signals()
+    _serve(read_settings(argv), sorted(server.WITHOUT_EFFECT & set(vars(namespace))))
+
+
+def read_settings(argv: Sequence[str] | None) -> server.Settings:
+    """Returns the settings that a command line gives; ends the process with one line on bad usage."""
+    parser = _parser()
+    flags = vars(parser.parse_args(argv))
+    settings = server.Settings(**{name: value for name, value in flags.items() if name not in server.WITHOUT_EFFECT})
+    try:
+        server.check_settings(settings)
+    except server.ServingError as error:
+        parser.error(str(error))
+    return settings
+
+
+def _parser() -> ArgumentParser:
+    description = f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one."
+    # Flags that are not given are not in the result either: the defaults are in `Settings`.
+    parser = ArgumentParser(
+        prog="python -m export.serve",
+        description=description,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    server.add_flags(parser)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    return parser
+
+
+def _serve(settings: server.Settings, without_effect: Sequence[str]) -> None:
+    server.write_to_stderr(settings.log_level)
+    with _input_errors():
+        stand_in = server.ModelServer(settings)
+        print(f"{STOCK_SERVER} is not on the PATH; the embedded server stands in for it", flush=True)
+        if without_effect:
+            print(f"without effect in the embedded server: --{', --'.join(without_effect)}", flush=True)
+        _load_tensorflow()
+        if not (settings.xla_cpu_compilation_enabled or settings.xla_gpu_compilation_enabled):
+            _disable_xla()
+        ready = stand_in.start()
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
     print(ready, flush=True)
     stopped.wait()
-    server.stop()
+    stand_in.stop()
+
+
+@contextlib.contextmanager
+def _input_errors() -> Iterator[None]:
+    """Turns the server's errors into those that commands print as one line."""
+    try:
+        yield
+    except server.ServingError as error:
+        raise InputError(str(error)) from error
 
 
 def _load_tensorflow() -> None:
+    if "tensorflow_text" in sys.modules:
+        return
     with without_greeting():
-        importlib.import_module("export.server.models")
+        importlib.import_module("tensorflow_text")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # the TF1 loader is deprecated; what it does is wanted
     # What has been loaded by now stays; collecting garbage among it would stop all requests for a fifth of a second.
     gc.collect()
@@ -102,27 +154,27 @@ def _disable_xla() -> None:
     try:
         ctypes.CDLL(str(Path(package, "libtensorflow_cc.so.2")))["_ZN10tensorflow21DisableXlaCompilationEv"]()
     except (OSError, AttributeError) as error:  # on other systems the library has another name
-        logs.error("xla_still_enabled", error=str(error))
+        print(f"XLA stays enabled: {error}", file=sys.stderr)
 
 
-def _become(program: str, command: Command) -> None:
-    """Replaces this process by the stock server."""
-    version = ["--version"] if command.show_version else []
-    if command.not_for_stock:
-        print(f"left out, as {STOCK_SERVER} has no such flag: --{', --'.join(command.not_for_stock)}", file=sys.stderr)
+def _become(program: str, flags: Mapping[str, Any], others: Sequence[str]) -> NoReturn:
+    """Replaces this process by the stock server, leaving out flags that it does not have."""
+    own = sorted(server.own_flags() & set(flags))
+    if own:
+        print(f"left out, as {STOCK_SERVER} has no such flag: --{', --'.join(own)}", file=sys.stderr)
     sys.stdout.flush()
-    os.execv(program, [program, *command.for_stock, *version])
+    os.execv(program, [program, *(_spell(name, value) for name, value in flags.items() if name not in own), *others])
 
 
-def _version(distribution: str) -> str:
-    return importlib.metadata.version(distribution)
-
-
-def _stop_signals() -> threading.Event:
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    return stopped
+def _spell(name: str, value: Any) -> str:
+    """Returns a flag as the stock server takes it: an equals sign, whole numbers, absolute paths."""
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif name == "model_base_path" and "://" not in value:
+        value = os.path.abspath(value)
+    elif isinstance(value, float) and value.is_integer():  # most of what is a float here is a whole number there
+        value = int(value)
+    return f"--{name}={value}"
 
 
 def command() -> NoReturn:

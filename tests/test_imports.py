@@ -101,6 +101,17 @@ def test_rooms_import_what_the_table_allows():
     assert not wrong
 
 
+def test_only_the_command_opens_the_door_of_the_server():
+    names = {
+        (module, name)
+        for module, path in modules()
+        if not within(module, ["export.server"])
+        for name in imports(path, module)
+        if within(name, ["export.server"])
+    }
+    assert names == {("export.serve", "export.server")}, "and uses what `export/server/__init__.py` names"
+
+
 def test_tensorflow_is_not_imported_with_zoo_or_training():
     # They run on JAX and PyTorch without it; the graph half of the tokenizers is asked for by name.
     wrong = [

@@ -1,11 +1,28 @@
-"""A stand-in for `tensorflow_model_server` on the official interfaces; `export.serve` is its command.
+"""A stand-in for `tensorflow_model_server` on the official interfaces, walled off from the rest of the project.
 
+`export.serve` is its command and uses the names below; of the project the server itself uses only `export.wire`.
 Data flows one way. An arrow reads "is used by":
 
-    settings, config_files → embedded (puts all of it together)
-    versions → servables → catalogue → handlers → grpc_api, rest_api
-    batching → models → loading, warmup → catalogue
-    signatures, tensors → inference, examples → handlers
+    settings, config_files, logs, metrics → all that follow
+    batching → models.saved_model → models.loader
+    models.versions → models.manager → models.core → api.services → api.grpc_server, api.rest_server → model_server
+    inference (message in, message out, on a loaded model) → models.loader, api.services
 
-Only `models` and `warmup` need TensorFlow; what carries a request, and what answers it, know nothing of one another.
+Only `models.saved_model` and `models.loader` need TensorFlow, which `ModelServer.start` imports.
 """
+
+from export.server.errors import ServingError
+from export.server.logs import write_to_stderr
+from export.server.model_server import ModelServer
+from export.server.settings import WITHOUT_EFFECT, Settings, add_flags, check_settings, own_flags
+
+__all__ = [
+    "WITHOUT_EFFECT",
+    "ModelServer",
+    "ServingError",
+    "Settings",
+    "add_flags",
+    "check_settings",
+    "own_flags",
+    "write_to_stderr",
+]

@@ -11,132 +11,108 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from grpc import StatusCode
 
-from export.server.batch_arrays import join, split
-from export.server.deadline import Call, too_late
-from export.server.status import RequestError, invalid_argument
-from zoo.errors import InputError
+from export.server.context import RequestContext
+from export.server.errors import RequestError, ServingError, deadline_exceeded, failed_precondition, invalid_argument
 
 Feeds = Mapping[str, np.ndarray]
-Run = Callable[[Feeds, Call], list[np.ndarray]]
+Run = Callable[[Feeds, RequestContext], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """The stock server's `BatchingParameters`, with its defaults.
+    """The stock server's `BatchingParameters`, with its defaults."""
 
-    Attributes:
-        max_batch_size: Rows of the largest batch, and of the largest request.
-        timeout_seconds: How long the first request of a batch waits for others.
-        max_enqueued_batches: Batches that may wait; requests beyond them are refused.
-        num_batch_threads: Batches that run at the same time.
-        thread_pool_name: A name for the metrics.
-        allowed_batch_sizes: Batches are padded to the next of these; empty means not at all.
-        pad_variable_length_inputs: Whether inputs of different inner shape are padded to the largest.
-        execution_batch_size: Rows that run at once; larger requests are cut into parts of so many.
-    """
-
-    max_batch_size: int = 1000
-    timeout_seconds: float = 0.0
-    max_enqueued_batches: int = 10
-    num_batch_threads: int = os.cpu_count() or 1
-    thread_pool_name: str = "model_server_batch_threads"
-    allowed_batch_sizes: tuple[int, ...] = ()
-    pad_variable_length_inputs: bool = False
-    execution_batch_size: int = 1000
+    max_batch_size: int = 1000  # rows, of a request too
+    timeout_seconds: float = 0.0  # how long the first request of a batch waits for others
+    max_enqueued_batches: int = 10  # requests beyond them are refused
+    num_batch_threads: int = os.cpu_count() or 1  # batches that run at the same time
+    thread_pool_name: str = "model_server_batch_threads"  # for the metrics
+    allowed_batch_sizes: tuple[int, ...] = ()  # batches are padded to the next of these
+    pad_variable_length_inputs: bool = False  # to the largest inner shape
+    execution_batch_size: int = 1000  # rows that run at once; larger requests are cut into parts
 
     @classmethod
-    def from_message(cls, message) -> "BatchingParameters":
-        """Reads the protocol buffer.
-
-        Raises:
-            InputError: The parameters contradict each other.
-        """
-
-        def value(name: str, default):
-            return getattr(message, name).value if message.HasField(name) else default
-
-        largest = value("max_batch_size", cls.max_batch_size)
-        cut = value("enable_large_batch_splitting", False)
-        parameters = cls(
-            max_batch_size=largest,
-            timeout_seconds=value("batch_timeout_micros", 0) / 1e6,
-            max_enqueued_batches=value("max_enqueued_batches", cls.max_enqueued_batches),
-            num_batch_threads=value("num_batch_threads", cls.num_batch_threads),
-            thread_pool_name=value("thread_pool_name", cls.thread_pool_name),
-            allowed_batch_sizes=tuple(message.allowed_batch_sizes),
-            pad_variable_length_inputs=message.pad_variable_length_inputs,
-            execution_batch_size=value("max_execution_batch_size", largest) if cut else largest,
-        )
-        parameters.check()
-        return parameters
-
-    def check(self) -> None:
-        """Does nothing if the parameters fit together.
-
-        Raises:
-            InputError: They do not.
-        """
-        sizes = self.allowed_batch_sizes
-        numbers = (self.max_batch_size, self.max_enqueued_batches, self.num_batch_threads, self.execution_batch_size)
-        if min(numbers) < 1 or self.timeout_seconds < 0:
-            raise InputError(f"Batching parameters must be positive. Received: {self}")
-        if self.execution_batch_size > self.max_batch_size:
-            raise InputError(f"max_execution_batch_size must not exceed max_batch_size. Received: {self}")
-        if any(left >= right for left, right in zip(sizes, sizes[1:], strict=False)):
-            raise InputError(f"allowed_batch_sizes entries must be monotonically increasing. Received: {list(sizes)}")
-        if sizes and sizes[-1] != self.execution_batch_size:
-            raise InputError(
+    def from_message(cls, message: Any) -> "BatchingParameters":
+        """Reads the protocol buffer; raises ServingError if the parameters contradict each other."""
+        values = {item.name: getattr(value, "value", value) for item, value in message.ListFields()}
+        sizes = values["allowed_batch_sizes"] = tuple(values.get("allowed_batch_sizes", ()))
+        values["timeout_seconds"] = values.pop("batch_timeout_micros", 0) / 1e6
+        largest = execution = values.get("max_batch_size", cls.max_batch_size)
+        if values.pop("enable_large_batch_splitting", False):
+            execution = values.get("max_execution_batch_size", largest)
+        values.pop("max_execution_batch_size", None)
+        if list(sizes) != sorted(set(sizes)):
+            raise ServingError(f"allowed_batch_sizes entries must be monotonically increasing. Received: {list(sizes)}")
+        if sizes and sizes[-1] != execution:
+            raise ServingError(
                 "Last entry in allowed_batch_sizes must match max_batch_size; "
-                f"last entry was {sizes[-1]}; expected {self.execution_batch_size}"
+                f"last entry was {sizes[-1]}; expected {execution}"
             )
+        parameters = cls(**values, execution_batch_size=execution)
+        counts = (largest, execution, parameters.max_enqueued_batches, parameters.num_batch_threads)
+        if min(counts) < 1 or parameters.timeout_seconds < 0:
+            raise ServingError(f"Batching parameters must be positive. Received: {parameters}")
+        if execution > largest:
+            raise ServingError(f"max_execution_batch_size must not exceed max_batch_size. Received: {parameters}")
+        return parameters
 
 
 @dataclass(eq=False)
 class _Task:
+    """One request, or a part of one that is too large for a batch."""
+
     feeds: Feeds
     rows: int
-    call: Call
-    since: float = field(default_factory=time.monotonic)
-    answer: "Future[list[np.ndarray]]" = field(default_factory=Future)
+    context: RequestContext
+    enqueued: float = field(default_factory=time.monotonic)
+    outputs: "Future[list[np.ndarray]]" = field(default_factory=Future)
+
+    def is_awaited(self) -> bool:
+        """Tells whether the task is worth computing; where the caller has given up it is answered here."""
+        try:
+            self.context.check()
+        except RequestError as error:
+            self.outputs.set_exception(error)
+            return False
+        return True
+
+    def wait(self) -> list[np.ndarray]:
+        try:
+            return self.outputs.result(self.context.remaining())
+        except TimeoutError:  # The worker will notice, too, and not compute it.
+            raise deadline_exceeded() from None
 
 
-@dataclass
-class _Batch:
-    tasks: list[_Task] = field(default_factory=list)
-    rows: int = 0
-
-
-@dataclass
 class _Queue:
-    """Batches of one model and choice of outputs; only the last one still grows."""
+    """What waits for one model and choice of outputs, in batches of which only the last one still grows."""
 
-    run: Run
-    parameters: BatchingParameters
-    batches: deque[_Batch] = field(default_factory=lambda: deque([_Batch()]))
+    def __init__(self, run: Run, parameters: BatchingParameters):
+        self.run = run
+        self.parameters = parameters
+        self.batches: deque[list[_Task]] = deque([[]])
 
     def due(self) -> float:
         """Returns when the first batch should run."""
-        first = self.batches[0]
-        if len(self.batches) > 1 or first.rows >= self.parameters.execution_batch_size:
+        if len(self.batches) > 1 or _sum_rows(self.batches[0]) >= self.parameters.execution_batch_size:
             return 0.0
-        return first.tasks[0].since + self.parameters.timeout_seconds
+        return self.batches[0][0].enqueued + self.parameters.timeout_seconds
 
     def add(self, task: _Task) -> None:
-        if self.batches[-1].rows + task.rows > self.parameters.execution_batch_size:
-            if len(self.batches) >= self.parameters.max_enqueued_batches:
+        most = self.parameters.max_enqueued_batches
+        if _sum_rows(self.batches[-1]) + task.rows > self.parameters.execution_batch_size:
+            if len(self.batches) >= most:
                 raise RequestError(
                     StatusCode.UNAVAILABLE,
                     "The batch scheduling queue to which this task was submitted is full; currently "
-                    f"{len(self.batches)} batches enqueued and max_enqueued_batches is "
-                    f"{self.parameters.max_enqueued_batches}",
+                    f"{len(self.batches)} batches enqueued and max_enqueued_batches is {most}",
                 )
-            self.batches.append(_Batch())
-        self.batches[-1].tasks.append(task)
-        self.batches[-1].rows += task.rows
+            self.batches.append([])
+        self.batches[-1].append(task)
 
 
 class Batcher:
@@ -144,12 +120,12 @@ class Batcher:
 
     Args:
         parameters: How to form batches where a model has no parameters of its own.
-        waited: Told the seconds that each request has waited.
+        on_wait: Told the seconds that each request has waited.
     """
 
-    def __init__(self, parameters: BatchingParameters, waited: Callable[[float], None] = lambda seconds: None):
+    def __init__(self, parameters: BatchingParameters, on_wait: Callable[[float], None] = lambda seconds: None):
         self.parameters = parameters
-        self._waited = waited
+        self._on_wait = on_wait
         self._changed = threading.Condition()
         self._queues: dict[Hashable, _Queue] = {}  # only those in which something waits
         self._stopped = False
@@ -157,41 +133,38 @@ class Batcher:
             threading.Thread(target=self._work, name=f"batch-{number}", daemon=True).start()
 
     def run(
-        self, key: Hashable, run: Run, feeds: Feeds, call: Call, parameters: BatchingParameters | None = None
+        self,
+        key: Hashable,
+        run: Run,
+        feeds: Feeds,
+        context: RequestContext,
+        parameters: BatchingParameters | None = None,
     ) -> list[np.ndarray]:
-        """Answers one request, together with others of the same key.
+        """Answers one request, together with others of the same key: model, inputs and outputs.
 
-        Args:
-            key: What may run together: model, inputs and outputs.
-            run: Runs the graph on joined inputs.
-            feeds: Inputs, each [rows, …].
-            call: The caller.
-            parameters: The model's own parameters.
-
-        Returns:
-            Outputs, each [rows, …].
+        Inputs and outputs are each [rows, …]; `run` runs the graph on joined inputs.
 
         Raises:
-            RequestError: INVALID_ARGUMENT if there are too many rows or the inputs have none in common, UNAVAILABLE
-                if the queue is full, DEADLINE_EXCEEDED, or what the graph raised.
+            RequestError: There are too many rows or the inputs differ in their number, the queue is full, the deadline
+                has passed, or what the graph raised.
         """
         parameters = parameters or self.parameters
-        rows, size = _rows(feeds), parameters.execution_batch_size
+        rows, size = _count_rows(feeds), parameters.execution_batch_size
         if rows > parameters.max_batch_size:
-            raise invalid_argument(
-                f"Task size {rows} is larger than maximum input batch size {parameters.max_batch_size}"
-            )
-        starts = range(0, max(rows, 1), size)
-        parts = [{name: array[start : start + size] for name, array in feeds.items()} for start in starts]
-        tasks = [_Task(part, _rows(part), call) for part in parts]
+            largest = parameters.max_batch_size
+            raise invalid_argument(f"Task size {rows} is larger than maximum input batch size {largest}")
+        tasks = []
+        for start in range(0, max(rows, 1), size):
+            part = {name: array[start : start + size] for name, array in feeds.items()}
+            tasks.append(_Task(part, min(size, rows - start), context))
         with self._changed:
             queue = self._queues.get(key) or _Queue(run, parameters)
             for task in tasks:
                 queue.add(task)
             self._queues[key] = queue
             self._changed.notify_all()
-        answers = [self._wait(task) for task in tasks]
-        return answers[0] if len(answers) == 1 else [np.concatenate(parts) for parts in zip(*answers, strict=True)]
+        outputs = [task.wait() for task in tasks]
+        return outputs[0] if len(outputs) == 1 else [np.concatenate(parts) for parts in zip(*outputs, strict=True)]
 
     def stop(self) -> None:
         """Ends the threads once the queues are empty."""
@@ -199,24 +172,14 @@ class Batcher:
             self._stopped = True
             self._changed.notify_all()
 
-    def _wait(self, task: _Task) -> list[np.ndarray]:
-        try:
-            return task.answer.result(task.call.remaining())
-        except TimeoutError:  # The worker will find that, too, and not compute it.
-            raise too_late() from None
-
     def _work(self) -> None:
         while (taken := self._take()) is not None:
             queue, batch = taken
-            now, waiting = time.monotonic(), []
-            for task in batch.tasks:
-                self._waited(now - task.since)
-                if _is_awaited(task):
-                    waiting.append(task)
-            if waiting:
-                _answer(queue, waiting)
+            for task in batch:
+                self._on_wait(time.monotonic() - task.enqueued)
+            _answer(queue, batch)
 
-    def _take(self) -> tuple[_Queue, _Batch] | None:
+    def _take(self) -> tuple[_Queue, list[_Task]] | None:
         """Waits for a batch that is due; returns `None` when there will be no more."""
         with self._changed:
             while True:
@@ -233,7 +196,51 @@ class Batcher:
                 self._changed.wait(wait)
 
 
-def _rows(feeds: Feeds) -> int:
+def _answer(queue: _Queue, tasks: Sequence[_Task]) -> None:
+    tasks = [task for task in tasks if task.is_awaited()]
+    if not tasks:
+        return
+    try:
+        outputs_by_task = _run_together(queue, tasks)
+    except Exception as error:
+        if len(tasks) == 1:
+            tasks[0].outputs.set_exception(error)
+            return
+        for task in tasks:  # One bad request must not fail the others.
+            _answer(queue, [task])
+        return
+    for task, outputs in zip(tasks, outputs_by_task, strict=True):
+        task.outputs.set_result(outputs)
+
+
+def _run_together(queue: _Queue, tasks: Sequence[_Task]) -> list[list[np.ndarray]]:
+    parameters, rows = queue.parameters, _sum_rows(tasks)
+    padded = next((size for size in parameters.allowed_batch_sizes if size >= rows > 0), rows)
+    feeds = {
+        name: join_rows(name, [task.feeds[name] for task in tasks], padded, parameters.pad_variable_length_inputs)
+        for name in tasks[0].feeds
+    }
+    deadlines = [task.context.deadline for task in tasks if task.context.deadline is not None]
+    context = RequestContext(deadline=max(deadlines) if len(deadlines) == len(tasks) else None)
+    outputs = queue.run(feeds, context)
+    for output in outputs:
+        if output.ndim == 0:
+            raise failed_precondition("Batched output tensor has 0 dimensions")
+        if len(output) != padded:
+            raise failed_precondition(
+                "Batched output tensor's 0th dimension does not equal the sum of the input tensors' 0th dimensions"
+            )
+    for task in tasks:
+        task.context.runtime += context.runtime
+    ends = np.cumsum([task.rows for task in tasks])
+    return [[output[end - task.rows : end] for output in outputs] for task, end in zip(tasks, ends, strict=True)]
+
+
+def _sum_rows(tasks: Sequence[_Task]) -> int:
+    return sum(task.rows for task in tasks)
+
+
+def _count_rows(feeds: Feeds) -> int:
     if not feeds:
         raise invalid_argument("Batching Run() must have at least one input tensor")
     if any(array.ndim == 0 for array in feeds.values()):
@@ -244,41 +251,25 @@ def _rows(feeds: Feeds) -> int:
     return sizes.pop()
 
 
-def _is_awaited(task: _Task) -> bool:
-    """Tells whether a task is worth computing; one whose caller has given up is answered here."""
-    try:
-        task.call.check()
-    except RequestError as error:
-        task.answer.set_exception(error)
-        return False
-    return True
+def join_rows(name: str, arrays: Sequence[np.ndarray], rows: int, pad_inner: bool) -> np.ndarray:
+    """Joins one input of several requests to `rows` rows; a real row fills what is missing, as that is surely valid."""
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) > 1:
+        if not pad_inner:
+            raise failed_precondition(
+                f"Tensors with name '{name}' from different tasks have different shapes and padding is turned off. "
+                "Set pad_variable_length_inputs to true."
+            )
+        if len(set(map(len, shapes))) > 1:
+            raise invalid_argument(f"Tensors with name '{name}' from different tasks have different ranks")
+        arrays = [_pad_inner(array, np.max([*shapes], axis=0)) for array in arrays]
+    missing = rows - sum(map(len, arrays))
+    if missing:
+        filling = next(array[:1] for array in reversed(arrays) if len(array))
+        arrays = [*arrays, np.repeat(filling, missing, axis=0)]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _answer(queue: _Queue, tasks: Sequence[_Task]) -> None:
-    try:
-        answers = _run_together(queue, tasks)
-    except Exception as error:
-        if len(tasks) == 1:
-            tasks[0].answer.set_exception(error)
-            return
-        for task in filter(_is_awaited, tasks):  # One bad request should not fail the others.
-            _answer(queue, [task])
-        return
-    for task, outputs in zip(tasks, answers, strict=True):
-        task.answer.set_result(outputs)
-
-
-def _run_together(queue: _Queue, tasks: Sequence[_Task]) -> list[list[np.ndarray]]:
-    parameters = queue.parameters
-    sizes = [task.rows for task in tasks]
-    padded = next((size for size in parameters.allowed_batch_sizes if size >= sum(sizes)), sum(sizes))
-    feeds = {
-        name: join(name, [task.feeds[name] for task in tasks], padded, parameters.pad_variable_length_inputs)
-        for name in tasks[0].feeds
-    }
-    deadlines = [task.call.deadline for task in tasks]
-    call = Call(deadline=None if None in deadlines else max(deadlines))  # type: ignore[type-var]
-    outputs = queue.run(feeds, call)
-    for task in tasks:
-        task.call.runtime += call.runtime
-    return split(outputs, sizes, padded)
+def _pad_inner(array: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    widths = [(0, 0), *((0, missing) for missing in shape - array.shape[1:])]
+    return np.pad(array, widths, constant_values=b"" if array.dtype.hasobject else np.zeros((), array.dtype))

@@ -1,104 +1,83 @@
 """The stock server's configuration files: protocol buffers in text form.
 
-The official packages carry the messages for lists of models, but not those for TLS, monitoring and batching. Their
-fields are few, so they are declared here.
+The official packages carry the messages for lists of models and sessions, but not those for TLS, monitoring and
+batching. Their fields are few, so they are declared here.
 """
 
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
-from google.protobuf.message import Message
 
-from export.wire.protos import model_server_config_pb2
-from zoo.errors import InputError
+from export.server.errors import ServingError
+from export.wire.protos import config_pb2, model_server_config_pb2
 
-_Message = TypeVar("_Message", bound=Message)
-_Field = descriptor_pb2.FieldDescriptorProto
-_PACKAGE = "tensorflow.serving"
-_LARGEST = 1 << 24
-
-# Field names and types; a capital letter means a message, a star a repeated field. Numbers do not matter in text.
-_FIELDS = {
+_LARGEST = 1 << 24  # bytes
+_OFFICIAL = {
+    "model_config_file": model_server_config_pb2.ModelServerConfig,
+    "tensorflow_session_config_file": config_pb2.ConfigProto,
+}
+_DECLARED = {
+    "ssl_config_file": "SSLConfig",
+    "monitoring_config_file": "MonitoringConfig",
+    "batching_parameters_file": "BatchingParameters",
+}
+# Field names and types; a star means a repeated field. Numbers do not matter in text.
+_INT64, _BOOL, _STRING = (f"google.protobuf.{kind}Value" for kind in ("Int64", "Bool", "String"))
+_MESSAGES = {
     "SSLConfig": "server_key:string server_cert:string custom_ca:string client_verify:bool",
     "PrometheusConfig": "enable:bool path:string",
-    "MonitoringConfig": f"prometheus_config:{_PACKAGE}.PrometheusConfig",
+    "MonitoringConfig": "prometheus_config:tensorflow.serving.PrometheusConfig",
     "BatchingParameters": (
-        "max_batch_size:google.protobuf.Int64Value batch_timeout_micros:google.protobuf.Int64Value "
-        "max_enqueued_batches:google.protobuf.Int64Value num_batch_threads:google.protobuf.Int64Value "
-        "thread_pool_name:google.protobuf.StringValue allowed_batch_sizes:int64* pad_variable_length_inputs:bool "
-        "enable_large_batch_splitting:google.protobuf.BoolValue max_execution_batch_size:google.protobuf.Int64Value"
+        f"max_batch_size:{_INT64} batch_timeout_micros:{_INT64} max_enqueued_batches:{_INT64} "
+        f"num_batch_threads:{_INT64} thread_pool_name:{_STRING} allowed_batch_sizes:int64* "
+        f"pad_variable_length_inputs:bool enable_large_batch_splitting:{_BOOL} max_execution_batch_size:{_INT64}"
     ),
 }
-_TYPES = {"string": _Field.TYPE_STRING, "bool": _Field.TYPE_BOOL, "int64": _Field.TYPE_INT64}
+
+
+def _field(number: int, declaration: str) -> descriptor_pb2.FieldDescriptorProto:
+    name, kind = declaration.removesuffix("*").split(":")
+    field = descriptor_pb2.FieldDescriptorProto(name=name, number=number)
+    field.label = field.LABEL_REPEATED if declaration.endswith("*") else field.LABEL_OPTIONAL
+    if "." in kind:
+        field.type, field.type_name = field.TYPE_MESSAGE, f".{kind}"
+    else:
+        field.type = field.Type.Value(f"TYPE_{kind.upper()}")
+    return field
 
 
 @cache
-def _messages() -> dict[str, type[Message]]:
-    """Builds the message classes in a pool of their own, so that they cannot clash with official ones."""
+def message_class(name: str) -> Any:
+    """Returns the class of one of the messages, in a pool of their own, where they cannot clash with official ones."""
+    file = descriptor_pb2.FileDescriptorProto(name="config_files.proto", package="tensorflow.serving", syntax="proto3")
+    file.dependency.append("google/protobuf/wrappers.proto")
+    for message, fields in _MESSAGES.items():
+        declared = [_field(number, field) for number, field in enumerate(fields.split(), start=1)]
+        file.message_type.add(name=message, field=declared)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
-    file = descriptor_pb2.FileDescriptorProto(
-        name="config_files.proto", package=_PACKAGE, syntax="proto3", dependency=["google/protobuf/wrappers.proto"]
-    )
-    for message, fields in _FIELDS.items():
-        declared = file.message_type.add(name=message)
-        for number, field in enumerate(fields.split(), start=1):
-            name, kind = field.split(":")
-            label = _Field.LABEL_REPEATED if kind.endswith("*") else _Field.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
-            entry = declared.field.add(name=name, number=number, label=label)
-            if kind in _TYPES:
-                entry.type = _TYPES[kind]
-            else:
-                entry.type, entry.type_name = _Field.TYPE_MESSAGE, f".{kind}"
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _FIELDS}
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{name}"))
 
 
-def read_models(path: str) -> model_server_config_pb2.ModelServerConfig:
-    """Reads `--model_config_file`.
+def read_config(flag: str, path: str) -> Any:
+    """Reads the file that a flag names.
 
-    Raises:
-        InputError: The file cannot be read or is no such configuration.
-    """
-    return _read(path, model_server_config_pb2.ModelServerConfig(), "--model_config_file")
-
-
-def read_ssl(path: str) -> Message:
-    """Reads `--ssl_config_file`: `server_key`, `server_cert`, `custom_ca` (the PEM texts) and `client_verify`.
+    Args:
+        flag: The flag's name without dashes, such as `"model_config_file"`; it decides which message the file holds.
+        path: The file.
 
     Raises:
-        InputError: The file cannot be read or is no such configuration.
+        ServingError: The file cannot be read or is no such configuration.
     """
-    return _read(path, _messages()["SSLConfig"](), "--ssl_config_file")
-
-
-def read_monitoring(path: str) -> Message:
-    """Reads `--monitoring_config_file`: `prometheus_config { enable path }`.
-
-    Raises:
-        InputError: The file cannot be read or is no such configuration.
-    """
-    return _read(path, _messages()["MonitoringConfig"](), "--monitoring_config_file")
-
-
-def read_batching(path: str) -> Message:
-    """Reads `--batching_parameters_file`.
-
-    Raises:
-        InputError: The file cannot be read or is no such configuration.
-    """
-    return _read(path, _messages()["BatchingParameters"](), "--batching_parameters_file")
-
-
-def _read(path: str, message: _Message, flag: str) -> _Message:
+    message = (_OFFICIAL.get(flag) or message_class(_DECLARED[flag]))()
     try:
         with Path(path).open("rb") as file:
             return text_format.Parse(file.read(_LARGEST), message)
     except OSError as error:
-        raise InputError(f"{flag} {path} cannot be read ({error.strerror}).") from error
+        raise ServingError(f"--{flag} {path} cannot be read ({error.strerror}).") from error
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        kind = message.DESCRIPTOR.name
-        raise InputError(f"{flag} {path} is not a {kind} in protobuf's text form: {error}") from error
+        kind = message.DESCRIPTOR.full_name
+        raise ServingError(f"Error parsing text-format {kind}: --{flag} {path}: {error}") from error

@@ -15,11 +15,13 @@ _REQUESTS = _LOGGER.getChild("requests")
 _REQUESTS.setLevel(logging.INFO)  # flags of their own ask for them, whatever the level of all else
 
 
-class _AsJson(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
     def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = {"time": f"{moment}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
-        line |= {"event": record.getMessage(), **getattr(record, "fields", {})}
+        line = {"time": self.formatTime(record), "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
@@ -28,7 +30,7 @@ class _AsJson(logging.Formatter):
 def write_to_stderr(level: str) -> None:
     """Sends events of `level` (such as `"info"`) and above to standard error, and warnings of libraries with them."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_AsJson())
+    handler.setFormatter(_JsonFormatter())
     for logger in (_LOGGER, logging.getLogger()):
         logger.handlers = [handler]
     _LOGGER.propagate = False
@@ -37,8 +39,13 @@ def write_to_stderr(level: str) -> None:
 
 
 def info(event: str, **fields: Any) -> None:
-    """Logs what is in order."""
+    """Logs an event that is in order."""
     _LOGGER.info(event, extra={"fields": fields})
+
+
+def error(event: str, exception: BaseException | None = None, **fields: Any) -> None:
+    """Logs an event that somebody should look at, with the exception where its traceback tells more."""
+    _LOGGER.error(event, exc_info=exception, extra={"fields": fields})
 
 
 def request(**fields: Any) -> None:
@@ -46,12 +53,7 @@ def request(**fields: Any) -> None:
     _REQUESTS.info("request", extra={"fields": fields})
 
 
-def broken(exception: Exception) -> None:
+def request_broke(exception: Exception) -> None:
     """Logs where a request failed for reasons that are not its own, without the message, which may quote it."""
     frames = traceback.format_tb(exception.__traceback__)
     error("request_broke", kind=type(exception).__name__, where=frames[-1].strip())
-
-
-def error(event: str, exception: BaseException | None = None, **fields: Any) -> None:
-    """Logs what somebody should look at; an exception is given where its traceback tells more."""
-    _LOGGER.error(event, exc_info=exception, extra={"fields": fields})

@@ -2,52 +2,47 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 
 from grpc import StatusCode
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
-from export.server.status import RequestError
+from export.server.errors import RequestError
 
 DEFAULT_PATH = "/monitoring/prometheus/metrics"
 UNKNOWN_MODEL = "unknown"  # names that nobody serves would fill the memory one by one
 
-_SERVING = ":tensorflow:serving"
 _MICROSECONDS = 1e6
 _LATENCIES = [10 * 1.8**power for power in range(33)]
 _WAITS = [100 * 1.2**power for power in range(52)]
-_COUNTS = [2**power for power in range(15)]
+_COUNTS = [2.0**power for power in range(15)]
 
-disable_created_metrics()  # the stock server has none
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the stock server has none
 
 
 class Metrics:
     """What a server counts; each server has its own."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._requests = self._counter("request_count", "The total number of requests.", "model_name", "status")
-        self._latency = self._histogram(
-            "request_latency", "Microseconds a request took.", _LATENCIES, "model_name", "API", "entrypoint"
-        )
-        self._runtime = self._histogram(
-            "runtime_latency", "Microseconds the graph took.", _LATENCIES, "model_name", "API", "runtime"
-        )
+        self._requests = self._counter("request_count", "Requests.", "model_name", "status")
+        labels = ("model_name", "API", "entrypoint")
+        self._latency = self._histogram("request_latency", "Microseconds of a request.", _LATENCIES, *labels)
+        labels = ("model_name", "API", "runtime")
+        self._runtime = self._histogram("runtime_latency", "Microseconds of the graph.", _LATENCIES, *labels)
         self._example_counts = self._histogram("request_example_counts", "Examples per request.", _COUNTS, "model")
         self._example_total = self._counter("request_example_count_total", "All examples.", "model")
-        self._warmup = self._histogram(
-            "model_warmup_latency", "Microseconds a warm-up took.", _LATENCIES, "model_path", "status"
-        )
-        self._queuing = self._histogram(
-            "batching_session:queuing_latency", "Microseconds spent in a queue.", _WAITS, "thread_pool_name"
-        )
+        name, text = "model_warmup_latency", "Microseconds of a warm-up."
+        self._warmup = self._histogram(name, text, _LATENCIES, "model_path", "status")
+        name = "batching_session:queuing_latency"
+        self._queuing = self._histogram(name, "Microseconds in a queue.", _WAITS, "thread_pool_name")
 
     def answered(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
         """Counts a request.
 
         Args:
             model: The model's name, or `UNKNOWN_MODEL`.
-            api: Such as `"Predict"`; over REST such as `"predict"`, and empty for what only looks.
+            api: Such as `"Predict"`; over REST such as `"predict"`, and empty for status and metadata.
             entrypoint: `"GRPC"` or `"REST"`.
             status: How it ended.
             seconds: How long it took.
@@ -57,7 +52,7 @@ class Metrics:
             self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)
 
     def ran(self, model: str, api: str, seconds: float) -> None:
-        """Counts the time that the graph took for a request, however that came in."""
+        """Counts the time that the graph took for a request."""
         self._runtime.labels(model, api, "TF1").observe(seconds * _MICROSECONDS)
 
     def examples(self, model: str, count: int) -> None:
@@ -83,12 +78,11 @@ class Metrics:
 
     def page(self) -> bytes:
         """Returns the metrics in Prometheus' text format."""
-        page = generate_latest(self._registry)
         # The library ends the name of every counter in `_total`, the stock server only this one's.
-        return page.replace(b":request_count_total", b":request_count")
+        return generate_latest(self._registry).replace(b":request_count_total", b":request_count")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"{_SERVING}:{name}", text, labels, registry=self._registry)
+        return Counter(f":tensorflow:serving:{name}", text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, text: str, buckets: Collection[float], *labels: str) -> Histogram:
-        return Histogram(f"{_SERVING}:{name}", text, labels, buckets=[*buckets], registry=self._registry)
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(f":tensorflow:serving:{name}", text, labels, buckets=buckets, registry=self._registry)

@@ -1,9 +1,9 @@
 """TensorFlow Serving's generated message classes, imported without TensorFlow itself.
 
-The generated modules start with `from tensorflow.core.framework import …`, which would run the whole of
-`tensorflow/__init__.py`: seconds for a client that needs a dozen message classes. The modules below
-`tensorflow.core` are plain protobuf code, so a placeholder that only knows where the package lies is enough
-while they are imported. A later `import tensorflow` finds the same message classes and works as always.
+The generated modules start with `from tensorflow.core.framework import …`, which would run all of
+`tensorflow/__init__.py`: seconds for a client that needs a dozen message classes. The modules below `tensorflow.core`
+are plain protobuf code, so a placeholder that only knows where the package is suffices while they are imported. A later
+`import tensorflow` finds the same message classes and works as always.
 """
 
 import contextlib
@@ -28,47 +28,25 @@ def _placeholder_for_tensorflow() -> Iterator[None]:
         del sys.modules["tensorflow"]
 
 
-with _placeholder_for_tensorflow():
-    from tensorflow.core.example import example_pb2
-    from tensorflow.core.framework import tensor_pb2, types_pb2
-    from tensorflow.core.protobuf import meta_graph_pb2
-    from tensorflow_serving.apis import (
-        classification_pb2,
-        get_model_metadata_pb2,
-        get_model_status_pb2,
-        inference_pb2,
-        input_pb2,
-        model_management_pb2,
-        model_pb2,
-        model_service_pb2,
-        model_service_pb2_grpc,
-        predict_pb2,
-        prediction_log_pb2,
-        prediction_service_pb2,
-        prediction_service_pb2_grpc,
-        regression_pb2,
-    )
-    from tensorflow_serving.config import file_system_storage_path_source_pb2, model_server_config_pb2
-
-__all__ = [
-    "classification_pb2",
-    "example_pb2",
-    "file_system_storage_path_source_pb2",
-    "get_model_metadata_pb2",
-    "get_model_status_pb2",
-    "inference_pb2",
-    "input_pb2",
-    "meta_graph_pb2",
-    "model_management_pb2",
-    "model_pb2",
-    "model_server_config_pb2",
-    "model_service_pb2",
-    "model_service_pb2_grpc",
-    "predict_pb2",
-    "prediction_log_pb2",
-    "prediction_service_pb2",
-    "prediction_service_pb2_grpc",
-    "regression_pb2",
-    "tensor_pb2",
-    "types_pb2",
-]
+with _placeholder_for_tensorflow():  # `as` marks what this module exports
+    from tensorflow.core.example import example_pb2 as example_pb2
+    from tensorflow.core.framework import tensor_pb2 as tensor_pb2
+    from tensorflow.core.framework import types_pb2 as types_pb2
+    from tensorflow.core.protobuf import config_pb2 as config_pb2
+    from tensorflow.core.protobuf import meta_graph_pb2 as meta_graph_pb2
+    from tensorflow_serving.apis import classification_pb2 as classification_pb2
+    from tensorflow_serving.apis import get_model_metadata_pb2 as get_model_metadata_pb2
+    from tensorflow_serving.apis import get_model_status_pb2 as get_model_status_pb2
+    from tensorflow_serving.apis import inference_pb2 as inference_pb2
+    from tensorflow_serving.apis import input_pb2 as input_pb2
+    from tensorflow_serving.apis import model_management_pb2 as model_management_pb2
+    from tensorflow_serving.apis import model_pb2 as model_pb2
+    from tensorflow_serving.apis import model_service_pb2 as model_service_pb2
+    from tensorflow_serving.apis import model_service_pb2_grpc as model_service_pb2_grpc
+    from tensorflow_serving.apis import predict_pb2 as predict_pb2
+    from tensorflow_serving.apis import prediction_log_pb2 as prediction_log_pb2
+    from tensorflow_serving.apis import prediction_service_pb2 as prediction_service_pb2
+    from tensorflow_serving.apis import prediction_service_pb2_grpc as prediction_service_pb2_grpc
+    from tensorflow_serving.apis import regression_pb2 as regression_pb2
+    from tensorflow_serving.config import file_system_storage_path_source_pb2 as file_system_storage_path_source_pb2
+    from tensorflow_serving.config import model_server_config_pb2 as model_server_config_pb2

@@ -15,7 +15,7 @@ from export.wire.protos import tensor_pb2, types_pb2
 # A request may give one value and a large shape; this bounds what such a request can make the server allocate.
 MAX_EXPANDED_VALUES = 1 << 24
 
-_FIELDS = {
+_FIELDS: dict[int, tuple[np.dtype, str]] = {
     types_pb2.DT_FLOAT: (np.dtype(np.float32), "float_val"),
     types_pb2.DT_DOUBLE: (np.dtype(np.float64), "double_val"),
     types_pb2.DT_HALF: (np.dtype(np.float16), "half_val"),
@@ -31,19 +31,19 @@ _FIELDS = {
     types_pb2.DT_BOOL: (np.dtype(np.bool_), "bool_val"),
     types_pb2.DT_STRING: (np.dtype(object), "string_val"),
 }
-_TYPE_OF = {dtype: number for number, (dtype, _) in _FIELDS.items()}
+_NUMBERS = {dtype: number for number, (dtype, _) in _FIELDS.items()}
 
 
 def type_name(number: int) -> str:
     """Returns TensorFlow's short name of a `DataType` number, such as `"float"` or `"string"`."""
     if number not in types_pb2.DataType.values():
         return f"type {number}"
-    return types_pb2.DataType.Name(number).removeprefix("DT_").lower()
+    return str(types_pb2.DataType.Name(number)).removeprefix("DT_").lower()
 
 
 def type_of(array: np.ndarray) -> str:
-    """Returns TensorFlow's short name of an array's type, such as `"float"` or `"string"`."""
-    return type_name(_TYPE_OF[array.dtype]) if array.dtype in _TYPE_OF else array.dtype.name
+    """Returns TensorFlow's short name of an array's type."""
+    return type_name(_NUMBERS[array.dtype]) if array.dtype in _NUMBERS else array.dtype.name
 
 
 def numpy_type(number: int) -> np.dtype:
@@ -58,10 +58,7 @@ def numpy_type(number: int) -> np.dtype:
 
 
 def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
-    """Decodes a message.
-
-    Returns:
-        An array of the message's shape; an object array of `bytes` for strings.
+    """Decodes a message into an array of its shape; an object array of `bytes` for strings.
 
     Raises:
         ValueError: The message contradicts itself.
@@ -89,9 +86,9 @@ def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorPr
     array = np.asarray(array)
     if array.dtype.kind in "SU":
         array = array.astype(object)
-    if array.dtype not in _TYPE_OF:
+    if array.dtype not in _NUMBERS:
         raise ValueError(f"arrays of type {array.dtype} are not supported")
-    number = _TYPE_OF[array.dtype]
+    number = _NUMBERS[array.dtype]
     proto = tensor_pb2.TensorProto(dtype=number)
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
@@ -130,14 +127,24 @@ def _packed(field: str, data: bytes) -> bytes:
     return bytes([*head, size]) + data
 
 
-def _from_field(field, dtype: np.dtype) -> np.ndarray:
-    if dtype.itemsize == 2 and dtype.kind not in "iu":  # half and bfloat16 travel as their bits
+def _from_field(field: Any, dtype: np.dtype) -> np.ndarray:
+    if _travels_as_bits(dtype):
         return np.array(field, np.int64).astype(np.uint16).view(dtype)
     if dtype.kind in "fb":
         return np.fromiter(field, dtype, len(field))
     values = np.empty(len(field), dtype)
     values[:] = field if dtype.hasobject else np.array(field).astype(dtype)
     return values
+
+
+def _to_field(values: np.ndarray) -> Any:
+    if values.dtype.hasobject:
+        return [value.encode() if isinstance(value, str) else value for value in values]
+    return (values.view(np.uint16) if _travels_as_bits(values.dtype) else values).tolist()
+
+
+def _travels_as_bits(dtype: np.dtype) -> bool:
+    return dtype.itemsize == 2 and dtype.kind not in "iu"  # half and bfloat16
 
 
 def _expand(values: np.ndarray, count: int) -> np.ndarray:
@@ -149,11 +156,3 @@ def _expand(values: np.ndarray, count: int) -> np.ndarray:
     if len(values):
         return np.concatenate([values, np.repeat(values[-1:], count - len(values))])
     return np.full(count, b"", object) if values.dtype.hasobject else np.zeros(count, values.dtype)
-
-
-def _to_field(values: np.ndarray) -> list:
-    if values.dtype.hasobject:
-        return [value.encode() if isinstance(value, str) else value for value in values]
-    if values.dtype.itemsize == 2 and values.dtype.kind not in "iu":
-        values = values.view(np.uint16)
-    return values.tolist()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
+from support.server_models import save_models
 
 from export.serve import ModelServer
 
@@ -100,3 +101,9 @@ def toy_server(toy_base):
     server.start()
     yield server
     server.stop(grace=1.0)
+
+
+@pytest.fixture(scope="session")
+def scale_models(tmp_path_factory) -> dict[object, Path]:
+    """Version directories to copy from: by factor 2 and 3 those of TensorFlow 2, and `"tf1"`."""
+    return save_models(tmp_path_factory.mktemp("scale"))

@@ -10,7 +10,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from export.graph import dynamic_batching
 from export.graph.dynamic_batching import MAX_BATCH_SIZE, MAX_REQUEST_SIZE, batched
-from export.server.models import LoadedModel
+from export.server.models.saved_model import LoadedModel
 
 LARGE = ["fg"] * (2 * MAX_BATCH_SIZE + 5)
 TOO_LARGE = ["n"] * (MAX_REQUEST_SIZE + 1)

@@ -13,7 +13,7 @@ from concurrent import futures
 import grpc
 import numpy as np
 import pytest
-import server_tls
+from support import server_tls
 
 from export import client as client_module
 from export.client import Client, RequestRefused, ServerError, Tls

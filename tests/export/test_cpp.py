@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from export.server.models import LoadedModel
+from export.server.models.saved_model import LoadedModel
 
 SOURCE = Path(__file__).with_name("cpp") / "serve_once.cc"
 TEXT = "5 mai horse ß😀"

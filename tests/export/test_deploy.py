@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import yaml
-from deploy_files import (
+from support.deploy_files import (
     CONFIG,
     DEPLOY,
     KUBERNETES,
@@ -21,6 +21,7 @@ from deploy_files import (
     OLDEST_SERVER,
     STOCK_FLAGS,
     compose,
+    config,
     containers,
     deployment,
     documents,
@@ -31,7 +32,7 @@ from deploy_files import (
 )
 
 from export.deploy import ssl_config
-from export.server import config_files
+from export.server.config_files import read_config
 
 # Schemas
 
@@ -103,11 +104,11 @@ def test_threads_match_the_limit(name):
     cores = int(resources.get("cpus") or resources["cpu"])
     assert flags(name)["tensorflow_inter_op_parallelism"] == str(cores)
     assert flags(name)["tensorflow_intra_op_parallelism"] == "1"
-    assert config_files.read_batching(str(CONFIG / "batching_parameters.txt")).num_batch_threads.value == cores
+    assert config("batching_parameters_file", "batching_parameters.txt").num_batch_threads.value == cores
 
 
 def test_batching_parameters_are_such_as_the_server_accepts():
-    batching = config_files.read_batching(str(CONFIG / "batching_parameters.txt"))
+    batching = config("batching_parameters_file", "batching_parameters.txt")
     sizes = list(batching.allowed_batch_sizes)
     assert sizes == sorted(set(sizes)) and sizes[-1] == batching.max_batch_size.value
     assert batching.batch_timeout_micros.value > 0 and batching.max_enqueued_batches.value > 0
@@ -115,13 +116,13 @@ def test_batching_parameters_are_such_as_the_server_accepts():
 
 @pytest.mark.parametrize("name", ["models.config", "models.pinned.config"])
 def test_models(name):
-    (model,) = config_files.read_models(str(CONFIG / name)).model_config_list.config
+    (model,) = config("model_config_file", name).model_config_list.config
     assert (model.name, model.base_path, model.model_platform) == (MODEL, f"/models/{MODEL}", "tensorflow")
     assert list(model.model_version_policy.specific.versions) == ([1] if "pinned" in name else [])
 
 
 def test_monitoring_and_annotations():
-    monitoring = config_files.read_monitoring(str(CONFIG / "monitoring_config.txt")).prometheus_config
+    monitoring = config("monitoring_config_file", "monitoring_config.txt").prometheus_config
     assert monitoring.enable
     annotations = manifests()["Deployment", MODEL]["spec"]["template"]["metadata"]["annotations"]
     assert annotations["prometheus.io/path"] == monitoring.path
@@ -278,16 +279,16 @@ def test_the_health_check_of_compose(status, healthy):
 
 
 def test_the_example_and_the_command_write_the_same_fields(tmp_path):
-    example = config_files.read_ssl(str(CONFIG / "ssl_config.example"))
+    example = config("ssl_config_file", "ssl_config.example")
     for name, value in {"key": example.server_key, "cert": example.server_cert, "ca": example.custom_ca}.items():
         (tmp_path / name).write_text(value)
     parts = [f"--key={tmp_path / 'key'}", f"--cert={tmp_path / 'cert'}"]
     output = tmp_path / "ssl_config.txt"
     ssl_config.main([*parts, f"--client_ca={tmp_path / 'ca'}", f"--output={output}"])
-    assert config_files.read_ssl(str(output)) == example
+    assert read_config("ssl_config_file", str(output)) == example
     assert output.stat().st_mode & 0o777 == 0o600
     ssl_config.main([*parts, f"--output={output}"])
-    without = config_files.read_ssl(str(output))
+    without = read_config("ssl_config_file", str(output))
     assert (without.server_key, without.custom_ca, without.client_verify) == (example.server_key, "", False)
 
 

@@ -7,12 +7,13 @@ import shlex
 import urllib.request
 
 import pytest
-import server_tls
-from deploy_files import (
+from support import server_tls
+from support.deploy_files import (
     CONFIG,
     MODEL,
     README,
     compose,
+    config,
     deployment,
     flags,
     kserve,
@@ -23,9 +24,8 @@ from deploy_files import (
 from export.batch import cli as batch_cli
 from export.client import Client, Tls, cli
 from export.deploy import ssl_config
-from export.server import config_files
-from export.server.embedded import EmbeddedServer
-from export.server.settings import read_command
+from export.serve import read_settings
+from export.server import ModelServer
 
 # The README
 
@@ -112,13 +112,13 @@ def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base):
     (tmp_path / "ca").write_text(server_tls.AUTHORITY)
     (tmp_path / "pem").write_text(server_tls.CLIENT_CERTIFICATE)
     (tmp_path / "key").write_text(server_tls.CLIENT_KEY)
-    server = EmbeddedServer(read_command(line.split(), "server", "").settings)
+    server = ModelServer(read_settings(line.split()))
     server.start()
     try:
         tls = Tls(tmp_path / "ca", tmp_path / "pem", tmp_path / "key")
         with Client(f"localhost:{server.port}", MODEL, tls=tls) as client:
             assert client.translate(["ein"]) == ["EIN"]
-        path = config_files.read_monitoring(str(CONFIG / "monitoring_config.txt")).prometheus_config.path
+        path = config("monitoring_config_file", "monitoring_config.txt").prometheus_config.path
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         for page in (f"/v1/models/{MODEL}/metadata", path):
             assert opener.open(f"http://localhost:{server.rest_port}{page}", timeout=30).status == 200

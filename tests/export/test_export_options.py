@@ -13,8 +13,8 @@ import export.graph.xla_buckets
 from export import saved_model
 from export.graph.dynamic_batching import MAX_REQUEST_SIZE
 from export.saved_model import export_saved_model
-from export.server.models import LoadedModel
-from export.server.status import RequestError
+from export.server.errors import RequestError
+from export.server.models.saved_model import LoadedModel
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "the old man sees a child", "my horse"]
 

@@ -18,8 +18,8 @@ from export import saved_model
 from export.graph import warmup
 from export.graph.provenance import read_options
 from export.saved_model import export_saved_model, next_version
-from export.server.models import LoadedModel
-from export.server.status import RequestError
+from export.server.errors import RequestError
+from export.server.models.saved_model import LoadedModel
 from zoo.errors import InputError
 from zoo.inference import MAX_SOURCE_LENGTH
 from zoo.models.shared.embeddings import tied_tables

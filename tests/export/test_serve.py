@@ -15,15 +15,15 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-from deploy_files import STOCK_FLAGS
-from server_models import publish, question, refusal, scale_models  # noqa: F401  (the last is a fixture)
+from support.deploy_files import STOCK_FLAGS
+from support.server_models import publish, question, refusal
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from export import serve
-from export.server.settings import WITHOUT_EFFECT, Settings, channel_arguments, read_command
+from export.server import WITHOUT_EFFECT, ServingError, Settings
+from export.server.settings import channel_arguments
 from export.wire.tensors import to_proto
 from zoo.cli import run_command
-from zoo.errors import InputError
 
 SECONDS = 60
 STEPS = np.array(400_000, np.int32)  # a second of work for the signature `slow`
@@ -49,7 +49,7 @@ def post_slow(port):
         return json.load(response)
 
 
-def test_command_serves_drains_and_ends_with_0(toy_base, scale_models, tmp_path):  # noqa: F811
+def test_command_serves_drains_and_ends_with_0(toy_base, scale_models, tmp_path):
     publish(scale_models[2], tmp_path / "2")
     bases = {"toy": toy_base, "scale": tmp_path}
     one = 'config {{ name: "{}" base_path: "{}" model_platform: "tensorflow" }}'
@@ -182,7 +182,7 @@ def test_every_number_has_a_range(item, capsys):
 
 
 def test_every_flag_of_the_stock_server_is_known():
-    own = {item.name for item in fields(Settings) if not item.metadata["stock"]}
+    own = {item.name for item in fields(Settings) if item.metadata["own"]}
     meant = {item.name for item in fields(Settings)} - own
     assert set(STOCK_FLAGS) - {"version"} <= meant | WITHOUT_EFFECT
     assert meant <= set(STOCK_FLAGS)
@@ -205,7 +205,7 @@ def test_command_becomes_the_stock_server_where_there_is_one(tmp_path):
 
 
 def settings_of(*flags):
-    return read_command(["--model_base_path=x", *flags], "serve", "").settings
+    return serve.read_settings(["--model_base_path=x", *flags])
 
 
 def test_flags_are_spelled_as_the_stock_server_takes_them():
@@ -220,13 +220,11 @@ def test_flags_are_spelled_as_the_stock_server_takes_them():
     assert settings_of("--port=1", "--rest_api_timeout_in_ms", "50") == Settings(
         model_base_path="x", port=1, rest_api_timeout_in_ms=50
     )
-    command = read_command(["--model_base_path=x", *(f"--{name}=1" for name in WITHOUT_EFFECT)], "serve", "")
-    assert set(command.without_effect) == WITHOUT_EFFECT
-    assert command.settings == Settings(model_base_path="x")
+    assert settings_of(*(f"--{name}=1" for name in WITHOUT_EFFECT)) == Settings(model_base_path="x")
     assert channel_arguments("grpc.a=5,grpc.b=c=d") == {"grpc.a": 5, "grpc.b": "c=d"}
-    with pytest.raises(InputError, match="takes name=value, with commas between. Received: 'grpc.a'"):
+    with pytest.raises(ServingError, match="takes name=value, with commas between. Received: 'grpc.a'"):
         channel_arguments("grpc.a")
-    with pytest.raises(InputError, match="takes numbers up to 2147483647. Received: 'grpc.a=3000000000'"):
+    with pytest.raises(ServingError, match="takes numbers up to 2147483647. Received: 'grpc.a=3000000000'"):
         channel_arguments("grpc.a=3000000000")
 
 
@@ -248,5 +246,5 @@ def test_messages_need_no_tensorflow_and_are_the_ones_it_uses():
 
 
 def test_files_stay_small():
-    for path in Path(serve.__file__).parent.glob("server/*.py"):
+    for path in Path(serve.__file__).parent.glob("server/**/*.py"):
         assert len(path.read_text().splitlines()) < 300, path

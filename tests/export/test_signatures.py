@@ -6,7 +6,7 @@ import tensorflow as tf
 from support.tiny_runs import run_quietly
 
 from export import saved_model
-from export.server.models import LoadedModel
+from export.server.models.saved_model import LoadedModel
 from zoo.inference import MAX_TEXT_LENGTH
 from zoo.text import PAD, START
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from export.client import Client
-from export.server.models import LoadedModel
-from export.server.warmup import WARMUP_FILE, warm_up
+from export.server.models.loader import WARMUP_FILE, warm_up
+from export.server.models.saved_model import LoadedModel
 
 NOT_OF_A_TASK = {"predict", "stream", "close"}
 ASKED = {

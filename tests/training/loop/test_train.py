@@ -400,7 +400,7 @@ def test_multi30k(tmp_path, capsys):
     if "ZOO_DATA" not in os.environ:
         pytest.skip("ZOO_DATA is not set")
     from export.saved_model import export_saved_model
-    from export.server.models import LoadedModel
+    from export.server.models.saved_model import LoadedModel
     from training.evaluation import evaluate
 
     spec = f"text:{os.environ['ZOO_DATA']}/multi30k:en-de"

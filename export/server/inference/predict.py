@@ -1,30 +1,59 @@
-"""Requests checked against a signature before they run; rules and most of the wording are the stock server's."""
+"""Predict on a loaded model, checked against its signature before it runs.
+
+Rules, status codes and most of the wording are the stock server's.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from grpc import StatusCode
 
-from export.server.status import RequestError, invalid_argument
-from export.wire.protos import meta_graph_pb2, types_pb2
-from export.wire.tensors import numpy_type, to_array, type_name, type_of
+from export.server.context import RequestContext
+from export.server.errors import RequestError, failed_precondition, invalid_argument
+from export.wire.protos import meta_graph_pb2, model_pb2, predict_pb2, tensor_pb2, types_pb2
+from export.wire.tensors import numpy_type, to_array, to_proto, type_name, type_of
+
+if TYPE_CHECKING:
+    from export.server.models.saved_model import LoadedModel
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
-def can_be_asked(signature: meta_graph_pb2.SignatureDef) -> bool:
+def predict(
+    model: "LoadedModel", request: predict_pb2.PredictRequest, context: RequestContext
+) -> predict_pb2.PredictResponse:
+    """Answers `PredictionService.Predict`."""
+    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    if name not in model.signatures:
+        raise failed_precondition(f'Serving signature key "{name}" not found.')
+    inputs = {alias: _decode(alias, proto) for alias, proto in request.inputs.items()}
+    outputs = model.predict(name, inputs, request.output_filter, context)
+    response = predict_pb2.PredictResponse(model_spec=answered_by(model, request.model_spec))
+    for alias, array in outputs.items():
+        try:
+            response.outputs[alias].CopyFrom(to_proto(array))
+        except ValueError as error:
+            raise RequestError(StatusCode.UNIMPLEMENTED, f"output tensor {alias}: {error}") from error
+    return response
+
+
+def answered_by(model: "LoadedModel", spec: model_pb2.ModelSpec) -> model_pb2.ModelSpec:
+    """Returns the `model_spec` of an answer: the request's, with the version and signature that answered."""
+    answered = model_pb2.ModelSpec(name=spec.name, signature_name=spec.signature_name or DEFAULT_SIGNATURE)
+    answered.version.value = model.version
+    return answered
+
+
+def answers_requests(signature: meta_graph_pb2.SignatureDef) -> bool:
     """Tells whether a signature answers requests; the loader's own, such as `__saved_model_init_op`, do not."""
     tensors = [*signature.inputs.values(), *signature.outputs.values()]
     named = all(info.WhichOneof("encoding") == "name" for info in tensors)
     return named and all(info.dtype != types_pb2.DT_INVALID for info in tensors) and bool(signature.outputs)
 
 
-def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Checks names, types and shapes of a request's inputs.
-
-    Args:
-        signature: The signature asked for.
-        inputs: The arrays received, by input name.
 
     Returns:
         The arrays by tensor name in the graph, defaults filled in.
@@ -45,19 +74,7 @@ def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np
     return feeds
 
 
-def input_type(name: str, info: meta_graph_pb2.TensorInfo) -> np.dtype:
-    """Returns the NumPy type of an input.
-
-    Raises:
-        RequestError: UNIMPLEMENTED for a type that requests cannot carry.
-    """
-    try:
-        return numpy_type(info.dtype)
-    except ValueError as error:
-        raise RequestError(StatusCode.UNIMPLEMENTED, f'input tensor "{name}": {error}') from error
-
-
-def choose_outputs(signature: meta_graph_pb2.SignatureDef, output_filter: Sequence[str]) -> dict[str, str]:
+def choose_fetches(signature: meta_graph_pb2.SignatureDef, output_filter: Sequence[str]) -> dict[str, str]:
     """Returns the tensor name of every output asked for; all outputs when `output_filter` is empty.
 
     Raises:
@@ -72,6 +89,21 @@ def choose_outputs(signature: meta_graph_pb2.SignatureDef, output_filter: Sequen
         if name in output_filter[:position]:
             raise invalid_argument(f"duplicate output tensor alias: {name}")
     return {name: signature.outputs[name].name for name in output_filter or sorted(signature.outputs)}
+
+
+def input_type(name: str, info: meta_graph_pb2.TensorInfo) -> np.dtype:
+    """Returns the NumPy type of an input; UNIMPLEMENTED for a type that requests cannot carry."""
+    try:
+        return numpy_type(info.dtype)
+    except ValueError as error:
+        raise RequestError(StatusCode.UNIMPLEMENTED, f'input tensor "{name}": {error}') from error
+
+
+def _decode(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+    try:
+        return to_array(proto)
+    except ValueError as error:
+        raise invalid_argument(f"tensor parsing error: {alias}: {error}") from error
 
 
 def _wrong_names(sent: Collection[str], expected: Collection[str], required: Collection[str]) -> RequestError:
@@ -92,11 +124,9 @@ def _check_tensor(position: int, name: str, info: meta_graph_pb2.TensorInfo, arr
         raise invalid_argument(
             f"Expects arg[{position}] to be {type_name(info.dtype)} but {type_of(array)} is provided (input {name})"
         )
-    if info.tensor_shape.unknown_rank:
-        return
     shape = [dim.size for dim in info.tensor_shape.dim]
     fits = len(shape) == array.ndim and all(want in (-1, got) for want, got in zip(shape, array.shape, strict=True))
-    if not fits:
+    if not (info.tensor_shape.unknown_rank or fits):
         wanted = ",".join("?" if size < 0 else str(size) for size in shape)
         sent = ",".join(map(str, array.shape))
         raise invalid_argument(f'input tensor "{name}" is expected to have shape [{wanted}] but [{sent}] is provided')

@@ -14,11 +14,11 @@ from dataclasses import replace
 import grpc
 import numpy as np
 import pytest
-import server_tls as tls
 from google.protobuf import text_format
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from server_models import (
+from support import server_tls as tls
+from support.server_models import (
     SECONDS,
     Asker,
     classify_request,
@@ -27,21 +27,19 @@ from server_models import (
     question,
     record,
     refusal,
-    scale_models,  # noqa: F401  (a fixture)
     serving,
     until,
 )
 
-from export.server import config_files, logs
-from export.server.embedded import EmbeddedServer
-from export.server.settings import Settings, read_command
-from zoo.errors import InputError
+from export.serve import read_settings
+from export.server import ModelServer, ServingError, Settings, config_files, logs
+from export.server.api import services
 
 DROPPED = 500  # connections; benchmarks/serving opens ten thousand
 
 
 @pytest.fixture(scope="module")
-def base(scale_models, tmp_path_factory):  # noqa: F811
+def base(scale_models, tmp_path_factory):
     base = tmp_path_factory.mktemp("transport")
     publish(scale_models[2], base / "1")
     record(base / "1", question())
@@ -181,7 +179,7 @@ def test_cors(served, base):
 
 
 def ssl_config(path, **fields):
-    config = config_files._messages()["SSLConfig"](**fields)
+    config = config_files.message_class("SSLConfig")(**fields)
     path.write_text(text_format.MessageToString(config))
     return str(path)
 
@@ -226,8 +224,8 @@ def test_tls_and_mutual_tls(base, tmp_path):
 def test_bad_tls(base, tmp_path, fields, message):
     settings = Settings(port=0, model_base_path=str(base), ssl_config_file=ssl_config(tmp_path / "ssl", **fields))
     for places in ({}, {"grpc_socket_path": str(tmp_path / "socket")}):
-        with pytest.raises(InputError, match=message):
-            EmbeddedServer(replace(settings, **places))
+        with pytest.raises(ServingError, match=message):
+            ModelServer(replace(settings, **places))
 
 
 def test_unix_socket(base, tmp_path):
@@ -236,8 +234,8 @@ def test_unix_socket(base, tmp_path):
         assert server.port is None
         with grpc.insecure_channel(f"unix:{path}") as channel:
             assert Asker(channel).predict([1.0]) == [2.0]
-    with pytest.raises(InputError, match="--grpc_socket_path .* cannot be listened on"):
-        EmbeddedServer(Settings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
+    with pytest.raises(ServingError, match="--grpc_socket_path .* cannot be listened on"):
+        ModelServer(Settings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
 
 
 def test_the_unix_socket_wants_the_same_certificates_as_the_port(base, tmp_path):
@@ -257,12 +255,6 @@ def test_the_unix_socket_wants_the_same_certificates_as_the_port(base, tmp_path)
                     assert Asker(channel).predict([1.0]) == [2.0]
                 else:
                     assert refusal(Asker(channel).prediction.Predict, question())[0] == "UNAVAILABLE"
-
-
-def test_answers_as_tensor_content(base):
-    with serving(base, enable_serialization_as_tensor_content=True) as (_, ask):
-        proto = ask.prediction.Predict(question([1.0]), timeout=SECONDS).outputs["y"]
-        assert (proto.tensor_content, list(proto.float_val)) == (struct.pack("<f", 2.0), [])
 
 
 # Limits
@@ -404,7 +396,7 @@ def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, logged, level):
         (["--log_contents"], 1, True),
         (["--log_requests", "--log_contents"], 2, True),
     ):
-        settings = read_command(["--model_base_path=x", *flags], "serve", "").settings
+        settings = read_settings(["--model_base_path=x", *flags])
         with serving(base, log_requests=settings.log_requests, log_contents=settings.log_contents) as (_, ask):
             ask.predict([1.0])
             refusal(ask.prediction.Predict, secret)
@@ -416,8 +408,8 @@ def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, logged, level):
 HANDSHAKE = """
 import socket, sys
 from export import serve
-from export.server.grpc_api import GrpcServer
-from export.server.settings import Settings
+from export.server.api.grpc_server import GrpcServer
+from export.server import Settings
 server = GrpcServer(None, Settings(port=0, host="localhost", ssl_config_file=sys.argv[1]))
 server.start()
 with socket.create_connection(("localhost", server.port), 20) as connection:
@@ -447,7 +439,7 @@ def test_an_internal_failure_is_answered_and_logged_without_the_request(served, 
     def broken(*_):
         raise KeyError(secret)
 
-    monkeypatch.setattr("export.server.inference.predict", broken)
+    monkeypatch.setitem(services._INFERENCE, "Predict", broken)
     code, details = refusal(ask.prediction.Predict, question())
     assert (code, details) == ("INTERNAL", "Internal error; the server's log has the details.")
     (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request_broke"]

@@ -7,21 +7,19 @@ from concurrent import futures
 import numpy as np
 import pytest
 from google.protobuf import text_format
-from server_models import (
+from support.server_models import (
     SECONDS,
     closed_gate,
     publish,
     question,
     refusal,
-    scale_models,  # noqa: F401  (a fixture)
     serving,
 )
 
 from export.server import config_files
-from export.server.batching import Batcher, BatchingParameters
-from export.server.deadline import Call
-from export.server.status import RequestError, invalid_argument
-from zoo.errors import InputError
+from export.server.batching import Batcher, BatchingParameters, join_rows
+from export.server.context import RequestContext
+from export.server.errors import RequestError, ServingError, invalid_argument
 
 
 class Graph:
@@ -34,7 +32,7 @@ class Graph:
         if opened:
             self.opened.set()
 
-    def __call__(self, feeds, call):
+    def __call__(self, feeds, context):
         self.fed.append({name: array.tolist() for name, array in feeds.items()})
         self.started.release()
         assert self.opened.wait(SECONDS)
@@ -48,10 +46,11 @@ def crowd():
     """Asks from many threads: `crowd(batcher, graph, rows, …)` returns futures."""
     with futures.ThreadPoolExecutor(16) as pool:
 
-        def ask(batcher, graph, *inputs, call=None, key="key"):
-            call = call or Call(deadline=time.monotonic() + SECONDS)
+        def ask(batcher, graph, *inputs, context=None, key="key"):
+            context = context or RequestContext(deadline=time.monotonic() + SECONDS)
             return [
-                pool.submit(lambda x=x: batcher.run(key, graph, {"x": np.array(x)}, call)[0].tolist()) for x in inputs
+                pool.submit(lambda x=x: batcher.run(key, graph, {"x": np.array(x)}, context)[0].tolist())
+                for x in inputs
             ]
 
         yield ask
@@ -66,7 +65,9 @@ def held(batcher, graph, crowd):
 
 def wait_for_rows(batcher, rows):
     deadline = time.monotonic() + SECONDS
-    while sum(batch.rows for queue in list(batcher._queues.values()) for batch in queue.batches) != rows:
+    while (
+        sum(task.rows for queue in list(batcher._queues.values()) for batch in queue.batches for task in batch) != rows
+    ):
         assert time.monotonic() < deadline
         threading.Event().wait(0.005)
 
@@ -94,7 +95,7 @@ def test_batches_are_padded_to_allowed_sizes(crowd):
     batcher, graph = one_thread(allowed_batch_sizes=(4, 1000)), Graph()
     assert results(crowd(batcher, graph, [5, 7])) == [[10, 14]]
     assert graph.fed == [{"x": [5, 7, 5, 5]}], "padded with a row that is surely valid"
-    assert batcher.run("k", graph, {"x": np.zeros([0])}, Call())[0].tolist() == []
+    assert batcher.run("k", graph, {"x": np.zeros([0])}, RequestContext())[0].tolist() == []
 
 
 def test_inner_shapes(crowd):
@@ -115,12 +116,10 @@ def test_inner_shapes(crowd):
 
 
 def test_strings_are_padded_with_empty_ones():
-    from export.server.batch_arrays import join
-
     arrays = [np.array([[b"a"]], object), np.array([[b"b", b"c"]], object)]
-    assert join("x", arrays, 2, pad_inner=True).tolist() == [[b"a", b""], [b"b", b"c"]]
-    with pytest.raises(RequestError, match="different numbers of dimensions"):
-        join("x", [np.zeros([1, 2]), np.zeros([1, 2, 3])], 2, pad_inner=True)
+    assert join_rows("x", arrays, 2, pad_inner=True).tolist() == [[b"a", b""], [b"b", b"c"]]
+    with pytest.raises(RequestError, match="different ranks"):
+        join_rows("x", [np.zeros([1, 2]), np.zeros([1, 2, 3])], 2, pad_inner=True)
 
 
 def test_one_bad_request_fails_alone(crowd):
@@ -140,7 +139,7 @@ def test_the_queue_is_bounded(crowd):
     asked = crowd(batcher, graph, [1, 2], [3, 4])
     wait_for_rows(batcher, 4)
     with pytest.raises(RequestError, match="is full; currently 2 batches enqueued and max_enqueued_batches is 2") as e:
-        batcher.run("key", graph, {"x": np.ones(1)}, Call())
+        batcher.run("key", graph, {"x": np.ones(1)}, RequestContext())
     assert e.value.code.name == "UNAVAILABLE"
     other = crowd(batcher, graph, [5], key="other")
     graph.opened.set()
@@ -153,7 +152,7 @@ def test_large_requests(crowd):
     assert results(crowd(batcher, graph, [1, 2, 3, 4, 5])) == [[2, 4, 6, 8, 10]]
     assert [len(feeds["x"]) for feeds in graph.fed] == [2, 2, 1]
     with pytest.raises(RequestError, match="Task size 6 is larger than maximum input batch size 5"):
-        batcher.run("key", graph, {"x": np.ones(6)}, Call())
+        batcher.run("key", graph, {"x": np.ones(6)}, RequestContext())
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_large_requests(crowd):
 )
 def test_inputs_that_cannot_be_joined(feeds, message):
     with pytest.raises(RequestError, match=message):
-        one_thread().run("key", Graph(), feeds, Call())
+        one_thread().run("key", Graph(), feeds, RequestContext())
 
 
 @pytest.mark.parametrize(
@@ -174,15 +173,15 @@ def test_inputs_that_cannot_be_joined(feeds, message):
 )
 def test_outputs_that_cannot_be_split(output, message):
     with pytest.raises(RequestError, match=message) as caught:
-        one_thread().run("key", lambda feeds, call: [output], {"x": np.ones(2)}, Call())
+        one_thread().run("key", lambda feeds, context: [output], {"x": np.ones(2)}, RequestContext())
     assert caught.value.code.name == "FAILED_PRECONDITION"
 
 
 def test_who_has_given_up_is_not_computed(crowd):
     batcher, graph = one_thread(), Graph(opened=False)
     held(batcher, graph, crowd)
-    late = crowd(batcher, graph, [1], call=Call(deadline=time.monotonic() + 0.05))
-    gone = crowd(batcher, graph, [2], call=Call(is_gone=lambda: True))
+    late = crowd(batcher, graph, [1], context=RequestContext(deadline=time.monotonic() + 0.05))
+    gone = crowd(batcher, graph, [2], context=RequestContext(is_cancelled=lambda: True))
     wait_for_rows(batcher, 2)
     with pytest.raises(RequestError) as caught:
         results(late)
@@ -197,7 +196,7 @@ def test_who_has_given_up_is_not_computed(crowd):
 def read(text, tmp_path):
     file = tmp_path / "batching.pbtxt"
     file.write_text(text)
-    return BatchingParameters.from_message(config_files.read_batching(str(file)))
+    return BatchingParameters.from_message(config_files.read_config("batching_parameters_file", str(file)))
 
 
 def test_parameters_from_the_stock_file(tmp_path):
@@ -217,14 +216,14 @@ def test_parameters_from_the_stock_file(tmp_path):
         f"{split.replace('2 }', '9 }')}": "must not exceed max_batch_size",
         "max_batch: 8": 'no field named "max_batch"',
     }.items():
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(ServingError, match=message):
             read(wrong, tmp_path)
 
 
-def test_batching_over_grpc(scale_models, tmp_path):  # noqa: F811
+def test_batching_over_grpc(scale_models, tmp_path):
     publish(scale_models[2], tmp_path / "1")
     file = tmp_path / "batching.pbtxt"
-    parameters = config_files.read_batching("/dev/null")
+    parameters = config_files.read_config("batching_parameters_file", "/dev/null")
     parameters.max_batch_size.value, parameters.num_batch_threads.value = 4, 1
     parameters.max_enqueued_batches.value = 1
     file.write_text(text_format.MessageToString(parameters))

@@ -1,7 +1,6 @@
 """Tiny numeric SavedModels, of TensorFlow 1 and 2, and what the tests of the server share to serve and ask them."""
 
 import contextlib
-import functools
 import os
 import shutil
 import threading
@@ -12,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_status_pb2,
@@ -24,11 +24,12 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
+from tensorflow_serving.config import model_server_config_pb2
 
-from export.server.embedded import EmbeddedServer
-from export.server.settings import Settings
+from export.server import ModelServer, Settings
 
 SECONDS = 20
+SESSION = Path(__file__).with_name("server_session.pbtxt")
 
 
 class Gate:
@@ -42,7 +43,7 @@ class Gate:
 GATE = Gate()
 
 
-def _pass(y):
+def pass_gate(y):
     GATE.waiting.release()
     assert GATE.opened.wait(SECONDS)
     return y
@@ -78,7 +79,7 @@ class Scale(tf.Module):
         return {"y": tf.debugging.check_numerics(1.0 / x, "no inverse")}
 
     def gate(self, x):
-        y = tf.numpy_function(_pass, [self.factor * tf.identity(x)], tf.float32)
+        y = tf.numpy_function(pass_gate, [self.factor * tf.identity(x)], tf.float32)
         return {"y": tf.ensure_shape(y, [None])}
 
     @tf.function(jit_compile=True)
@@ -145,18 +146,12 @@ def save_tf1(path: Path) -> None:
         builder.save()
 
 
-@functools.cache
-def _saved(base: Path) -> dict[object, Path]:
+def save_models(base: Path) -> dict[object, Path]:
+    """Writes version directories to copy from: by factor 2 and 3 those of TensorFlow 2, and `"tf1"`."""
     for factor in (2, 3):
         save_tf2(base / str(factor), factor)
     save_tf1(base / "tf1")
     return {2: base / "2", 3: base / "3", "tf1": base / "tf1"}
-
-
-@pytest.fixture(scope="session")
-def scale_models(tmp_path_factory) -> dict[object, Path]:
-    """Version directories to copy from: by factor 2 and 3 those of TensorFlow 2, and `"tf1"`."""
-    return _saved(tmp_path_factory.getbasetemp() / "scale")  # once, though each module has a fixture of its own
 
 
 def publish(source: Path, target: Path) -> None:
@@ -271,16 +266,30 @@ def refusal(call, request):
 def serving(base=None, **settings):
     """Serves `scale` from a base path, or what the settings say; yields the server and an `Asker`."""
     defaults = {"port": 0, "host": "localhost", "file_system_poll_wait_seconds": 0.05}
-    defaults["tensorflow_session_config_file"] = str(Path(__file__).with_name("server_session.pbtxt"))
+    defaults["tensorflow_session_config_file"] = str(SESSION)
     if base is not None:
         defaults |= {"model_name": "scale", "model_base_path": str(base)}
-    server = EmbeddedServer(Settings(**(defaults | settings)))
+    server = ModelServer(Settings(**(defaults | settings)))
     server.start()
     try:
         with grpc.insecure_channel(f"localhost:{server.port}") as channel:
             yield server, Asker(channel)
     finally:
         server.stop(grace=0.0)
+
+
+PLATFORM = 'model_platform: "tensorflow"'
+
+
+def entry(name, base, policy="", labels=()):
+    marks = "".join(f'version_labels {{ key: "{label}" value: {version} }}' for label, version in labels)
+    policy = f"model_version_policy {{ {policy} }}" if policy else ""
+    return f'config {{ name: "{name}" base_path: "{base}" {PLATFORM} {policy} {marks} }}'
+
+
+def models(*entries):
+    text = f"model_config_list {{ {' '.join(entries)} }}"
+    return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
 
 
 def until(condition):

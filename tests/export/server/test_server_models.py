@@ -9,40 +9,27 @@ from types import SimpleNamespace
 import grpc
 import pytest
 from google.protobuf import text_format
-from server_models import (
+from support.server_models import (
+    PLATFORM,
     SECONDS,
     closed_gate,
+    entry,
+    models,
     publish,
     question,
     record,
     refusal,
-    scale_models,  # noqa: F401  (a fixture)
     serving,
     until,
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.server.embedded import EmbeddedServer
-from export.server.servables import ModelServables
-from export.server.settings import Settings
-from zoo.errors import InputError
-
-PLATFORM = 'model_platform: "tensorflow"'
-
-
-def entry(name, base, policy="", labels=()):
-    marks = "".join(f'version_labels {{ key: "{label}" value: {version} }}' for label, version in labels)
-    policy = f"model_version_policy {{ {policy} }}" if policy else ""
-    return f'config {{ name: "{name}" base_path: "{base}" {PLATFORM} {policy} {marks} }}'
-
-
-def models(*entries):
-    text = f"model_config_list {{ {' '.join(entries)} }}"
-    return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+from export.server import ModelServer, ServingError, Settings
+from export.server.models.manager import Manager
 
 
 @pytest.fixture
-def base(scale_models, tmp_path):  # noqa: F811
+def base(scale_models, tmp_path):
     """A base path with version 1, which doubles."""
     base = tmp_path / "base"
     base.mkdir()
@@ -50,7 +37,7 @@ def base(scale_models, tmp_path):  # noqa: F811
     return base
 
 
-def test_a_version_in_use_stays_until_its_request_is_through(base, scale_models):  # noqa: F811
+def test_a_version_in_use_stays_until_its_request_is_through(base, scale_models):
     with serving(base) as (_, ask), futures.ThreadPoolExecutor() as pool, closed_gate() as gate:
         held = pool.submit(ask.predict, [1.0], signature="gate")
         assert gate.waiting.acquire(timeout=SECONDS)
@@ -68,7 +55,7 @@ def test_a_version_in_use_stays_until_its_request_is_through(base, scale_models)
         assert ask.predict([1.0]) == [2.0], "a base path that is gone takes nothing down"
 
 
-def test_a_broken_version_replaces_nothing_and_is_tried_again(base, scale_models):  # noqa: F811
+def test_a_broken_version_replaces_nothing_and_is_tried_again(base, scale_models):
     with serving(base) as (_, ask):
         publish(scale_models[3], base / "2-copy")
         record(base / "2-copy", question(signature="nowhere"))
@@ -81,7 +68,7 @@ def test_a_broken_version_replaces_nothing_and_is_tried_again(base, scale_models
         until(lambda: ask.predict([1.0]) == [3.0])
 
 
-def test_policies_labels_and_reload(base, scale_models, tmp_path):  # noqa: F811
+def test_policies_labels_and_reload(base, scale_models, tmp_path):
     publish(scale_models[3], base / "2")
     file = tmp_path / "models.config"
     file.write_text(text_format.MessageToString(models(
@@ -112,7 +99,7 @@ def test_policies_labels_and_reload(base, scale_models, tmp_path):  # noqa: F811
         ask.reload(models(entry("scale", base, "latest { num_versions: 2 }", [("stable", 2)]), entry("again", base)))
         assert ask.predict([1.0], label="stable") == [3.0]
         assert ask.predict([1.0], name="again") == [3.0]
-        assert server.catalogue.names() == ["again", "scale"]
+        assert server.core.names() == ["again", "scale"]
         assert refusal(ask.prediction.Predict, question(name="all")) == (
             "NOT_FOUND",
             "Servable not found for request: Latest(all)",
@@ -155,7 +142,7 @@ def test_bad_reloads_leave_the_models_alone(base):
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), RuntimeError("strange")])
-def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_models, tmp_path, monkeypatch, error):  # noqa: F811
+def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_models, tmp_path, monkeypatch, error):
     bad, is_dir = tmp_path / "bad", Path.is_dir
     bad.mkdir()
     publish(scale_models[2], bad / "1")
@@ -177,12 +164,12 @@ def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_mod
 
 
 def test_a_version_is_let_go_once(tmp_path, monkeypatch):
-    servables = ModelServables("scale", lambda *_: SimpleNamespace(close=lambda: None))
-    servables.aspire({1: tmp_path})
-    monkeypatch.setattr(servables, "available", lambda: {1})  # what two threads may have seen
-    servables.stop()
-    servables.stop()
-    assert servables.acquire(1) is None
+    manager = Manager(lambda *_: SimpleNamespace(close=lambda: None))
+    manager.aspire("scale", {1: tmp_path})
+    monkeypatch.setattr(manager, "available", lambda name: {1})  # what two threads may have seen
+    manager.stop()
+    manager.stop()
+    assert manager.acquire("scale", 1) is None
 
 
 def test_the_configuration_file_is_followed(base, tmp_path):
@@ -192,11 +179,11 @@ def test_the_configuration_file_is_followed(base, tmp_path):
         assert ask.predict([1.0], name="one") == [2.0]
         file.write_text("not a configuration")
         file.write_text(text_format.MessageToString(models(entry("two", base))))
-        until(lambda: server.catalogue.names() == ["two"] and server.catalogue.available("two"))
+        until(lambda: server.core.names() == ["two"] and server.core.available("two"))
         assert ask.predict([1.0], name="two") == [2.0]
 
 
-def test_a_configuration_that_is_refused_is_tried_until_it_is_accepted(base, scale_models, tmp_path, caplog):  # noqa: F811
+def test_a_configuration_that_is_refused_is_tried_until_it_is_accepted(base, scale_models, tmp_path, caplog):
     """A label is added together with its version, which takes a while to load."""
     file = tmp_path / "models.config"
     before, after = (
@@ -224,49 +211,44 @@ def test_a_configuration_that_is_refused_is_tried_until_it_is_accepted(base, sca
 
 
 def test_warm_up_comes_before_the_first_answer(base, monkeypatch):
-    from export.server.models import LoadedModel
+    from export.server.models.saved_model import LoadedModel
 
     asked = []
     run = LoadedModel.run
     monkeypatch.setattr(LoadedModel, "run", lambda self, feeds, *rest: asked.append(1) or run(self, feeds, *rest))
     record(base / "1", question(), question([1.0, 2.0], signature="inverse"))
-    with serving(base, num_request_iterations_for_warmup=2):
-        assert len(asked) == 4
+    with serving(base):
+        assert len(asked) == 2
     asked.clear()
     with serving(base, enable_model_warmup=False):
         assert asked == []
 
 
 def started(**settings):
-    return EmbeddedServer(Settings(port=0, host="localhost", **settings)).start()
+    return ModelServer(Settings(port=0, host="localhost", **settings)).start()
 
 
-def test_a_server_without_a_model_does_not_start(base, scale_models, tmp_path):  # noqa: F811
+def test_a_server_without_a_model_does_not_start(base, scale_models, tmp_path):
     shutil.rmtree(base / "1" / "variables")
-    with pytest.raises(InputError, match="cannot be loaded as a SavedModel"):
-        started(model_base_path=str(base), max_num_load_retries=1, load_retry_interval_micros=0)
+    with pytest.raises(ServingError, match="cannot be loaded as a SavedModel"):
+        started(model_base_path=str(base))
     file = tmp_path / "models.config"
     file.write_text(text_format.MessageToString(models(entry("a", tmp_path / "none"))))
-    with pytest.raises(InputError, match="must be a directory of versions"):
+    with pytest.raises(ServingError, match="must be a directory of versions"):
         started(model_config_file=str(file))
     file.write_text("model_config_list { config { nome: 'a' } }")
-    with pytest.raises(InputError, match="models.config is not a ModelServerConfig in protobuf's text form: 1:30"):
+    with pytest.raises(ServingError, match="Error parsing text-format tensorflow.serving.ModelServerConfig: .*: 1:30"):
         started(model_config_file=str(file))
     file.write_text("custom_model_config {}")
-    with pytest.raises(InputError, match="does not yet support custom model config"):
+    with pytest.raises(ServingError, match="does not yet support custom model config"):
         started(model_config_file=str(file))
     publish(scale_models[2], base / "3")
     file.write_text(text_format.MessageToString(models(entry("a", base, "", [("stable", 3)]))))
-    with pytest.raises(InputError, match="assign label to version 3 of model a.*; --allow_version_labels_for_unav"):
+    with pytest.raises(ServingError, match="assign label to version 3 of model a.*; --allow_version_labels_for_unav"):
         started(model_config_file=str(file))
 
 
-def test_tags_that_the_model_lacks(base):
-    with pytest.raises(InputError, match="could not be found in SavedModel"):
-        started(model_base_path=str(base), saved_model_tags="serve,gpu")
-
-
-def test_requests_never_fail_while_versions_change(base, scale_models):  # noqa: F811
+def test_requests_never_fail_while_versions_change(base, scale_models):
     """Every answer is of one version, whichever that is, and none is missing."""
     wrong = []
 

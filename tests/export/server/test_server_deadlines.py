@@ -3,20 +3,19 @@
 import threading
 import time
 from concurrent import futures
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from server_models import SECONDS, _pass, closed_gate
+from support.server_models import SECONDS, SESSION, closed_gate, pass_gate
 
 from export.graph import dynamic_batching
 from export.graph.dynamic_batching import batched
-from export.server import models
-from export.server.deadline import Call
-from export.server.models import LoadedModel, Runtime
-from export.server.status import RequestError
+from export.server.context import RequestContext
+from export.server.errors import RequestError
+from export.server.models import saved_model
+from export.server.models.saved_model import LoadedModel, RunOptions
 
 HASTY = 0.3  # seconds
 
@@ -26,7 +25,7 @@ def version(tmp_path_factory):
     """The folder of a model that doubles behind the gate, two texts at a time, in a loop that could be ended."""
 
     def double(x):
-        held = tf.ensure_shape(tf.numpy_function(_pass, [x], tf.float32), [None])
+        held = tf.ensure_shape(tf.numpy_function(pass_gate, [x], tf.float32), [None])
         return {"y": tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y + x / 2), [0, held])[1]}
 
     path = tmp_path_factory.mktemp("batching") / "1"
@@ -41,8 +40,8 @@ def version(tmp_path_factory):
 @pytest.fixture
 def model(version):
     session = tf.compat.v1.ConfigProto()
-    text_format.Parse(Path(__file__).with_name("server_session.pbtxt").read_text(), session)
-    model = LoadedModel(version, 1, Runtime(session=session))
+    text_format.Parse(SESSION.read_text(), session)
+    model = LoadedModel(version, 1, RunOptions(session=session))
     yield model
     model.close()
 
@@ -50,8 +49,8 @@ def model(version):
 def ask(model, *x, seconds=SECONDS):
     """Returns the answer, or the name of the status."""
     try:
-        call = Call(deadline=time.monotonic() + seconds)
-        return model.predict("serving_default", {"x": np.float32(x)}, call=call)["y"].tolist()
+        context = RequestContext(deadline=time.monotonic() + seconds)
+        return model.predict("serving_default", {"x": np.float32(x)}, context=context)["y"].tolist()
     except RequestError as error:
         return error.code.name
 
@@ -70,7 +69,7 @@ def test_who_cannot_wait_takes_nobody_along(model):
 
 
 def test_steps_that_nobody_waits_for_are_bounded(version, monkeypatch):
-    monkeypatch.setattr(models, "_STEPS", 2)
+    monkeypatch.setattr(saved_model, "_STEPS", 2)
     before, model = threading.active_count(), LoadedModel(version, 1)
     with closed_gate() as gate:
         assert [ask(model, 1.0, 2.0, seconds=HASTY) for _ in range(4)] == ["DEADLINE_EXCEEDED"] * 4

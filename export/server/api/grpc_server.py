@@ -1,28 +1,26 @@
-"""The gRPC side: the official services over `handlers`, with health and reflection."""
+"""The gRPC side: the official services, health and reflection."""
 
+import functools
+import socket
 import time
 from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from export.server.config_files import read_ssl
-from export.server.deadline import GRPC, Call
-from export.server.handlers import Handlers
-from export.server.ports import open_port
+from export.server.config_files import read_config
+from export.server.context import GRPC, RequestContext
+from export.server.errors import RequestError, ServingError
 from export.server.settings import Settings, channel_arguments
-from export.server.status import RequestError
-from export.wire.protos import (
-    model_service_pb2,
-    model_service_pb2_grpc,
-    prediction_service_pb2,
-    prediction_service_pb2_grpc,
-)
-from zoo.errors import InputError
+from export.wire.protos import model_service_pb2, prediction_service_pb2
 
+Answer = Callable[[str, Any, RequestContext], Any]  # method name, request and context to response
 _OPTIONS = {
     "grpc.max_receive_message_length": -1,  # no limit, as in the stock server
     "grpc.max_send_message_length": -1,
@@ -30,86 +28,46 @@ _OPTIONS = {
 }
 _FOREVER = 1e6  # seconds
 _HEALTH_THREAD = futures.ThreadPoolExecutor(1, "health")
-_PREDICTION = prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name
-_MODEL = model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name
+_SERVICES = [
+    prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"],
+    model_service_pb2.DESCRIPTOR.services_by_name["ModelService"],
+]
 
 
-class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, handlers: Handlers):
-        self._handlers = handlers
+class _HealthService(health.HealthServicer):  # type: ignore[misc]
+    """Health that waits for no thread that requests use."""
 
-    def Predict(self, request, context):
-        return _answer(self._handlers.predict, request, context)
-
-    def Classify(self, request, context):
-        return _answer(self._handlers.classify, request, context)
-
-    def Regress(self, request, context):
-        return _answer(self._handlers.regress, request, context)
-
-    def MultiInference(self, request, context):
-        return _answer(self._handlers.multi_inference, request, context)
-
-    def GetModelMetadata(self, request, context):
-        return _answer(self._handlers.get_metadata, request, context)
-
-
-class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    def __init__(self, handlers: Handlers):
-        self._handlers = handlers
-
-    def GetModelStatus(self, request, context):
-        return _answer(self._handlers.get_status, request, context)
-
-    def HandleReloadConfigRequest(self, request, context):
-        return _answer(self._handlers.reload_config, request, context)
-
-
-class _HealthService(health.HealthServicer):
-    """Health that waits for no thread behind requests."""
-
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(experimental_thread_pool=_HEALTH_THREAD)
 
-    def Check(self, request, context):
+    def Check(self, request: Any, context: grpc.ServicerContext) -> Any:
         return super().Check(request, context)
 
     Check.experimental_thread_pool = _HEALTH_THREAD  # type: ignore[attr-defined]
-
-
-def _answer(handler: Callable, request, context: grpc.ServicerContext):
-    remaining = context.time_remaining()
-    # A call without a deadline is said to have hundreds of millions of years.
-    deadline = None if remaining is None or remaining > _FOREVER else time.monotonic() + remaining
-    try:
-        return handler(request, Call(GRPC, deadline, lambda: not context.is_active()))
-    except RequestError as error:
-        context.abort(error.code, error.message)
 
 
 class GrpcServer:
     """The gRPC server, bound on construction and answering after `start`.
 
     Args:
-        handlers: What answers.
+        answer: Answers the requests of both services.
         settings: Where to listen, how many calls at a time, TLS.
 
     Attributes:
         port: The port it listens on; `None` where it listens on a socket only.
 
     Raises:
-        InputError: The port or the socket cannot be had, or the TLS configuration is wrong.
+        ServingError: The port or the socket cannot be had, or the TLS configuration is wrong.
     """
 
-    def __init__(self, handlers: Handlers, settings: Settings):
+    def __init__(self, answer: Answer, settings: Settings):
         self._server = grpc.server(
             futures.ThreadPoolExecutor(settings.grpc_max_threads, "grpc"),
             options=list((_OPTIONS | channel_arguments(settings.grpc_channel_arguments)).items()),
             maximum_concurrent_rpcs=settings.max_queued_requests,
         )
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(handlers), self._server)
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(handlers), self._server)
-        names = [_PREDICTION, _MODEL]
+        self._server.add_generic_rpc_handlers([_service_handler(service, answer) for service in _SERVICES])
+        names = [service.full_name for service in _SERVICES]
         self._health = _HealthService() if settings.enable_grpc_healthcheck_service else None
         if self._health is not None:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -121,7 +79,7 @@ class GrpcServer:
         """Starts to answer."""
         self._server.start()
         if self._health is not None:
-            for service in ("", _PREDICTION, _MODEL):
+            for service in ("", *(service.full_name for service in _SERVICES)):
                 self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
 
     def stop(self, grace: float) -> None:
@@ -137,23 +95,58 @@ class GrpcServer:
             try:
                 _add_port(self._server, f"unix:{path.absolute()}", credentials)
             except RuntimeError as error:
-                raise InputError(f"--grpc_socket_path {path} cannot be listened on.") from error
+                raise ServingError(f"--grpc_socket_path {path} cannot be listened on.") from error
             if settings.port == 0:
                 return None
         open_port(settings.host, settings.port, "--port").close()  # gRPC would only log why it fails
         return _add_port(self._server, f"{settings.host}:{settings.port}", credentials)
 
 
+def open_port(host: str, port: int, flag: str) -> socket.socket:
+    """Returns a listening socket; port 0 picks a free one.
+
+    Raises:
+        ServingError: The port that `flag` gave cannot be had.
+    """
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        raise ServingError(f"{flag} {port} cannot be listened on ({error.strerror}).") from error
+
+
+def _service_handler(service: ServiceDescriptor, answer: Answer) -> grpc.GenericRpcHandler:
+    methods = {
+        method.name: grpc.unary_unary_rpc_method_handler(
+            functools.partial(_respond, answer, method.name),
+            request_deserializer=message_factory.GetMessageClass(method.input_type).FromString,
+            response_serializer=message_factory.GetMessageClass(method.output_type).SerializeToString,
+        )
+        for method in service.methods
+    }
+    return grpc.method_handlers_generic_handler(service.full_name, methods)
+
+
+def _respond(answer: Answer, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+    remaining = context.time_remaining()
+    # A call without a deadline is said to have hundreds of millions of years.
+    deadline = None if remaining is None or remaining > _FOREVER else time.monotonic() + remaining
+    try:
+        return answer(method, request, RequestContext(GRPC, deadline, lambda: not context.is_active()))
+    except RequestError as error:
+        context.abort(error.code, error.message)
+
+
 def _add_port(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
-    return server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    return int(port)
 
 
 def _credentials(path: str) -> grpc.ServerCredentials:
-    config = read_ssl(path)
+    config = read_config("ssl_config_file", path)
     if config.client_verify and not config.custom_ca:
-        raise InputError(f"--ssl_config_file {path}: client_verify needs a custom_ca to verify clients by.")
+        raise ServingError(f"--ssl_config_file {path}: client_verify needs a custom_ca to verify clients by.")
     if not (config.server_key and config.server_cert):
-        raise InputError(f"--ssl_config_file {path}: server_key and server_cert are needed, as PEM texts.")
+        raise ServingError(f"--ssl_config_file {path}: server_key and server_cert are needed, as PEM texts.")
     credentials = grpc.ssl_server_credentials(
         [(config.server_key.encode(), config.server_cert.encode())],
         root_certificates=config.custom_ca.encode() or None,
@@ -162,7 +155,7 @@ def _credentials(path: str) -> grpc.ServerCredentials:
     try:  # Where listening fails gRPC does not say whether the address or the texts are at fault.
         _add_port(grpc.server(futures.ThreadPoolExecutor(1)), "localhost:0", credentials)
     except RuntimeError as error:
-        raise InputError(
+        raise ServingError(
             f"--ssl_config_file {path}: server_key and server_cert are no PEM pair, or custom_ca is no PEM text."
         ) from error
     return credentials

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from export.server import rest_json
+from export.server.api import rest_json
 
 SECONDS = 20
 
@@ -71,7 +71,7 @@ def test_rest_unpacks_gzip(toy_server, monkeypatch):
     packed = gzip.compress(b'{"signature_name": "add", "inputs": {"a": [1], "b": [2]}}')
     assert ask(packed) == (200, {"outputs": [3.0]})
     assert "not in gzip format" in ask(b"{}")[1]["error"]
-    monkeypatch.setattr("export.server.rest_api._LARGEST_UNPACKED", 10)
+    monkeypatch.setattr("export.server.api.rest_server._LARGEST_UNPACKED", 10)
     assert ask(packed) == (429, {"error": "The body unpacks to more than 10 bytes"})
 
 
@@ -190,7 +190,7 @@ def test_an_internal_failure_is_answered_in_json_and_logged_without_the_request(
     def broken(*_):
         raise KeyError(secret)
 
-    monkeypatch.setattr("export.server.rest_json.read_inputs", broken)
+    monkeypatch.setattr("export.server.api.rest_json.read_inputs", broken)
     status, content = rest(toy_server, "POST", PREDICT, {"instances": ["a"]})
     assert (status, content) == (500, {"error": "Internal error; the server's log has the details."})
     (entry,) = [entry for entry in caplog.records if entry.getMessage() == "request_broke"]

@@ -6,24 +6,24 @@ import urllib.request
 
 import pytest
 from google.protobuf import text_format
-from server_models import (
+from support.server_models import (
     classify_request,
+    entry,
+    models,
     multi_request,
     publish,
     question,
     refusal,
     regress_request,
-    scale_models,  # noqa: F401  (a fixture)
     serving,
 )
-from test_server_models import entry, models
 
 MODELS = ["scale", "old"]
 FACTORS = {"scale": 2.0, "old": 5.0}
 
 
 @pytest.fixture(scope="module")
-def served(scale_models, tmp_path_factory):  # noqa: F811
+def served(scale_models, tmp_path_factory):
     """A server with `scale`, written by TensorFlow 2, and `old`, written by TensorFlow 1; and how to ask it."""
     base = tmp_path_factory.mktemp("inference")
     for name, source in (("scale", 2), ("old", "tf1")):
@@ -157,14 +157,3 @@ def test_bad_rest_examples(rest, body, message):
     status, error = rest("scale:classify", {"signature_name": "classify", **body})
     assert status == 400
     assert message in error
-
-
-def test_method_names_are_checked_on_request(scale_models, tmp_path):  # noqa: F811
-    publish(scale_models["tf1"], tmp_path / "1")
-    with serving(tmp_path, enable_signature_method_name_check=True) as (_, ask):
-        assert ask.predict([1.0]) == [5.0]
-        assert refusal(ask.prediction.Regress, regress_request(1.0, signature="classify")) == (
-            "INVALID_ARGUMENT",
-            "Expected regression signature method_name to be tensorflow/serving/regress. "
-            "Was: tensorflow/serving/classify",
-        )

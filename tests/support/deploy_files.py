@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from export.deploy import ssl_config
+from export.server.config_files import read_config
 
 DEPLOY = Path(ssl_config.__file__).parent
 CONFIG = DEPLOY / "config"
@@ -93,3 +94,8 @@ NAMES = ["serving", "serving-tls", "kubernetes", "kubernetes-tls", "kserve"]
 def flags(name):
     """Returns values by flag; the stock server wants them with an equals sign."""
     return dict(re.fullmatch(r"--(\w+)=(.+)", word).groups() for word in containers()[name][1])
+
+
+def config(flag, name):
+    """Returns the message in one of the configuration files, which `flag` names to a server."""
+    return read_config(flag, str(CONFIG / name))

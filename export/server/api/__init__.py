@@ -1,0 +1,1 @@
+"""The two doors for requests, gRPC and REST, and the services behind both."""

@@ -1,0 +1,298 @@
+"""Requests and answers in the stock server's JSON: rows, columns and examples."""
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from export.server.errors import invalid_argument
+from export.server.inference.predict import input_type
+from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_graph_pb2, regression_pb2
+from export.wire.tensors import to_list, type_name, type_of
+
+Signature: TypeAlias = meta_graph_pb2.SignatureDef
+_BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
+# Name, largest number, and the whole number from which on neighbours are no longer told apart.
+_FLOATS = {
+    np.dtype(kind): (name, float(np.finfo(kind).max), 1 << np.finfo(kind).nmant + 1)
+    for name, kind in (("float", np.float32), ("double", np.float64))
+}
+_INTEGERS = range(-(1 << 63), 1 << 64)  # numbers beyond are floats, whole or not
+_INT64 = range(-(1 << 63), 1 << 63)
+_DEEPEST = 32  # dimensions
+_LONGEST_QUOTE = 100
+
+
+def read_inputs(document: Mapping[str, Any], signature: Signature) -> dict[str, np.ndarray]:
+    """Reads the inputs of a predict request.
+
+    Args:
+        document: The request's JSON object: `instances` is a list with one item per row, `inputs` has all rows
+            of an input together. Where the signature has one input its name may be left out.
+        signature: Names and types of the inputs.
+
+    Returns:
+        Arrays by input name.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, saying what does not fit.
+    """
+    if "instances" in document and "inputs" in document:
+        raise invalid_argument("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
+    if "inputs" in document:
+        columns = _columns(document["inputs"], signature)
+    elif "instances" in document:
+        columns = _columns_from_rows(document["instances"], signature)
+    else:
+        raise invalid_argument("Missing 'inputs' or 'instances' key")
+    return {name: _read_tensor(name, value, signature.inputs[name]) for name, value in columns.items()}
+
+
+def write_outputs(outputs: Mapping[str, np.ndarray], as_rows: bool) -> dict[str, Any]:
+    """Returns the answer to a predict request, in the row format (`predictions`) or the column format (`outputs`).
+
+    A single output is written without its name.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for a type that JSON cannot carry, or rows of different number.
+    """
+    columns = {name: _write_tensor(name, array) for name, array in sorted(outputs.items())}
+    if as_rows:
+        _check_rows(outputs)
+    if len(columns) == 1:
+        return {"predictions" if as_rows else "outputs": next(iter(columns.values()))}
+    if not as_rows:
+        return {"outputs": columns}
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
+
+
+def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
+    """Reads the `examples` of a request, and the `context` that all of them share if there is one."""
+    if "examples" not in document:
+        raise invalid_argument("When method is classify, key 'examples' is expected and was not found")
+    rows = document["examples"]
+    if not isinstance(rows, list):
+        raise invalid_argument("Expecting 'examples' value to be an list/array")
+    if not rows:
+        raise invalid_argument("'examples' value is an empty array")
+    examples = [_read_example(row) for row in rows]
+    if "context" not in document:
+        return input_pb2.Input(example_list={"examples": examples})
+    context = _read_example(document["context"])
+    return input_pb2.Input(example_list_with_context={"examples": examples, "context": context})
+
+
+def write_classes(result: classification_pb2.ClassificationResult) -> dict[str, Any]:
+    """Returns lists of `[label, score]`, one list for each example."""
+    return {
+        "results": [[[item.label, _shortest(item.score)] for item in row.classes] for row in result.classifications]
+    }
+
+
+def write_values(result: regression_pb2.RegressionResult) -> dict[str, Any]:
+    """Returns one value for each example."""
+    return {"results": [_shortest(row.value) for row in result.regressions]}
+
+
+def quote(value: Any) -> str:
+    """Returns the beginning of a JSON value as text, for messages."""
+    try:
+        return json.dumps(value, ensure_ascii=False)[:_LONGEST_QUOTE]
+    except RecursionError:  # it was just shallow enough to be read
+        return _json_type(value)
+
+
+def _json_type(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "Null", False: "False", True: "True"}[value]
+    return {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}[type(value)]
+
+
+def _is_base64(value: Any) -> bool:
+    return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _read_base64(value: Mapping[str, str]) -> bytes:
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except ValueError as error:
+        raise invalid_argument("Unable to base64 decode") from error
+
+
+def _columns(value: Any, signature: Signature) -> Mapping[str, Any]:
+    if not _is_object(value):
+        return {_only_input(signature, "inputs is a plain value/list, but expecting an object"): value}
+    for name in signature.inputs:
+        if name not in value and name not in signature.defaults:
+            raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
+    return {name: value[name] for name in signature.inputs if name in value}
+
+
+def _columns_from_rows(rows: Any, signature: Signature) -> Mapping[str, Any]:
+    if not isinstance(rows, list):
+        raise invalid_argument("Excepting 'instances' to be an list/array")
+    if not rows:
+        raise invalid_argument("No values in 'instances' array")
+    if _is_object(rows[0]):
+        for position, row in enumerate(rows):
+            _check_row(position, row, set(rows[0]), signature)
+        return {name: [row[name] for row in rows] for name in rows[0]}
+    for position, row in enumerate(rows):
+        if _is_object(row):
+            raise invalid_argument(f"Expecting value/list but got object at item {position} of input list")
+    return {_only_input(signature, "instances is a plain list, but expecting list of objects"): rows}
+
+
+def _check_row(position: int, row: Any, expected: set[str], signature: Signature) -> None:
+    if not _is_object(row):
+        raise invalid_argument(f"Expecting object but got list at item {position} of input list")
+    for name in row:
+        if name not in signature.inputs:
+            raise invalid_argument(
+                f"Failed to process element: {position} key: {name} of 'instances' list. "
+                f"Error: INVALID_ARGUMENT: JSON object: does not have named input: {name}"
+            )
+    if set(row) != expected or not set(signature.inputs) - set(signature.defaults) <= expected:
+        raise invalid_argument(
+            f"Failed to process element: {position} of 'instances' list. JSON object: {quote(row)} "
+            f"keys must be equal to: {','.join(sorted(signature.inputs))}"
+        )
+
+
+def _only_input(signature: Signature, complaint: str) -> str:
+    if len(signature.inputs) != 1:
+        raise invalid_argument(f"{complaint} as multiple input tensors required as per tensorinfo_map")
+    (name,) = signature.inputs
+    return str(name)
+
+
+def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo) -> np.ndarray:
+    dtype, shape = input_type(name, info), _shape(value)
+    scalars: list[Any] = []
+    _flatten(value, shape, scalars)
+    array = np.empty(len(scalars), dtype)
+    for scalar in scalars:
+        if not _fits(scalar, dtype):
+            raise invalid_argument(
+                f'input "{name}": JSON Value: {quote(scalar)} Type: {_json_type(scalar)} '
+                f"is not of expected type: {type_name(info.dtype)}"
+            )
+    array[:] = [_read_bytes(scalar) for scalar in scalars] if dtype.hasobject else scalars
+    return array.reshape(shape)
+
+
+def _shape(value: Any) -> list[int]:
+    shape = []
+    while isinstance(value, list):
+        shape.append(len(value))
+        value = value[0] if value else None
+    if len(shape) > _DEEPEST:
+        raise invalid_argument(f"JSON lists are nested {len(shape)} deep; at most {_DEEPEST} are allowed")
+    return shape
+
+
+def _flatten(value: Any, shape: list[int], scalars: list[Any]) -> None:
+    """Appends the innermost values in order; every list of one level must be of the same length."""
+    if isinstance(value, list) != bool(shape) or shape and len(value) != shape[0]:
+        raise invalid_argument("JSON lists are not of one shape: every list of one level needs the same length")
+    if not shape:
+        scalars.append(value)
+        return
+    for item in value:
+        _flatten(item, shape[1:], scalars)
+
+
+def _fits(value: Any, dtype: np.dtype) -> bool:
+    """Tells whether a JSON value is of a type; one that is but would lose digits is an error of its own."""
+    if dtype.hasobject:
+        return isinstance(value, str | dict)
+    if isinstance(value, bool) != (dtype.kind == "b") or not isinstance(value, int | float):
+        return False
+    if dtype.kind in "iu":
+        return isinstance(value, int) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    if dtype in _FLOATS and not _is_lossless(value, dtype):
+        name = _FLOATS[dtype][0]
+        raise invalid_argument(f"Cannot convert JSON value: {quote(value)} to {name} without loss of precision.")
+    return True
+
+
+def _is_lossless(value: int | float, dtype: np.dtype) -> bool:
+    _, largest, inexact = _FLOATS[dtype]
+    if isinstance(value, int) and value in _INTEGERS:
+        return abs(value) < inexact
+    return not math.isfinite(value) or abs(value) <= largest
+
+
+def _read_bytes(value: str | dict[str, Any]) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if not _is_base64(value):
+        raise invalid_argument(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
+    return _read_base64(value)
+
+
+def _check_rows(outputs: Mapping[str, np.ndarray]) -> None:
+    size = None
+    for name, array in sorted(outputs.items()):
+        if array.ndim == 0:
+            raise invalid_argument(f"Tensor name: {name} has no shape information ")
+        if size not in (None, len(array)):
+            raise invalid_argument(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {size}")
+        size = len(array)
+
+
+def _write_tensor(name: str, array: np.ndarray) -> Any:
+    if array.dtype.hasobject:
+        return np.frompyfunc(_write_bytes if name.endswith(_BYTES_SUFFIX) else _write_text, 1, 1)(array).tolist()
+    if array.dtype not in _FLOATS and array.dtype.kind not in "iub":
+        raise invalid_argument(f"Failed to write JSON value for tensor type: {type_of(array)}")
+    return to_list(array)
+
+
+def _write_text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _write_bytes(value: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(value).decode()}
+
+
+def _read_example(value: Any) -> example_pb2.Example:
+    if not isinstance(value, dict):
+        raise invalid_argument(f"Example must be JSON object but got JSON {_json_type(value)}")
+    example = example_pb2.Example()
+    for name, content in value.items():
+        feature = example.features.feature[name]
+        for item in content if isinstance(content, list) else [content]:
+            kind, value = _feature_value(name, item)
+            present = feature.WhichOneof("kind") or kind
+            if present != kind:
+                wanted = present.removesuffix("_list")
+                raise invalid_argument(f"Unexpected element type in feature: {name} expecting type: {wanted}")
+            getattr(feature, kind).value.append(value)
+    return example
+
+
+def _feature_value(name: str, value: Any) -> tuple[str, Any]:
+    if isinstance(value, bool | int):
+        if value not in _INT64:
+            raise invalid_argument(f"Feature: {name} has uint64 element. Only int64 is supported.")
+        return "int64_list", int(value)
+    if isinstance(value, float):
+        _fits(value, np.dtype(np.float32))
+        return "float_list", value
+    if isinstance(value, str) or _is_base64(value):
+        return "bytes_list", _read_bytes(value)
+    raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {_json_type(value)}")
+
+
+def _shortest(value: float) -> float:
+    """Returns the shortest decimal that reads back as the same float32: 0.2, not 0.20000000298023224."""
+    return float(str(np.float32(value)))

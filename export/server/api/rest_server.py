@@ -1,0 +1,270 @@
+"""The REST side: TensorFlow Serving's v1 paths, on Werkzeug and waitress."""
+
+import gzip
+import io
+import json
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import unquote
+
+import waitress
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from grpc import StatusCode
+from werkzeug.wrappers import Request, Response
+
+from export.server import logs, metrics
+from export.server.api import rest_json
+from export.server.api.grpc_server import open_port
+from export.server.api.services import Services
+from export.server.config_files import read_config
+from export.server.context import REST, RequestContext
+from export.server.errors import RequestError, internal, invalid_argument
+from export.server.settings import Settings
+from export.wire.protos import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+from export.wire.tensors import to_array, to_proto
+
+_VERSION = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_PATHS = {
+    "POST": re.compile(rf"/v1/models/(?P<name>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE),
+    "GET": re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_VERSION}(?P<method>/metadata)?", re.IGNORECASE),
+}
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half a pair of them is no text
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+# The table of the stock server (`ToHTTPStatusCode`); codes that are not listed mean 500.
+_HTTP_STATUS = {
+    StatusCode.OK: 200,
+    StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.FAILED_PRECONDITION: 400,
+    StatusCode.OUT_OF_RANGE: 400,
+    StatusCode.UNAUTHENTICATED: 401,
+    StatusCode.PERMISSION_DENIED: 403,
+    StatusCode.NOT_FOUND: 404,
+    StatusCode.ALREADY_EXISTS: 409,
+    StatusCode.ABORTED: 409,
+    StatusCode.RESOURCE_EXHAUSTED: 429,
+    StatusCode.CANCELLED: 499,
+    StatusCode.UNIMPLEMENTED: 501,
+    StatusCode.UNAVAILABLE: 503,
+    StatusCode.DEADLINE_EXCEEDED: 504,
+}
+_LARGEST_UNPACKED = 1 << 28
+# Idle and slow connections cost no thread, only a place; answers that are not fetched are kept on disk.
+_WAITRESS: dict[str, Any] = {
+    "connection_limit": 2000,
+    "backlog": 2048,
+    "channel_timeout": 60,
+    "cleanup_interval": 10,
+    "channel_request_lookahead": 1,  # lets a handler see that its client has hung up
+    "asyncore_use_poll": True,  # `select` fails beyond 1,024 open files
+    "outbuf_high_watermark": 1 << 40,  # a slow reader of a large answer would hold its thread
+    "ident": None,
+}
+
+
+class RestApp:
+    """The WSGI application.
+
+    Args:
+        services: Answers the requests.
+        counted: What the page of metrics shows.
+        settings: Time limit, CORS and monitoring.
+
+    Raises:
+        ServingError: The monitoring configuration is wrong.
+    """
+
+    def __init__(self, services: Services, counted: metrics.Metrics, settings: Settings):
+        self._services = services
+        self._metrics = counted
+        self._seconds = settings.rest_api_timeout_in_ms / 1000
+        self._headers = _CORS if settings.rest_api_enable_cors_support else {}
+        self._metrics_path = None
+        if settings.monitoring_config_file:
+            config = read_config("monitoring_config_file", settings.monitoring_config_file).prometheus_config
+            self._metrics_path = (config.path or metrics.DEFAULT_PATH) if config.enable else None
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answers one request, as WSGI wants it."""
+        return self._respond(Request(environ))(environ, start_response)
+
+    def _respond(self, request: Request) -> Response:
+        if request.path == self._metrics_path:
+            return Response(self._metrics.page(), content_type="text/plain")
+        if request.method == "OPTIONS" and self._headers:
+            return Response("", headers=self._headers)
+        if not request.path.lower().startswith("/v1/"):
+            return self._as_json({"error": f"Not found: {request.path}"}, 404)
+        begin, status = time.monotonic(), StatusCode.OK
+        path = _PATHS[request.method].fullmatch(request.path) if request.method in _PATHS else None
+        try:
+            response = self._as_json(self._answer(request, path))
+        except Exception as raised:
+            if not isinstance(raised, RequestError):
+                logs.request_broke(raised)
+            error = raised if isinstance(raised, RequestError) else internal()
+            status = error.code
+            response = self._as_json({"error": error.message}, _HTTP_STATUS.get(status, 500))
+        model = unquote(path["name"] or "") if path else ""
+        api = path["method"].lower() if path and request.method == "POST" else ""
+        self._services.count(model, api, REST, status, time.monotonic() - begin)
+        return response
+
+    def _as_json(self, document: dict[str, Any], status: int = 200) -> Response:
+        body = json.dumps(document, ensure_ascii=False)
+        return Response(body, status, headers=self._headers, content_type="application/json")
+
+    def _answer(self, request: Request, path: re.Match[str] | None) -> Any:
+        if path is None:
+            raise invalid_argument(f"Malformed request: {request.method} {request.path}")
+        spec = _model_spec(path)
+        if request.method == "GET":
+            return self._metadata(spec) if path["method"] else self._status(spec)
+        is_cancelled = request.environ.get("waitress.client_disconnected", lambda: False)
+        deadline = time.monotonic() + self._seconds if self._seconds > 0 else None
+        document = _parse(_body(request))
+        spec.signature_name = _signature_name(document)
+        answers = {"predict": self._predict, "classify": self._classify, "regress": self._regress}
+        return answers[path["method"].lower()](spec, document, RequestContext(REST, deadline, is_cancelled))
+
+    def _predict(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+        inputs = rest_json.read_inputs(document, self._services.signature(spec))
+        request = predict_pb2.PredictRequest(model_spec=spec)
+        for name, array in inputs.items():
+            request.inputs[name].CopyFrom(to_proto(array, as_content=True))
+        response = self._services.infer("Predict", request, context)
+        outputs = {name: to_array(proto) for name, proto in response.outputs.items()}
+        return rest_json.write_outputs(outputs, as_rows="instances" in document)
+
+    def _classify(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+        examples = rest_json.read_examples(document)
+        request = classification_pb2.ClassificationRequest(model_spec=spec, input=examples)
+        return rest_json.write_classes(self._services.infer("Classify", request, context).result)
+
+    def _regress(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
+        examples = rest_json.read_examples(document)
+        request = regression_pb2.RegressionRequest(model_spec=spec, input=examples)
+        return rest_json.write_values(self._services.infer("Regress", request, context).result)
+
+    def _status(self, spec: model_pb2.ModelSpec) -> Any:
+        return _to_dict(self._services.get_status(get_model_status_pb2.GetModelStatusRequest(model_spec=spec)))
+
+    def _metadata(self, spec: model_pb2.ModelSpec) -> dict[str, Any]:
+        request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+        response = self._services.get_metadata(request)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        response.metadata["signature_def"].Unpack(signatures)
+        return {"model_spec": _to_dict(response.model_spec), "metadata": {"signature_def": _to_dict(signatures)}}
+
+
+def _model_spec(path: re.Match[str]) -> model_pb2.ModelSpec:
+    if not path["name"]:
+        raise invalid_argument("Missing model name in request.")
+    spec = model_pb2.ModelSpec(name=unquote(path["name"]))
+    if path["label"]:
+        spec.version_label = unquote(path["label"])
+    if path["version"]:
+        if int(path["version"]) >= 1 << 63:
+            raise invalid_argument(f"Failed to convert version: {path['version']} to numeric.")
+        spec.version.value = int(path["version"])
+    return spec
+
+
+def _body(request: Request) -> bytes:
+    body = request.get_data()
+    if request.headers.get("Content-Encoding", "").lower() != "gzip":
+        return body
+    try:
+        body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(_LARGEST_UNPACKED + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise invalid_argument(f"The body is not in gzip format: {error}") from error
+    if len(body) > _LARGEST_UNPACKED:
+        raise RequestError(StatusCode.RESOURCE_EXHAUSTED, f"The body unpacks to more than {_LARGEST_UNPACKED} bytes")
+    return body
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    if not body:
+        raise invalid_argument("JSON Parse error: The document is empty")
+    try:
+        text = body.decode("utf-8-sig")
+        document = json.loads(text)
+        if _SURROGATE.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise invalid_argument("JSON Parse error: The surrogate pair in string is invalid.") from error
+    except (ValueError, RecursionError) as error:
+        raise invalid_argument(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise invalid_argument(f"JSON Value: {rest_json.quote(document)} Is not object")
+    return document
+
+
+def _signature_name(document: dict[str, Any]) -> str:
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        quoted = rest_json.quote(document)
+        key = "'signature_name' key must be a string value."
+        raise invalid_argument(f"JSON Value: {quoted} not formatted correctly. {key}")
+    return name
+
+
+def _to_dict(message: Message) -> Any:
+    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+
+
+class RestServer:
+    """The HTTP server, bound on construction and answering after `start`.
+
+    Args:
+        app: Answers the requests.
+        settings: Where to listen and on how many threads.
+
+    Attributes:
+        port: The port it listens on.
+
+    Raises:
+        ServingError: The port cannot be had.
+    """
+
+    def __init__(self, app: RestApp, settings: Settings):
+        listening = open_port(settings.host, settings.rest_api_port or 0, "--rest_api_port")
+        threads = settings.rest_api_num_threads
+        self._server = waitress.create_server(app, sockets=[listening], threads=threads, **_WAITRESS)
+        self.port = int(self._server.effective_port)
+
+    def start(self) -> None:
+        """Starts to answer."""
+        threading.Thread(target=self._server.run, name="rest", daemon=True).start()
+
+    def stop(self, grace: float) -> None:
+        """Accepts no more connections and gives requests that have been received `grace` seconds."""
+        deadline = time.monotonic() + grace
+        self._server.accepting = False
+        while self._is_busy() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._server.task_dispatcher.shutdown(timeout=max(0.0, deadline - time.monotonic()))  # cancels what waits
+        self._server.close()
+
+    def _is_busy(self) -> bool:
+        dispatcher = self._server.task_dispatcher
+        with dispatcher.lock:
+            if dispatcher.queue or dispatcher.active_count:
+                return True
+        # The answers are complete now, but large ones may still be on their way out.
+        return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))

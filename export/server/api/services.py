@@ -1,0 +1,177 @@
+"""Every method of the two services, message in and message out, shared by gRPC and REST."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import Message
+from grpc import StatusCode
+
+from export.server import logs
+from export.server.context import REST, RequestContext
+from export.server.errors import RequestError, internal, invalid_argument, not_found
+from export.server.inference.examples import classify, count_examples, multi_inference, regress
+from export.server.inference.predict import DEFAULT_SIGNATURE, predict
+from export.server.metrics import UNKNOWN_MODEL, Metrics
+from export.server.settings import Settings
+from export.wire.protos import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    meta_graph_pb2,
+    model_management_pb2,
+    model_pb2,
+)
+
+if TYPE_CHECKING:
+    from export.server.models.core import ServerCore
+
+_INFERENCE: dict[str, Callable[..., Any]] = {
+    "Predict": predict,
+    "Classify": classify,
+    "Regress": regress,
+    "MultiInference": multi_inference,
+}
+_LONGEST_LOGGED = 2000
+
+
+class Services:
+    """The methods of PredictionService and ModelService.
+
+    All raise `RequestError` with the status code that the stock server gives, and nothing else.
+
+    Args:
+        core: The models.
+        metrics: Where to count.
+        settings: What to log.
+    """
+
+    def __init__(self, core: "ServerCore", metrics: Metrics, settings: Settings):
+        self._core = core
+        self._metrics = metrics
+        self._settings = settings
+
+    def answer(self, method: str, request: Any, context: RequestContext) -> Any:
+        """Answers a request by the name of its method, such as `"Predict"`."""
+        if method in _INFERENCE:
+            return self.infer(method, request, context)
+        others = {
+            "GetModelMetadata": self.get_metadata,
+            "GetModelStatus": self.get_status,
+            "HandleReloadConfigRequest": self.reload_config,
+        }
+        return others[method](request)
+
+    def infer(self, method: str, request: Any, context: RequestContext) -> Any:
+        """Answers Predict, Classify, Regress and MultiInference, and counts and logs how that went."""
+        begin, status, message = time.monotonic(), StatusCode.OK, ""
+        spec = _spec_of(request)
+        try:
+            context.check()
+            with self._core.use(spec) as servable:
+                response = _INFERENCE[method](servable.model, request, context)
+            if method != "Predict":
+                self._metrics.examples(spec.name, count_examples(request.input))
+            return response
+        except RequestError as error:
+            status, message = error.code, error.message
+            raise
+        except Exception as error:
+            status, message = StatusCode.INTERNAL, repr(error)
+            logs.request_broke(error)
+            raise internal() from error
+        finally:
+            seconds = time.monotonic() - begin
+            if context.entrypoint != REST:  # that side counts by itself, reading and writing included
+                self.count(spec.name, method, context.entrypoint, status, seconds)
+            if status is StatusCode.OK:
+                self._metrics.ran(spec.name, method, context.runtime)
+            self._log(spec.name, method, context.entrypoint, status, seconds, message, request)
+
+    def signature(self, spec: model_pb2.ModelSpec) -> meta_graph_pb2.SignatureDef:
+        """Returns the signature that a request in JSON is to be read by."""
+        with self._core.use(spec) as servable:
+            name = spec.signature_name or DEFAULT_SIGNATURE
+            if name not in servable.model.signatures:
+                raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+            return servable.model.signatures[name]
+
+    def get_metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """Answers `PredictionService.GetModelMetadata`; the one field there is is `signature_def`."""
+        spec = _spec_of(request)
+        if not request.metadata_field:
+            raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in request.metadata_field:
+            if field != "signature_def":
+                raise invalid_argument(f"Metadata field {field} is not supported")
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        with self._core.use(spec) as servable:
+            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=servable.model.all_signatures)
+            response.model_spec.name = spec.name
+            response.model_spec.version.value = servable.model.version
+        response.metadata["signature_def"].Pack(signatures)
+        return response
+
+    def get_status(
+        self, request: get_model_status_pb2.GetModelStatusRequest
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        """Answers `ModelService.GetModelStatus`, for one version or for all that were seen; labels are ignored."""
+        spec = _spec_of(request)
+        states = self._core.states(spec.name)
+        if spec.WhichOneof("version_choice") == "version":
+            version = spec.version.value
+            if version not in states:
+                raise not_found(f"Could not find version {version} of model {spec.name}")
+            states = {version: states[version]}
+        if not states:
+            raise not_found(f"Could not find any versions of model {spec.name}")
+        response = get_model_status_pb2.GetModelStatusResponse()
+        for version, state in states.items():
+            entry = response.model_version_status.add(version=version, state=state.state)
+            entry.status.error_code = state.code.value[0]
+            entry.status.error_message = state.error
+        return response
+
+    def reload_config(
+        self, request: model_management_pb2.ReloadConfigRequest
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """Answers `ModelService.HandleReloadConfigRequest`."""
+        try:
+            self._core.reload(request.config)
+        except RequestError as error:
+            logs.error("config_refused", error=error.message)
+            raise
+        return model_management_pb2.ReloadConfigResponse()
+
+    def count(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
+        """Counts a request under its model's name, or as one for an unknown model."""
+        self._metrics.answered(self._known(model), api, entrypoint, status, seconds)
+
+    def _known(self, model: str) -> str:
+        return model if self._core.serves(model) else UNKNOWN_MODEL
+
+    def _log(
+        self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float, message: str, request: Message
+    ) -> None:
+        contents = {}
+        if self._settings.log_contents and status is not StatusCode.OK:
+            contents = {"error": message, "request": str(request)[:_LONGEST_LOGGED]}
+        if self._settings.log_requests or contents:
+            logs.request(
+                model=self._known(model),
+                api=api,
+                entrypoint=entrypoint,
+                status=status.name,
+                seconds=round(seconds, 6),
+                bytes=request.ByteSize(),
+                **contents,
+            )
+
+
+def _spec_of(request: Any) -> model_pb2.ModelSpec:
+    if hasattr(request, "tasks"):  # of MultiInference, whose tasks are for one model
+        return request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
+    if not request.HasField("model_spec"):
+        raise invalid_argument("Missing ModelSpec")
+    return request.model_spec

@@ -1,0 +1,166 @@
+"""The server put together: settings in, a running server out."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from export.server import logs
+from export.server.api.grpc_server import GrpcServer
+from export.server.api.rest_server import RestApp, RestServer
+from export.server.api.services import Services
+from export.server.batching import Batcher, BatchingParameters
+from export.server.config_files import read_config
+from export.server.errors import RequestError, ServingError
+from export.server.metrics import Metrics
+from export.server.models.core import ServerCore, single_model
+from export.server.models.versions import require_versions
+from export.server.settings import Settings
+from export.wire.protos import model_server_config_pb2
+
+if TYPE_CHECKING:
+    from export.server.models.saved_model import LoadedModel
+
+
+class ModelServer:
+    """A stand-in for `tensorflow_model_server`: follows its models and serves them over gRPC and, if asked, REST.
+
+    The ports are bound on construction, the models are loaded by `start`.
+
+    Args:
+        settings: What to serve, where and how.
+
+    Attributes:
+        core: The models.
+
+    Raises:
+        ServingError: A port cannot be had, or a configuration file is wrong.
+    """
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._config = _read_models(settings)
+        self._refusal = ""  # why the file was last refused
+        for model in self._config.model_config_list.config:
+            require_versions(Path(model.base_path))  # reported before the seconds that TensorFlow takes to start
+        self._metrics = Metrics()
+        self._batcher = _new_batcher(settings, self._metrics)
+        self.core = ServerCore(self._load, settings.allow_version_labels_for_unavailable_models)
+        services = Services(self.core, self._metrics, settings)
+        self._grpc = GrpcServer(services.answer, settings)
+        self._rest = None
+        if settings.rest_api_port is not None:
+            self._rest = RestServer(RestApp(services, self._metrics, settings), settings)
+        self._stopped = threading.Event()
+
+    @property
+    def port(self) -> int | None:
+        """The gRPC port, or `None` if only a UNIX socket is listened on."""
+        return self._grpc.port
+
+    @property
+    def rest_port(self) -> int | None:
+        """The REST port, or `None`."""
+        return None if self._rest is None else self._rest.port
+
+    def start(self) -> str:
+        """Loads the models and starts to answer.
+
+        Returns:
+            One line that says what is served and where.
+
+        Raises:
+            ServingError: There is a model of which no version can be loaded.
+        """
+        try:
+            self.core.start(self._config)
+        except ServingError:
+            self.stop(grace=0.0)
+            raise
+        self._poll_every(self._settings.file_system_poll_wait_seconds, self.core.poll)
+        if self._settings.model_config_file:
+            self._poll_every(self._settings.model_config_file_poll_wait_seconds, self._poll_config)
+        self._grpc.start()
+        if self._rest is not None:
+            self._rest.start()
+        return f"serving {self._describe_models()}: {self._describe_addresses()}"
+
+    def stop(self, grace: float | None = None) -> None:
+        """Refuses new requests, gives those in progress some time, and ends.
+
+        Args:
+            grace: Seconds; `None` means as in the settings.
+        """
+        grace = self._settings.drain_seconds if grace is None else grace
+        self._stopped.set()
+        servers = [server for server in (self._grpc, self._rest) if server is not None]
+        stopping = [threading.Thread(target=server.stop, args=(grace,)) for server in servers]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join()
+        self.core.stop()
+        if self._batcher is not None:
+            self._batcher.stop()
+        logs.info("stopped")
+
+    def _load(self, path: Path, version: int) -> "LoadedModel":
+        from export.server.models.loader import SavedModelLoader  # TensorFlow takes seconds
+
+        return SavedModelLoader(self._settings, self._batcher, self._metrics)(path, version)
+
+    def _poll_every(self, seconds: float, poll: Callable[[], None]) -> None:
+        """Calls `poll` again and again from a thread of its own; a failure is logged and does not end it."""
+
+        def run() -> None:
+            while not self._stopped.wait(seconds):
+                try:
+                    poll()
+                except Exception as error:
+                    logs.error("poll_failed", exception=error, thread=threading.current_thread().name)
+
+        if seconds > 0:
+            threading.Thread(target=run, name=f"poll-{poll.__name__}", daemon=True).start()
+
+    def _poll_config(self) -> None:
+        try:
+            config = _read_models(self._settings)
+            # What is refused now may do later: a label waits for its version.
+            if config != self._config or self._refusal:
+                self._config = config
+                self.core.reload(config)
+            self._refusal = ""
+        except (ServingError, RequestError) as error:
+            if str(error) != self._refusal:
+                logs.error("config_refused", error=str(error))
+            self._refusal = str(error)
+
+    def _describe_models(self) -> str:
+        described = []
+        for name in self.core.names():
+            versions = sorted(self.core.available(name))
+            described.append(f"{name} version{'s'[: len(versions) > 1]} {' and '.join(map(str, versions))}")
+        return ", ".join(described)
+
+    def _describe_addresses(self) -> str:
+        host, socket = self._settings.host, self._settings.grpc_socket_path
+        addresses = [f"gRPC on {host}:{self.port}"] if self.port is not None else []
+        addresses += [f"gRPC on unix:{socket}"] if socket else []
+        addresses += [f"REST on {host}:{self.rest_port}"] if self.rest_port is not None else []
+        return ", ".join(addresses)
+
+
+def _read_models(settings: Settings) -> model_server_config_pb2.ModelServerConfig:
+    if settings.model_config_file:
+        return read_config("model_config_file", settings.model_config_file)
+    return single_model(settings.model_name, Path(settings.model_base_path))
+
+
+def _new_batcher(settings: Settings, metrics: Metrics) -> Batcher | None:
+    if not settings.enable_batching:
+        return None
+    parameters = BatchingParameters()
+    if settings.batching_parameters_file:
+        message = read_config("batching_parameters_file", settings.batching_parameters_file)
+        parameters = BatchingParameters.from_message(message)
+    return Batcher(parameters, lambda seconds: metrics.queued(parameters.thread_pool_name, seconds))

@@ -1,0 +1,203 @@
+"""All models that a server serves: which there are, under which labels, and how that changes while it runs."""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from grpc import StatusCode
+
+from export.server import logs
+from export.server.errors import RequestError, ServingError, failed_precondition, invalid_argument, not_found
+from export.server.models.manager import Load, Manager, Servable, VersionState
+from export.server.models.versions import choose_versions, list_versions, require_versions
+from export.wire.protos import model_pb2
+from export.wire.protos import model_server_config_pb2 as configs
+
+_PLATFORM = "tensorflow"
+Failures = list[tuple[str, int]]  # names and versions
+
+
+def single_model(name: str, base_path: Path) -> configs.ModelServerConfig:
+    """Returns the configuration of one model, the newest version of which is served."""
+    config = configs.ModelServerConfig()
+    config.model_config_list.config.add(name=name, base_path=str(base_path.absolute()), model_platform=_PLATFORM)
+    return config
+
+
+class ServerCore:
+    """The models of a server.
+
+    Args:
+        load: Loads a version; raises `ServingError`.
+        labels_for_unavailable: Whether labels may name versions that are not loaded.
+    """
+
+    def __init__(self, load: Load, labels_for_unavailable: bool = False):
+        self._manager = Manager(load)
+        self._labels_for_unavailable = labels_for_unavailable
+        self._changing = threading.Lock()  # one change at a time; requests never wait for it
+        self._models: dict[str, configs.ModelConfig] = {}
+        self._labels: dict[str, dict[str, int]] = {}
+
+    def names(self) -> list[str]:
+        """Returns the names of the models, sorted."""
+        return sorted(self._models)
+
+    def serves(self, name: str) -> bool:
+        """Tells whether there is a model of this name."""
+        return name in self._models
+
+    def available(self, name: str) -> set[int]:
+        """Returns the versions of a model that answer."""
+        return self._manager.available(name)
+
+    def states(self, name: str) -> dict[int, VersionState]:
+        """Returns the state of every version of a model seen so far, by number."""
+        return self._manager.states(name)
+
+    @contextlib.contextmanager
+    def use(self, spec: model_pb2.ModelSpec) -> Iterator[Servable]:
+        """Finds the version that a request's `model_spec` names and keeps it loaded for the length of the block.
+
+        Raises:
+            RequestError: No such model, version or label is served.
+        """
+        if not spec.name:
+            raise invalid_argument("ModelSpec has no name specified.")
+        version = self._version_of(spec)
+        servable = self._manager.acquire(spec.name, version)
+        if servable is None:
+            request = f"Latest({spec.name})" if version is None else f"Specific({spec.name}, {version})"
+            raise not_found(f"Servable not found for request: {request}")
+        try:
+            yield servable
+        finally:
+            servable.release()
+
+    def _version_of(self, spec: model_pb2.ModelSpec) -> int | None:
+        choice = spec.WhichOneof("version_choice")
+        if choice != "version_label":
+            return spec.version.value if choice == "version" else None
+        labels = self._labels.get(spec.name, {})
+        if spec.version_label not in labels:
+            raise invalid_argument(f"Unrecognized servable version label: {spec.version_label}")
+        return labels[spec.version_label]
+
+    def start(self, config: configs.ModelServerConfig) -> None:
+        """Loads the first models.
+
+        Raises:
+            ServingError: The configuration is wrong, or a model has no version that can be loaded.
+        """
+        try:
+            with self._changing:
+                labels = self._check(config)
+                for model in config.model_config_list.config:
+                    require_versions(Path(model.base_path))
+                failures = self._apply(config, labels)
+        except RequestError as error:
+            flag = "--allow_version_labels_for_unavailable_models"
+            hint = f"; {flag} allows it" if error.code is StatusCode.FAILED_PRECONDITION else ""
+            raise ServingError(f"{error.message}{hint}") from error
+        for name in self.names():
+            if not self.available(name):
+                errors = [state.error for state in self.states(name).values() if state.error]
+                errors = errors or [f"Model {name} has no version that its version policy asks for."]
+                raise ServingError(errors[-1])
+        self._log(failures)
+
+    def reload(self, config: configs.ModelServerConfig) -> None:
+        """Adds, changes and removes models so that they are those of `config`, and waits for new ones.
+
+        Raises:
+            RequestError: The configuration is wrong, or a new model did not become available.
+        """
+        if config.WhichOneof("config") != "model_config_list":
+            raise invalid_argument(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+                "Only ModelConfigList is currently supported"
+            )
+        with self._changing:
+            labels, before = self._check(config), self._models
+            self._log(self._apply(config, labels))
+        missing = [name for name in self._models if name not in before and not self.available(name)]
+        if missing:
+            listed = ", ".join(f"{{name: {name} version: {max(self.states(name), default=0)}}}" for name in missing)
+            raise RequestError(StatusCode.UNKNOWN, f"Some models did not become available: {{{listed}, }}")
+        logs.info("config_reloaded", models=self.names())
+
+    def poll(self) -> None:
+        """Looks at the base paths once and follows what changed there."""
+        with self._changing:
+            for model in self._models.values():
+                self._log(self._follow(model))
+
+    def stop(self) -> None:
+        """Unloads all models once their requests are answered, without waiting for a load in progress."""
+        self._manager.stop()
+
+    def _check(self, config: configs.ModelServerConfig) -> dict[str, dict[str, int]]:
+        """Refuses what the stock server refuses, with its words; returns the versions by model and label."""
+        if config.WhichOneof("config") == "custom_model_config":
+            raise invalid_argument("ModelServer does not yet support custom model config.")
+        names: set[str] = set()
+        for model in config.model_config_list.config:
+            if model.name in names:
+                raise invalid_argument(f"Illegal to list model {model.name} multiple times in config list")
+            names.add(model.name)
+            if "\0" in model.base_path or not Path(model.base_path).is_absolute():
+                raise invalid_argument(
+                    f"Expected model {model.name} to have an absolute path or URI; got base_path()={model.base_path}"
+                )
+            _check_platform(model)
+        return {model.name: self._check_labels(model) for model in config.model_config_list.config}
+
+    def _check_labels(self, model: configs.ModelConfig) -> dict[str, int]:
+        for label, version in model.version_labels.items():
+            current = self._labels.get(model.name, {}).get(label, version)
+            allowed = self._labels_for_unavailable and current == version
+            if not allowed and version not in self.available(model.name):
+                raise failed_precondition(
+                    f"Request to assign label to version {version} of model {model.name}, "
+                    "which is not currently available for inference"
+                )
+        return dict(model.version_labels)
+
+    def _apply(self, config: configs.ModelServerConfig, labels: dict[str, dict[str, int]]) -> Failures:
+        """Makes the models those of `config`; returns what could not be loaded."""
+        removed = set(self._models)
+        self._models = {model.name: model for model in config.model_config_list.config}
+        self._labels = labels
+        failures = [failure for model in self._models.values() for failure in self._follow(model)]
+        for name in removed - set(self._models):
+            self._manager.remove(name)
+        return failures
+
+    def _follow(self, model: configs.ModelConfig) -> Failures:
+        try:
+            versions = list_versions(Path(model.base_path))
+            chosen = choose_versions(model.model_version_policy, versions)
+            failed = self._manager.aspire(model.name, {version: versions[version] for version in chosen})
+        except ServingError:
+            return []  # The directory is gone for the moment, or being written; what is loaded keeps answering.
+        except Exception as error:  # Whatever is strange about one model, the others are still followed.
+            logs.error("model_not_followed", exception=error, model=model.name)
+            return []
+        return [(model.name, version) for version in failed]
+
+    def _log(self, failures: Iterable[tuple[str, int]]) -> None:
+        for name, version in failures:
+            logs.error("version_failed", model=name, version=version, error=self.states(name)[version].error)
+
+
+def _check_platform(model: configs.ModelConfig) -> None:
+    fields = "ModelServerConfig::model_type (deprecated) {} ModelServerConfig::model_platform."
+    if model.model_type and model.model_platform:
+        raise invalid_argument(f"Illegal setting both {fields.format('and')}")
+    if not (model.model_type or model.model_platform):
+        raise invalid_argument(f"Illegal setting neither {fields.format('nor')}")
+    if model.model_type == configs.OTHER:
+        raise invalid_argument(f"ModelServerConfig::model_type choice {model.model_type} not supported.")
+    if model.model_platform not in ("", _PLATFORM):
+        raise invalid_argument(f"Model {model.name} requests unsupported platform {model.model_platform}")

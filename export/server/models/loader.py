@@ -1,0 +1,106 @@
+"""Loads a version as the settings say, and warms it up: its recorded requests are answered before anybody else's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from export.server.batching import Batcher, BatchingParameters
+from export.server.config_files import read_config
+from export.server.context import RequestContext
+from export.server.errors import RequestError, ServingError, from_number, invalid_argument
+from export.server.inference.examples import classify, multi_inference, regress
+from export.server.inference.predict import predict
+from export.server.metrics import Metrics
+from export.server.models.saved_model import LoadedModel, RunOptions
+from export.server.settings import Settings
+from export.wire.protos import config_pb2, prediction_log_pb2
+
+WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
+_MODEL_BATCHING = "batching_params.pbtxt"
+_MAX_RECORDS = 1000
+_METHODS = {
+    "predict_log": predict,
+    "classify_log": classify,
+    "regress_log": regress,
+    "multi_inference_log": multi_inference,
+}
+
+
+class SavedModelLoader:
+    """Loads versions for a server.
+
+    Args:
+        settings: The server's settings.
+        batcher: Runs requests together, or `None`.
+        metrics: Where to count.
+    """
+
+    def __init__(self, settings: Settings, batcher: Batcher | None, metrics: Metrics):
+        self._settings = settings
+        self._batcher = batcher
+        self._metrics = metrics
+        self._session = _session_config(settings)
+
+    def __call__(self, path: Path, version: int) -> LoadedModel:
+        """Loads the version in a directory.
+
+        Raises:
+            ServingError: It cannot be loaded, or fails in its own warm-up.
+        """
+        model = LoadedModel(path, version, RunOptions(self._session, self._batcher, self._batching(path)))
+        if self._settings.enable_model_warmup:
+            try:
+                with self._metrics.warm_up(str(path)):
+                    warm_up(model, path)
+            except RequestError as error:
+                model.close()
+                raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
+        return model
+
+    def _batching(self, path: Path) -> BatchingParameters | None:
+        file = path / _MODEL_BATCHING
+        if self._batcher is None or not self._settings.enable_per_model_batching_parameters or not file.exists():
+            return None
+        return BatchingParameters.from_message(read_config("batching_parameters_file", str(file)))
+
+
+def warm_up(model: LoadedModel, path: Path) -> None:
+    """Replays the requests recorded beside a model; no file, no warm-up.
+
+    Raises:
+        RequestError: A request fails, or the file is none of recorded requests.
+    """
+    file = path / WARMUP_FILE
+    for number, record in enumerate(_records(file) if file.exists() else (), start=1):
+        if number > _MAX_RECORDS:
+            raise invalid_argument(f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {file}")
+        try:
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+        except DecodeError as error:
+            raise invalid_argument(f"Failed to parse warmup record {number} from {file}") from error
+        kind = log.WhichOneof("log_type")
+        if kind not in _METHODS:
+            raise invalid_argument(f"Unsupported log_type for warmup: {kind}")
+        _METHODS[kind](model, getattr(log, kind).request, RequestContext())
+
+
+def _records(file: Path) -> Iterator[bytes]:
+    try:
+        yield from tf.compat.v1.io.tf_record_iterator(str(file))
+    except tf.errors.OpError as error:
+        hint = "Please verify your warmup data is in TFRecord format."
+        raise from_number(error.error_code, f"{error.message}. {hint}") from error
+
+
+def _session_config(settings: Settings) -> config_pb2.ConfigProto:
+    file, threads = settings.tensorflow_session_config_file, settings.tensorflow_session_parallelism
+    config = read_config("tensorflow_session_config_file", file) if file else config_pb2.ConfigProto()
+    if intra := settings.tensorflow_intra_op_parallelism or threads:
+        config.intra_op_parallelism_threads = intra
+    if inter := settings.tensorflow_inter_op_parallelism or threads:
+        config.inter_op_parallelism_threads = inter
+    if settings.per_process_gpu_memory_fraction:
+        config.gpu_options.per_process_gpu_memory_fraction = settings.per_process_gpu_memory_fraction
+    return config

@@ -1,0 +1,178 @@
+"""The versions of all models in memory: loaded, used, replaced, and unloaded once no request uses them any more."""
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from grpc import StatusCode
+
+from export.server import logs
+from export.server.errors import ServingError
+from export.server.models.versions import Fingerprint, fingerprint
+from export.wire.protos import get_model_status_pb2
+
+if TYPE_CHECKING:
+    from export.server.models.saved_model import LoadedModel
+
+Load = Callable[[Path, int], "LoadedModel"]
+State = get_model_status_pb2.ModelVersionStatus.State
+
+
+class VersionState(NamedTuple):
+    """What became of one version: a `ModelVersionStatus.State`; if it could not be loaded, why and from which files."""
+
+    state: int
+    code: StatusCode = StatusCode.OK
+    error: str = ""
+    files: Fingerprint | None = None
+
+
+class Servable:
+    """A loaded version and the number of requests that are using it.
+
+    Args:
+        model: The loaded model.
+    """
+
+    def __init__(self, model: "LoadedModel"):
+        self.model = model
+        self._users = 0
+        self._unused = threading.Condition()
+
+    def acquire(self) -> None:
+        """Counts one more request."""
+        with self._unused:
+            self._users += 1
+
+    def release(self) -> None:
+        """Counts one request less."""
+        with self._unused:
+            self._users -= 1
+            self._unused.notify_all()
+
+    def wait_until_unused(self) -> None:
+        """Returns when the last request is answered."""
+        with self._unused:
+            self._unused.wait_for(lambda: not self._users)
+
+
+class Manager:
+    """Loads and unloads versions as they are aspired, one change at a time.
+
+    A version that is no longer aspired leaves only after one that is has come, so there is always an answer; requests
+    in progress keep the version they started with. A version that cannot be loaded replaces nothing; it is tried
+    again when its files change.
+
+    Args:
+        load: Loads a version; raises `ServingError`.
+    """
+
+    def __init__(self, load: Load):
+        self._load = load
+        self._lock = threading.Lock()  # guards the two below
+        self._servables: dict[str, dict[int, Servable]] = {}
+        self._states: dict[str, dict[int, VersionState]] = {}
+        self._stopped = threading.Event()
+
+    def acquire(self, name: str, version: int | None) -> Servable | None:
+        """Returns a version, the newest for `None`, to be released after use; `None` where it is not available."""
+        with self._lock:
+            servables = self._servables.get(name, {})
+            servable = servables.get(max(servables, default=0) if version is None else version)
+            if servable is not None:
+                servable.acquire()
+            return servable
+
+    def available(self, name: str) -> set[int]:
+        """Returns the versions of a model that answer."""
+        with self._lock:
+            return set(self._servables.get(name, ()))
+
+    def states(self, name: str) -> dict[int, VersionState]:
+        """Returns the state of every version of a model seen so far, by number."""
+        with self._lock:
+            return dict(sorted(self._states.get(name, {}).items()))
+
+    def aspire(self, name: str, versions: Mapping[int, Path]) -> list[int]:
+        """Loads the versions of a model that are not loaded yet, then unloads the others.
+
+        Args:
+            name: The model's name.
+            versions: Directories by version.
+
+        Returns:
+            The versions that were tried and could not be loaded; `states` says why.
+        """
+        failed, states = [], self.states(name)
+        for version in sorted(set(versions) - self.available(name)):
+            path = versions[version]
+            unchanged = version in states and states[version].files == fingerprint(path)
+            if not (unchanged or self._stopped.is_set() or self._add(name, version, path)):
+                failed.append(version)
+        available = self.available(name)
+        if available & set(versions):
+            for version in available - set(versions):
+                self._unload(name, version)
+        return failed
+
+    def remove(self, name: str) -> None:
+        """Unloads a model, and forgets its versions."""
+        for version in self.available(name):
+            self._unload(name, version)
+        with self._lock:
+            self._states.pop(name, None)
+
+    def stop(self) -> None:
+        """Unloads everything."""
+        self._stopped.set()
+        for name in list(self._servables):
+            for version in self.available(name):
+                self._unload(name, version)
+
+    def _add(self, name: str, version: int, path: Path) -> bool:
+        """Loads a version; returns whether that went well."""
+        self._set_state(name, version, VersionState(State.LOADING))
+        files, begin = fingerprint(path), time.monotonic()
+        try:
+            servable = Servable(self._load(path, version))
+        except ServingError as error:
+            self._set_state(name, version, VersionState(State.END, StatusCode.INVALID_ARGUMENT, str(error), files))
+            return False
+        except Exception as error:  # Whatever TensorFlow throws at a strange model, the others are still served.
+            self._set_state(name, version, VersionState(State.END, StatusCode.INTERNAL, repr(error), files))
+            logs.error("version_broke", exception=error, model=name, version=version)
+            return False
+        with self._lock:
+            self._servables.setdefault(name, {})[version] = servable
+            self._states[name][version] = VersionState(State.AVAILABLE)
+        seconds = round(time.monotonic() - begin, 3)
+        logs.info("version_available", model=name, version=version, seconds=seconds)
+        return True
+
+    def _unload(self, name: str, version: int) -> None:
+        with self._lock:
+            servable = self._servables[name].pop(version, None)
+            if servable is None:
+                return  # `stop` and `aspire` may both have seen it
+            self._states[name][version] = VersionState(State.UNLOADING)
+        # Its requests may take their time, and neither new versions nor other models should wait for them.
+        arguments = (name, version, servable)
+        threading.Thread(target=self._close_when_unused, args=arguments, name="unload", daemon=True).start()
+
+    def _close_when_unused(self, name: str, version: int, servable: Servable) -> None:
+        servable.wait_until_unused()
+        servable.model.close()
+        if not self._stopped.is_set():
+            gc.collect()  # Graphs are full of cycles, and the next version may be on its way already.
+        with self._lock:
+            states = self._states.get(name, {})
+            if version in states and states[version].state == State.UNLOADING:  # It may have come back meanwhile.
+                states[version] = VersionState(State.END)
+        logs.info("version_unloaded", model=name, version=version)
+
+    def _set_state(self, name: str, version: int, state: VersionState) -> None:
+        with self._lock:
+            self._states.setdefault(name, {})[version] = state
