@@ -25,7 +25,7 @@ class ExportOptions(Options):
 
     weights: str = choice("float32", ("float32", "bfloat16", "int8"), "How matrices are stored.")
     dynamic_batching: bool = flag(False, "Answer requests that arrive together as one batch, and large ones in parts.")
-    num_batch_threads: int = size(2, "Batches that `dynamic_batching` answers at a time.", below=MAX_THREADS + 1)
+    num_batch_threads: int = size(2, "Batches that `dynamic_batching` answers at a time.", maximum=MAX_THREADS)
     xla: bool = flag(
         False, "Add the signature `xla`, which XLA compiles, for servers with `--xla_cpu_compilation_enabled`."
     )

@@ -1,8 +1,6 @@
 """The one error that means: the input is wrong and the user can mend it."""
 
 import difflib
-import math
-import numbers
 from collections.abc import Iterable
 
 
@@ -11,34 +9,6 @@ class InputError(ValueError):
 
     Commands print it as one line and exit with status 2.
     """
-
-
-def check_finite(**values: float) -> None:
-    """Checks that numbers are finite: comparisons let NaN pass.
-
-    Args:
-        **values: The numbers by the name of the option.
-
-    Raises:
-        InputError: If one is not.
-    """
-    for name, value in values.items():
-        if not isinstance(value, numbers.Real) or not math.isfinite(value):
-            raise InputError(f"`{name}` must be a finite number. Received: {name}={value!r}.")
-
-
-def check_whole(**values: int) -> None:
-    """Checks that numbers are whole.
-
-    Args:
-        **values: The numbers by the name of the option.
-
-    Raises:
-        InputError: If one is not.
-    """
-    for name, value in values.items():
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-            raise InputError(f"`{name}` must be a whole number. Received: {name}={value!r}.")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

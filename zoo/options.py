@@ -40,6 +40,7 @@ class Option:
         kind: `int`, `float`, `bool`, `str` or `list` (of strings).
         meaning: What it does, one or two sentences.
         minimum: Smallest value.
+        maximum: Largest value.
         above: Value that it must exceed.
         below: Value that it must stay below.
         choices: All values there are; empty for any.
@@ -51,6 +52,7 @@ class Option:
     kind: type
     meaning: str = ""
     minimum: float | None = None
+    maximum: float | None = None
     above: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
@@ -79,11 +81,13 @@ class Option:
         name = {int: "integer", float: "number"}.get(self.kind)
         if name is None:
             return {bool: "true or false", str: "a text", list: "a list of texts"}[self.kind]
-        if self.below is not None and self.kind is int:
-            return f"an integer from {self.minimum or 0:g} to {self.below - 1:g}"
-        if self.below is not None:
-            return f"in {'[' if self.minimum is not None else '('}{self.minimum or self.above or 0:g}, {self.below:g})"
-        if self.minimum == 1 and self.kind is int or self.above == 0:
+        if self.maximum is not None and self.kind is int:
+            return f"an integer from {self.minimum} to {self.maximum}"
+        highest = self.below if self.maximum is None else self.maximum
+        if highest is not None:
+            opening, closing = "(["[self.minimum is not None], ")]"[self.maximum is not None]
+            return f"in {opening}{self.minimum or self.above or 0:g}, {highest:g}{closing}"
+        if self.above == 0 or (self.minimum == 1 and self.kind is int):
             return f"a positive {name}"
         article = "an" if self.kind is int else "a finite"
         return f"{article} {name}{f' of {self.minimum:g} or more' if self.minimum is not None else ''}"
@@ -116,6 +120,7 @@ class Option:
         number: Any = value
         return (
             (self.minimum is None or number >= self.minimum)
+            and (self.maximum is None or number <= self.maximum)
             and (self.above is None or number > self.above)
             and (self.below is None or number < self.below)
         )

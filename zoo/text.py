@@ -2,7 +2,6 @@
 
 Each tokenizer has two halves that agree line for line: this one, plain Python for training and
 evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops that go into a SavedModel.
-Ids 0 to 3 mean the same in every vocabulary: padding, start, end, unknown.
 """
 
 import abc
@@ -16,16 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 import sentencepiece
 
 from zoo.errors import InputError, unknown_name
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN, UNKNOWN_SURFACE
 from zoo.workdir import replacing
-
-PAD, START, END, UNKNOWN = 0, 1, 2, 3
-SPECIAL_PIECES = ("<pad>", "<s>", "</s>", "<unk>")
-UNKNOWN_SURFACE = "\u2047"
-"""What an unknown id decodes to: ⁇, as SentencePiece writes it."""
 
 # Typeset text has these where a keyboard has a space.
 _SPACES = ("\u00a0", "\u2009", "\u202f")
@@ -310,20 +304,6 @@ def train_tokenizer(
         raise unknown_name("tokenizer", kind, _KINDS)
     sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
     return _KINDS[kind].train(lines, lowercase=lowercase, **sizes)
-
-
-def pad(rows: list[list[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
-    """Returns rows of ids as one int32 array, padded with `PAD`.
-
-    Args:
-        rows: The ids.
-        length: Width of the array. Default: the longest row.
-        num_rows: Height of the array; rows of padding are added. Default: the number of rows.
-    """
-    array = np.full((num_rows or len(rows), length or max(map(len, rows), default=0)), PAD, dtype=np.int32)
-    for index, row in enumerate(rows):
-        array[index, : len(row)] = row
-    return array
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:

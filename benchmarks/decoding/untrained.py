@@ -65,7 +65,8 @@ def made_up(tiny: bool = False) -> Inputs:
     Args:
         tiny: Whether there are few.
     """
-    from zoo.text import SPECIAL_PIECES, WordTokenizer
+    from zoo.text import WordTokenizer
+    from zoo.vocabulary import SPECIAL_PIECES
 
     size = 60 if tiny else STEPS["transformer_step"].task["vocabulary"]
     words = [f"w{number}" for number in range(size - len(SPECIAL_PIECES))]
@@ -98,7 +99,7 @@ def write_workdir(path: Path, tokenizer) -> None:
     from training.config.resolve import resolve
     from training.loop.build import save_model
     from zoo.registry import create_model
-    from zoo.text import END
+    from zoo.vocabulary import END
     from zoo.workdir import WorkDir
 
     steps, workdir = STEPS["transformer_step"], WorkDir(path)

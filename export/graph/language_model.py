@@ -10,10 +10,11 @@ from export.graph.model_graph import ModelGraph, dense, first_bytes, last_bytes
 from export.graph.signatures import Answers, register_default, register_signature
 from export.options import LanguageModelExportOptions
 from zoo import decoding
+from zoo.decoding_options import GenerationOptions
 from zoo.inference import LanguageModelRun
 from zoo.inference.generator import Generator, TextScorer
 from zoo.inference.translator import SYMBOLS
-from zoo.text import PAD
+from zoo.vocabulary import PAD
 
 
 def _decoding(options: LanguageModelExportOptions) -> dict[str, Any]:
@@ -35,10 +36,11 @@ class LanguageModelGraph(ModelGraph):
 
     def __init__(self, run: LanguageModelRun, options: LanguageModelExportOptions):
         super().__init__(run, options)
-        self._generator = Generator(run.model, **_decoding(self.options))
-        self._fixed_generator = Generator(run.model, **_decoding(self.options), resizes=False)
+        request = GenerationOptions(**_decoding(self.options))
+        self._generator = Generator(run.model, request)
+        self._fixed_generator = Generator(run.model, request, resizes=False)
         self.scorer = TextScorer(run.model)
-        self.max_length = self._generator.max_length
+        self.max_length = self._generator.options.max_length
         self.max_ids = max(1, self.max_length - 1)
 
     def read(self, text: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ from export.graph.weights import store_weights
 from export.graph.xla_buckets import Buckets
 from export.options import ExportOptions
 from zoo.inference import MAX_TEXT_BYTES, Run
-from zoo.text import END, PAD
+from zoo.vocabulary import END, PAD
 
 
 class ModelGraph:

@@ -9,9 +9,10 @@ from export.graph.check_inputs import SHORT_TEXTS, TEXTS, stacked
 from export.graph.model_graph import ModelGraph, read_texts, trimmed
 from export.graph.signatures import Answers, attends, register_default, register_signature
 from export.options import Seq2SeqExportOptions
+from zoo.decoding_options import TranslationOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator, shifted
-from zoo.text import PAD
+from zoo.vocabulary import PAD
 
 NO_SEQUENCE = ("", -1e30)
 """Text and log probability that fill the room of `nbest` where a model knows fewer sequences."""
@@ -39,12 +40,13 @@ class Seq2SeqGraph(ModelGraph):
     def __init__(self, run: Seq2SeqRun, options: Seq2SeqExportOptions):
         super().__init__(run, options)
         decoding = {**_decoding(self.options), "beam_size": self.options.beam_size, "nbest": 1}
-        self._translator = Translator(run.model, **decoding)
-        self._fixed_translator = Translator(run.model, **decoding, resizes=False)
+        request = TranslationOptions(**decoding)
+        self._translator = Translator(run.model, request)
+        self._fixed_translator = Translator(run.model, request, resizes=False)
         # It searches with as many beams as it returns answers, at least.
         nbest = self.options.nbest or 1
         wide = {"beam_size": max(nbest, self.options.beam_size), "nbest": nbest}
-        self.nbest_translator = Translator(run.model, **{**decoding, **wide})
+        self.nbest_translator = Translator(run.model, TranslationOptions(**{**decoding, **wide}))
         self.scorer = Scorer(run.model)
 
     def read(self, text: tf.Tensor) -> tf.Tensor:
@@ -99,8 +101,8 @@ def nbest(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     # What is no sequence is an empty text.
     ids = tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)
     shape = tf.shape(ids)
-    texts = graph.tokenizers["target"].decode(tf.reshape(ids, [shape[0] * translator.nbest, shape[2]]))
-    return {"texts": tf.reshape(texts, [-1, translator.nbest]), "log_probs": results["log_prob"]}
+    texts = graph.tokenizers["target"].decode(tf.reshape(ids, [shape[0] * translator.options.nbest, shape[2]]))
+    return {"texts": tf.reshape(texts, [-1, translator.options.nbest]), "log_probs": results["log_prob"]}
 
 
 def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from zoo.text import END, PAD, UNKNOWN, CharTokenizer, SubwordTokenizer, Tokenizer
+from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer
+from zoo.vocabulary import END, PAD, UNKNOWN
 
 
 @functools.singledispatch

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from zoo.text import PAD
+from zoo.vocabulary import PAD
 
 BATCH_SIZES = (1, 8, 64)
 LENGTHS = (16, 32, 64)

@@ -8,7 +8,7 @@ from support.tiny_runs import run_quietly
 from export import saved_model
 from export.server.models.saved_model import LoadedModel
 from zoo.inference import MAX_TEXT_LENGTH
-from zoo.text import PAD, START
+from zoo.vocabulary import PAD, START
 
 LABELLED = ["the horse sees girl", "", "girl sees horse", "old old book sees a child " * 7, "😀 unknown", "house"]
 PROMPTS = ["abc", "", "h", "bcdefgha", "z😀", "abcdefghabcdefgh"]

@@ -17,6 +17,7 @@ MODELS = """
 sys.path.insert(0, "tests/zoo/models")
 import numpy as np, test_classifiers, test_language_models, test_models
 import training.train, zoo, zoo.inference
+from zoo.decoding_options import GenerationOptions, TranslationOptions
 from zoo.inference.generator import Generator
 from zoo.inference.translator import Translator
 
@@ -39,10 +40,11 @@ for name, task, model, inputs in models():
     model.fit(inputs, np.zeros((2, 3) if task == "classifier" else (2, 4, 13)), verbose=0)
     if task == "seq2seq":
         for beam_size in (1, 3):
-            outputs = Translator(model, beam_size=beam_size, max_length=5)({"source": source})
+            outputs = Translator(model, TranslationOptions(beam_size=beam_size, max_length=5))({"source": source})
             assert tuple(outputs["ids"].shape) == (2, beam_size, 5), name
     if task == "language_model":
-        assert tuple(Generator(model, max_length=5)({"prompt": target[:, :1]})["ids"].shape) == (2, 5), name
+        outputs = Generator(model, GenerationOptions(max_length=5))({"prompt": target[:, :1]})
+        assert tuple(outputs["ids"].shape) == (2, 5), name
 assert sys.modules["tensorflow"] is None
 """
 LOWER = """
@@ -65,9 +67,9 @@ for name, task, model, inputs in models():
     lower(jax.grad(loss, has_aux=True), *values(model))
     if task != "classifier":
         if task == "seq2seq":
-            answering, asked = Translator(model, beam_size=3, max_length=5), {"source": source}
+            answering, asked = Translator(model, TranslationOptions(beam_size=3, max_length=5)), {"source": source}
         else:
-            answering, asked = Generator(model, max_length=5), {"prompt": target[:, :1]}
+            answering, asked = Generator(model, GenerationOptions(max_length=5)), {"prompt": target[:, :1]}
         lower(lambda *weights: answering.stateless_call(*weights, asked)[0], *values(answering))
     print(name, flush=True)
 """

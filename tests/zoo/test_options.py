@@ -19,6 +19,8 @@ class Layer(Options):
     window: int = count(0, "How far it sees.")
     dropout: float = rate(0.3, "Rate of dropout.")
     scale: float = number(1.0, "Factor of the scores.")
+    share: float = number(1.0, "Share of them.", above=0, maximum=1)
+    seed: int = count(0, "Seed.", minimum=-4, maximum=3)
     bias: bool = flag(True, "Whether there is a bias.")
     score: str = choice("dot", ("dot", "general", "on"), "How they are compared.")
     title: str = text("", "Any text.")
@@ -45,6 +47,8 @@ def test_defaults_are_checked_and_frozen():
         "window": 0,
         "dropout": 0.0,
         "scale": 1.0,
+        "share": 1.0,
+        "seed": 0,
         "bias": True,
         "score": "dot",
         "title": "",
@@ -65,6 +69,9 @@ def test_defaults_are_checked_and_frozen():
         ({"dropout": 1}, r"`dropout` must be in \[0, 1\). Received: dropout=1."),
         ({"dropout": float("nan")}, r"`dropout` must be in \[0, 1\). Received: dropout=nan."),
         ({"scale": 0}, "`scale` must be a positive number. Received: scale=0."),
+        ({"share": 1.5}, r"`share` must be in \(0, 1\]. Received: share=1.5."),
+        ({"seed": 4}, "`seed` must be an integer from -4 to 3. Received: seed=4."),
+        ({"seed": "a"}, "`seed` must be an integer from -4 to 3. Received: seed='a'."),
         ({"bias": 1}, "`bias` must be true or false. Received: bias=1."),
         ({"score": "dots"}, "`score` must be dot, general or on. Received: score='dots'."),
         ({"title": 3}, "`title` must be a text. Received: title=3."),

@@ -30,9 +30,9 @@ def batches():
 
 
 def test_answers_come_in_order():
-    found = list(Predictor(Sums()).each(batches()))
+    found = list(Predictor(Sums()).predict_batches(batches()))
     assert [each["sum"].tolist() for each in found] == [[0, 1, 2, 3, 4, 5], [1, 5, 9], [3, 12], [15]]
-    assert list(Predictor(Sums()).each([])) == []
+    assert list(Predictor(Sums()).predict_batches([])) == []
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others compile each size, or nothing")
@@ -53,7 +53,7 @@ def test_as_many_at_a_time_as_there_are_cores(monkeypatch):
             meeting.wait(60)  # for two others
             return inputs["rows"].shape[1]
 
-    assert list(Meeting(Sums()).each(batches()[:3])) == [1, 2, 3]
+    assert list(Meeting(Sums()).predict_batches(batches()[:3])) == [1, 2, 3]
 
 
 def test_a_failing_batch_fails_with_its_own_error(monkeypatch):
@@ -69,5 +69,5 @@ def test_a_failing_batch_fails_with_its_own_error(monkeypatch):
                 raise ValueError("width 3")
 
     with pytest.raises(ValueError, match="width 3"):
-        list(Failing(Sums()).each([{"rows": np.zeros((1, width), "int32")} for width in range(100)]))
+        list(Failing(Sums()).predict_batches([{"rows": np.zeros((1, width), "int32")} for width in range(100)]))
     assert 3 < len(asked) < 20

@@ -13,7 +13,7 @@ from training.data import load_data
 from zoo.errors import InputError
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TEXT_BYTES
 from zoo.inference.base_run import cut_texts
-from zoo.text import END, PAD, START
+from zoo.vocabulary import END, PAD, START
 
 TEXTS = ["5 mai 1984", "", "Σάββατο 4 Οκτωβρίου 1986", "a red horse sleeps and my girl runs .", "x", "😀" * 20, "۴"]
 
@@ -140,16 +140,20 @@ def test_a_long_text_is_cut(dates_run):
     ("texts", "options", "message"),
     [
         ("one text", {}, "`texts` must be a list of strings. Received a single string: 'one text'."),
-        (["a"], {"beam_size": 0}, "`beam_size` must be at least 1 and at most half the vocabulary"),
-        (["a"], {"beam_size": 99}, "Received: beam_size=99."),
-        (["a"], {"beam_size": 1.5}, "`beam_size` must be a whole number. Received: beam_size=1.5."),
-        (["a"], {"beam_size": "5"}, "`beam_size` must be a whole number. Received: beam_size='5'."),
+        (["a"], {"beam_size": 0}, "`beam_size` must be a positive integer. Received: beam_size=0."),
+        (["a"], {"beam_size": 99}, "`beam_size` must be at most half the vocabulary"),
+        (["a"], {"beam_size": 1.5}, "`beam_size` must be a positive integer. Received: beam_size=1.5."),
+        (["a"], {"beam_size": "5"}, "`beam_size` must be a positive integer. Received: beam_size='5'."),
         (["a"], {"beam_size": True}, "Received: beam_size=True."),
         (["a"], {"beam_size": [1]}, "Received: beam_size=[1]."),
-        (["a"], {"length_penalty": "1"}, "`length_penalty` must be a finite number. Received: length_penalty='1'."),
-        (["a"], {"batch_size": 2.5}, "`batch_size` must be a whole number. Received: batch_size=2.5."),
+        (
+            ["a"],
+            {"length_penalty": "1"},
+            "`length_penalty` must be a finite number of 0 or more. Received: length_penalty='1'.",
+        ),
+        (["a"], {"batch_size": 2.5}, "`batch_size` must be a positive integer. Received: batch_size=2.5."),
         (["a"], {"beam": 5}, "Unknown option of decoding 'beam'. Did you mean beam_size?"),
-        (["a"], {"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0."),
+        (["a"], {"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
     ],
 )
 def test_bad_requests(dates_run, texts, options, message):

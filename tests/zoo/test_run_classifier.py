@@ -9,7 +9,7 @@ import zoo
 from training.data import load_data
 from zoo.errors import InputError
 from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
-from zoo.text import END
+from zoo.vocabulary import END
 
 TEXTS = ["the horse sees girl", "", "girl sees horse", "old old book sees a child " * 7, "😀 unknown words", "house"]
 
@@ -67,7 +67,7 @@ def test_one_string_is_no_list(labelled_run, method):
 
 
 def test_bad_batch_size(labelled_run):
-    with pytest.raises(InputError, match="`batch_size` must be at least 1. Received: batch_size=0."):
+    with pytest.raises(InputError, match="`batch_size` must be a positive integer. Received: batch_size=0."):
         labelled_run.classify(TEXTS, batch_size=0)
 
 

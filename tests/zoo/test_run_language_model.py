@@ -8,7 +8,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.inference.language_model_run import cut_prompt
-from zoo.text import PAD, START
+from zoo.vocabulary import PAD, START
 
 PROMPTS = ["abc", "", "h", "bcdefgha", "z😀", "abcdefghabcdefgh"]
 
@@ -52,18 +52,18 @@ def test_a_prompt_without_room_is_cut_from_the_front(lines_run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": -1.0}, "`temperature` must be 0 or more. Received: temperature=-1.0."),
-        ({"temperature": math.nan}, "`temperature` must be a finite number. Received: temperature=nan."),
+        ({"temperature": -1.0}, "`temperature` must be a finite number of 0 or more. Received: temperature=-1.0."),
+        ({"temperature": math.nan}, "`temperature` must be a finite number of 0 or more. Received: temperature=nan."),
         ({"temperature": math.inf}, "Received: temperature=inf."),
-        ({"top_p": math.nan}, "`top_p` must be a finite number. Received: top_p=nan."),
-        ({"top_k": -1}, "`top_k` must be 0 or more. Received: top_k=-1."),
+        ({"top_p": math.nan}, "`top_p` must be in (0, 1]. Received: top_p=nan."),
+        ({"top_k": -1}, "`top_k` must be an integer of 0 or more. Received: top_k=-1."),
         ({"top_p": 0.0}, "`top_p` must be in (0, 1]. Received: top_p=0.0."),
-        ({"max_length": 0}, "`max_length` must be from 1 to 13. Received: max_length=0."),
-        ({"max_length": 2.5}, "`max_length` must be a whole number. Received: max_length=2.5."),
-        ({"top_k": "3"}, "`top_k` must be a whole number. Received: top_k='3'."),
-        ({"seed": 1 << 40}, "`seed` must be from -2147483648 to 2147483647. Received: seed=1099511627776."),
-        ({"seed": 0.5}, "`seed` must be a whole number. Received: seed=0.5."),
-        ({"max_length": 99}, "Received: max_length=99."),
+        ({"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
+        ({"max_length": 2.5}, "`max_length` must be a positive integer. Received: max_length=2.5."),
+        ({"top_k": "3"}, "`top_k` must be an integer of 0 or more. Received: top_k='3'."),
+        ({"seed": 1 << 40}, "`seed` must be an integer from -2147483648 to 2147483647. Received: seed=1099511627776."),
+        ({"seed": 0.5}, "`seed` must be an integer from -2147483648 to 2147483647. Received: seed=0.5."),
+        ({"max_length": 99}, "`max_length` must be from 1 to 13. Received: max_length=99."),
     ],
 )
 def test_bad_options(lines_run, options, message):

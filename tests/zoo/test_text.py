@@ -15,7 +15,8 @@ import tensorflow as tf
 from export.graph.tokenizers import tokenizer_graph
 from zoo import text as zoo_text
 from zoo.errors import InputError
-from zoo.text import END, PAD, START, UNKNOWN, CharTokenizer, SubwordTokenizer, load_tokenizer, train_tokenizer
+from zoo.text import CharTokenizer, SubwordTokenizer, load_tokenizer, train_tokenizer
+from zoo.vocabulary import END, PAD, START, UNKNOWN
 
 _CORPUS = [
     "a man rides a brown horse along the beach",

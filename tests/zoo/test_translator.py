@@ -10,9 +10,10 @@ import tensorflow as tf
 from keras import ops
 
 import zoo
+from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
 from zoo.inference.translator import Translator
-from zoo.text import END, PAD, START
+from zoo.vocabulary import END, PAD, START
 
 V = 13
 SOURCE = np.array([[5, 7, 11, 4, 2], [9, 2, 0, 0, 0], [4, 4, 2, 0, 0]], "int32")
@@ -38,7 +39,7 @@ def numpy(outputs):
 def graph(model, **options):
     """Returns a translator as a graph for sources of any size, as in an export."""
     signature = [{"source": tf.TensorSpec([None, None], tf.int32)}]
-    function = tf.function(Translator(model, **options), input_signature=signature, autograph=False)
+    function = tf.function(Translator(model, TranslationOptions(**options)), input_signature=signature, autograph=False)
     return lambda source: numpy(function({"source": tf.constant(source)}))
 
 
@@ -108,14 +109,16 @@ OPTIONS = [{"max_length": 11}, {"beam_size": 3}, {"max_length": 2, "no_repeat_ng
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_graph_agrees_with_eager(model, options):
     source = SOURCE[1:, :2]
-    assert_alike(graph(model, **options)(source), numpy(Translator(model, **options)({"source": source})))
+    assert_alike(
+        graph(model, **options)(source), numpy(Translator(model, TranslationOptions(**options))({"source": source}))
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_xla_agrees_with_graph(model, options):
     source = SOURCE[1:, :2]
-    compiled = tf.function(Translator(model, resizes=False, **options), jit_compile=True)
+    compiled = tf.function(Translator(model, TranslationOptions(**options), resizes=False), jit_compile=True)
     assert_alike(numpy(compiled({"source": tf.constant(source)})), graph(model, **options)(source))
 
 
@@ -131,7 +134,8 @@ def test_limits():
     model.output_dense.bias.assign(10.0 * np.eye(V)[7])
     for max_length, expected in ((256, [20, 14, 16]), (15, [15, 14, 15]), (1, [1, 1, 1])):
         for beam_size in (1, 2) if max_length < 256 else (1,):
-            ids = numpy(Translator(model, beam_size=beam_size, max_length=max_length)({"source": SOURCE}))["ids"]
+            search = Translator(model, TranslationOptions(beam_size=beam_size, max_length=max_length))
+            ids = numpy(search({"source": SOURCE}))["ids"]
             assert ids.shape[-1] == min(max_length, 20)
             assert np.sum(ids[:, 0] == 7, axis=-1).tolist() == expected
 
@@ -152,7 +156,7 @@ def test_the_best_alone(model):
 def test_mixed_precision_scores_are_float32():
     sizes = {"source_vocab_size": V, "target_vocab_size": V}
     model = zoo.create_model("rnnsearch", dtype="mixed_bfloat16", **sizes, **SMALL["rnnsearch"])
-    translator = Translator(model, beam_size=2, max_length=3)
+    translator = Translator(model, TranslationOptions(beam_size=2, max_length=3))
     assert keras.backend.standardize_dtype(translator({"source": SOURCE})["log_prob"].dtype) == "float32"
 
 
@@ -161,17 +165,26 @@ def test_mixed_precision_scores_are_float32():
     [
         (
             {"beam_size": 0},
-            "`beam_size` must be at least 1 and at most half the vocabulary of 13. Received: beam_size=0.",
+            "`beam_size` must be a positive integer. Received: beam_size=0.",
         ),
         ({"beam_size": 7}, "at most half the vocabulary of 13. Received: beam_size=7."),
         ({"beam_size": 2, "nbest": 3}, "`nbest` must be from 1 to `beam_size`, 2. Received: nbest=3."),
-        ({"beam_size": 2, "nbest": 0}, "`nbest` must be from 1 to `beam_size`, 2. Received: nbest=0."),
-        ({"max_length": 0}, "`max_length` must be at least 1. Received: max_length=0."),
-        ({"length_penalty": -0.1}, "`length_penalty` must be at least 0. Received: length_penalty=-0.1."),
-        ({"length_penalty": math.nan}, "`length_penalty` must be a finite number. Received: length_penalty=nan."),
-        ({"coverage_penalty": math.inf}, "`coverage_penalty` must be a finite number. Received: coverage_penalty=inf."),
+        ({"beam_size": 2, "nbest": 0}, "`nbest` must be a positive integer. Received: nbest=0."),
+        ({"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
+        (
+            {"length_penalty": -0.1},
+            "`length_penalty` must be a finite number of 0 or more. Received: length_penalty=-0.1.",
+        ),
+        (
+            {"length_penalty": math.nan},
+            "`length_penalty` must be a finite number of 0 or more. Received: length_penalty=nan.",
+        ),
+        (
+            {"coverage_penalty": math.inf},
+            "`coverage_penalty` must be a finite number of 0 or more. Received: coverage_penalty=inf.",
+        ),
     ],
 )
 def test_errors(model, options, message):
     with pytest.raises(InputError, match=message):
-        Translator(model, **options)
+        Translator(model, TranslationOptions(**options))

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from training.hardware.memory import keep_freed_memory
-from zoo.text import END, PAD, START, pad
+from zoo.vocabulary import END, PAD, START, pad
 
 # Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
 WINDOW = 8192

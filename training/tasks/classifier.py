@@ -12,7 +12,7 @@ from training.data.batching import LabelledBatches
 from training.tasks.metrics import classification_metrics
 from training.tasks.task import Task, Tokenizers, cut
 from zoo.errors import InputError, unknown_name
-from zoo.text import END
+from zoo.vocabulary import END
 
 
 def _class_numbers(classes: Sequence[str], data: LabelledData, split: str) -> list[int]:

@@ -8,7 +8,7 @@ from training.config.options import DataConfig
 from training.data import TextData
 from training.data.batching import Batches, DocumentBatches, WindowBatches
 from training.tasks.task import Task, Tokenizers, cut
-from zoo.text import END
+from zoo.vocabulary import END
 
 
 class LanguageModelTask(Task[TextData]):

@@ -10,7 +10,7 @@ from training.data import ParallelData
 from training.data.batching import PairBatches
 from training.tasks.metrics import translation_metrics
 from training.tasks.task import Task, Tokenizers, cut
-from zoo.text import END
+from zoo.vocabulary import END
 
 
 class Seq2SeqTask(Task[ParallelData]):

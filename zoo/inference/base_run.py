@@ -1,21 +1,28 @@
 """What the runs of all tasks have in common."""
 
+import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from zoo.errors import InputError, check_whole
+from zoo.errors import InputError
 from zoo.inference.predictor import Predictor
+from zoo.options import Option
 from zoo.registry import ModelSpec, get_spec
-from zoo.text import END, Tokenizer, load_tokenizer, pad, without_surrogates
+from zoo.text import Tokenizer, load_tokenizer, without_surrogates
+from zoo.vocabulary import END, pad
 from zoo.workdir import WorkDir
 
 MAX_TEXT_BYTES = 1 << 15
 """How much of a text is read, in bytes of UTF-8: ids are cut as well, but only after all that is read was tokenized."""
+
+_BATCH_SIZE = Option(64, int, "Texts that the model reads together.", minimum=1)
+
+Inputs = dict[str, np.ndarray]
+"""Inputs of a model: arrays with the batch first."""
 
 
 class Run:
@@ -26,6 +33,7 @@ class Run:
         config: The resolved configuration, a dict.
         spec: The `ModelSpec`.
         path: The work directory.
+        tokenizers: A tuple with a field for each tokenizer.
 
     Args:
         path: The work directory.
@@ -34,7 +42,9 @@ class Run:
         InputError: If it is not a work directory, or its training has not finished.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    tokenizers_type: type[Any]
+
+    def __init__(self, path: str | os.PathLike[str]):
         workdir = WorkDir(path)
         self.path = workdir.path
         self.config: dict[str, Any] = workdir.read_config()
@@ -43,12 +53,14 @@ class Run:
                 f"{workdir.path} has no {workdir.model.name}: its training has not finished (see --resume)."
             )
         self.spec = self.spec_of(path)
-        # Registers the class by its name in the file.
-        self.spec.load_class()
+        self.spec.load_class()  # registers the class by its name in the file
         self.model = self._load_model(workdir)
+        names = self.tokenizers_type._fields
+        self.tokenizers = self.tokenizers_type(*(load_tokenizer(workdir.tokenizer(name)) for name in names))
+        self._predictors: dict[Hashable, Predictor] = {}
 
     @staticmethod
-    def spec_of(path: str | os.PathLike) -> ModelSpec:
+    def spec_of(path: str | os.PathLike[str]) -> ModelSpec:
         """Returns the spec of the model in a work directory.
 
         Args:
@@ -67,64 +79,71 @@ class Run:
             reason = str(error).partition("\n")[0]
             raise InputError(f"{workdir.model} is not a model of this version of the zoo: {reason}") from error
 
-    def _load_tokenizer(self, name: str) -> Tokenizer:
-        return load_tokenizer(WorkDir(self.path).tokenizer(name))
-
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers by the name of their file."""
-        raise NotImplementedError
+        names: dict[str, Tokenizer] = self.tokenizers._asdict()
+        return names
 
-    @cached_property
+    def _predictor(self, key: Hashable, make: Callable[[], keras.Model]) -> Predictor:
+        """Returns the predictor of a key, which is made when it is first asked for: tracing takes seconds."""
+        if key not in self._predictors:
+            self._predictors[key] = Predictor(make())
+        return self._predictors[key]
+
+    @property
     def _static_shapes(self) -> bool:
-        # JAX compiles every new shape.
-        return keras.backend.backend() == "jax"
+        return bool(keras.backend.backend() == "jax")  # which compiles for every new shape
 
     def _in_batches(
-        self, rows: list[list[int]], batch_size: int, limit: int | None = None
+        self, rows: Sequence[list[int]], batch_size: int, max_width: int | None
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Yields the numbers of rows of like length, and those rows as one padded array.
+        """Yields the indices of rows of like length, and those rows as one padded array.
 
         So there is little padding, and a batch of decoding ends when its longest row does. The array may have more
-        rows than there are numbers.
-
-        Args:
-            rows: Rows of ids.
-            batch_size: Rows in a batch.
-            limit: Largest width of the array that padding to few shapes may make.
+        rows than there are indices.
         """
-        check_whole(batch_size=batch_size)
-        if batch_size < 1:
-            raise InputError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
         for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            batch = [rows[index] for index in chosen]
+            indices = order[start : start + batch_size]
+            batch = [rows[index] for index in indices]
             width = self._width(batch)
-            yield chosen, pad(batch, min(width, limit or width), batch_size if self._static_shapes else None)
+            yield indices, pad(batch, min(width, max_width or width), batch_size if self._static_shapes else None)
 
-    def _answers(
+    def _predict(
         self,
         predictor: Predictor,
-        rows: list[list[int]],
+        rows: Sequence[list[int]],
         batch_size: int,
-        inputs: Callable[[list[int], np.ndarray], dict[str, Any]],
-        limit: int | None = None,
-    ) -> Iterator[tuple[list[int], Any]]:
-        """Yields the numbers of rows of like length, the longest first, and what a model makes of them.
+        inputs: Callable[[list[int], np.ndarray], Inputs],
+        max_width: int | None = None,
+    ) -> list[Any]:
+        """Returns what a model makes of each row, in their order.
 
         Args:
             predictor: The model.
-            rows: See `_in_batches`.
-            batch_size: See `_in_batches`.
-            inputs: Function of what `_in_batches` yields that returns the model's inputs.
-            limit: See `_in_batches`.
+            rows: Rows of ids.
+            batch_size: Rows in a batch.
+            inputs: Function of the indices of rows and of those rows, padded, that returns the model's inputs.
+            max_width: Largest width of an array where widths are rounded up, so that shapes are few.
+
+        Raises:
+            InputError: If `batch_size` is not a positive integer.
         """
-        batches = list(self._in_batches(rows, batch_size, limit))[::-1]
-        found = predictor.each([inputs(*batch) for batch in batches])
-        return zip((chosen for chosen, _ in batches), found, strict=True)
+        batch_size = _BATCH_SIZE.checked("batch_size", batch_size)
+        batches = list(self._in_batches(rows, batch_size, max_width))[::-1]  # the longest first
+        results: list[Any] = [None] * len(rows)
+        outputs = predictor.predict_batches([inputs(*batch) for batch in batches])
+        for (indices, _), output in zip(batches, outputs, strict=True):
+            for place, index in enumerate(indices):
+                results[index] = keras.tree.map_structure(operator.itemgetter(place), output)
+        return results
+
+    def _pad_like(self, batch: np.ndarray, rows: list[list[int]]) -> np.ndarray:
+        """Returns rows as an array with as many rows as the batch, at least one symbol wide."""
+        return pad(rows, self._width(rows), len(batch))
 
     def _width(self, rows: list[list[int]]) -> int:
-        """Returns the width of an array for these rows, at least 1: one of few where shapes are to be few."""
+        """Returns the width of an array for these rows, at least 1; one of few where shapes are to be few."""
         width = max(1, *map(len, rows))
         return -(-width // 16) * 16 if self._static_shapes else width
 
@@ -138,7 +157,7 @@ def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
     """
     kept = slice(-MAX_TEXT_BYTES, None) if from_end else slice(MAX_TEXT_BYTES)
 
-    def cut(text):
+    def cut(text: str) -> str:
         if 4 * len(text) <= MAX_TEXT_BYTES:  # no character has more bytes
             return text
         return without_surrogates(text).encode("utf-8")[kept].decode("utf-8", "replace")

@@ -1,16 +1,14 @@
 """A trained classifier."""
 
 import os
-from collections.abc import Sequence
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from zoo.errors import InputError
 from zoo.inference.base_run import Run, check_texts, read_texts
-from zoo.inference.predictor import Predictor
 from zoo.text import Tokenizer
 from zoo.workdir import WorkDir
 
@@ -50,9 +48,11 @@ class ClassifierRun(Run):
         InputError: See `Run`; or if the configuration names no classes.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    tokenizers: Tokenizers
+    tokenizers_type = Tokenizers
+
+    def __init__(self, path: str | os.PathLike[str]):
         super().__init__(path)
-        self.tokenizers = Tokenizers(self._load_tokenizer("text"))
         data = self.config.get("data")
         classes = data.get("classes") if isinstance(data, dict) else None
         if not isinstance(classes, list):
@@ -60,10 +60,6 @@ class ClassifierRun(Run):
                 f"{WorkDir(path).config} is not the configuration of a trained classifier: it has no data.classes."
             )
         self.classes: list[str] = classes
-
-    def tokenizer_files(self) -> dict[str, Tokenizer]:
-        """See `Run`."""
-        return self.tokenizers._asdict()
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of texts as the model reads them, the end included.
@@ -87,18 +83,15 @@ class ClassifierRun(Run):
         Raises:
             InputError: If `texts` is one string, or an option is out of range.
         """
-        rows = self.ids(texts)
-        probabilities = np.zeros((len(rows), len(self.classes)), np.float32)
-        for chosen, logits in self._answers(self._predictor, rows, batch_size, lambda _, batch: {"tokens": batch}):
-            probabilities[chosen] = keras.ops.convert_to_numpy(keras.ops.softmax(logits[: len(chosen)]))
+        classifier = self._predictor("classify", lambda: self.model)
+        logits = self._predict(classifier, self.ids(texts), batch_size, lambda _, batch: {"tokens": batch})
+        if not logits:
+            return []
+        probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(np.stack(logits)))
         return [Answer(self.classes[row.argmax()], row) for row in probabilities]
 
-    @cached_property
-    def _predictor(self) -> Predictor:
-        return Predictor(self.model)
-
     def embed(self, texts: Sequence[str]) -> list[tuple[list[str], np.ndarray]]:
-        """Returns the tokens of each text and what the model makes of them in their context.
+        """Returns the tokens of each text and the vectors that the model makes of them in their context.
 
         Args:
             texts: The texts.
@@ -109,11 +102,7 @@ class ClassifierRun(Run):
         Raises:
             InputError: If `texts` is one string.
         """
-        results = []
-        for row in self.ids(texts):
-            vectors = self.model.represent(np.array([row], "int32"))
-            results.append((self.tokenizers.text.pieces(row), keras.ops.convert_to_numpy(vectors)[0]))
-        return results
+        return [self._look_into(row, self.model.represent) for row in self.ids(texts)]
 
     def attention(self, texts: Sequence[str]) -> list[tuple[list[str], np.ndarray]]:
         """Returns the tokens of each text and the attention between them.
@@ -129,8 +118,9 @@ class ClassifierRun(Run):
         """
         if not self.model.attends:
             raise InputError(f"{self.spec.name} has no attention.")
-        results = []
-        for row in self.ids(texts):
-            weights = self.model.attention(np.array([row], "int32"))
-            results.append((self.tokenizers.text.pieces(row), keras.ops.convert_to_numpy(weights)[0]))
-        return results
+        return [self._look_into(row, self.model.attention) for row in self.ids(texts)]
+
+    def _look_into(self, row: list[int], method: Callable[[np.ndarray], Any]) -> tuple[list[str], np.ndarray]:
+        """Returns the tokens of one row of ids, and what a method of the model returns for it."""
+        result = keras.ops.convert_to_numpy(method(np.array([row], "int32")))
+        return self.tokenizers.text.pieces(row), result[0]

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.errors import InputError, check_finite, check_whole
+from zoo.decoding_options import GenerationOptions
 from zoo.inference.translator import SYMBOLS, shifted
 from zoo.models.shared.embeddings import transposed_tables
 
@@ -16,14 +16,14 @@ class TextScorer(keras.Model):
         model: A `LanguageModel`.
 
     Call arguments:
-        inputs: Dict with `tokens` [B, T], int32, padded with 0 behind, T from 1 to the model's `max_length`.
+        inputs: Dict with `tokens` [B, T], int32, padded with 0 at the end, T from 1 to the model's `max_length`.
 
     Returns:
         The log probability of each text, float32 [B].
     """
 
-    def __init__(self, model, **kwargs):
-        super().__init__(dtype=model.dtype_policy, **kwargs)
+    def __init__(self, model):
+        super().__init__(dtype=model.dtype_policy)
         self.model = model
         self.built = True
 
@@ -37,54 +37,28 @@ class Generator(keras.Model):
 
     Args:
         model: A `LanguageModel`.
-        temperature: Divides the logits before symbols are drawn; 0 takes the most probable symbol.
-        top_k: Draw among this many most probable symbols only; 0 for all.
-        top_p: Draw among the fewest symbols that together have this probability, in (0, 1].
-        max_length: Largest number of symbols, those of the prompt included, at most the model's `max_length`.
-        no_repeat_ngram: No n symbols come twice, those of the prompt included; 0 for no such rule.
+        options: How it is decoded, a `GenerationOptions`. Default: with all defaults.
         resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
 
     Call arguments:
-        inputs: Dict with `prompt` [B, P], int32, padded with 0 behind, P from 1 to `max_length`; and where symbols are
-            drawn `seed` [B] and `row` [B], int32 (see `decoding.sample`).
+        inputs: Dict with `prompt` [B, P], int32, padded with 0 at the end, P from 1 to `max_length`; and where symbols
+            are drawn `seed` [B] and `row` [B], int32 (see `decoding.sample`).
 
     Returns:
         Dict with `ids` [B, max_length], the prompt included, padded, and `log_prob` [B], float32, of what follows it.
+
+    Attributes:
+        options: The options, resolved for the model.
+
+    Raises:
+        InputError: If the model cannot be decoded so.
     """
 
-    def __init__(
-        self,
-        model,
-        temperature=0.0,
-        top_k=0,
-        top_p=1.0,
-        max_length=None,
-        no_repeat_ngram=0,
-        resizes=None,
-        **kwargs,
-    ):
-        super().__init__(dtype=model.dtype_policy, **kwargs)
-        check_finite(temperature=temperature, top_p=top_p)
-        check_whole(top_k=top_k, no_repeat_ngram=no_repeat_ngram)
-        if max_length is not None:
-            check_whole(max_length=max_length)
-        if temperature < 0:
-            raise InputError(f"`temperature` must be 0 or more. Received: temperature={temperature}.")
-        if top_k < 0:
-            raise InputError(f"`top_k` must be 0 or more. Received: top_k={top_k}.")
-        if no_repeat_ngram < 0:
-            raise InputError(f"`no_repeat_ngram` must be 0 or more. Received: no_repeat_ngram={no_repeat_ngram}.")
-        if not 0 < top_p <= 1:
-            raise InputError(f"`top_p` must be in (0, 1]. Received: top_p={top_p}.")
-        if max_length is not None and not 1 <= max_length <= model.max_length:
-            raise InputError(f"`max_length` must be from 1 to {model.max_length}. Received: max_length={max_length}.")
+    def __init__(self, model, options=None, resizes=None):
+        super().__init__(dtype=model.dtype_policy)
         self.model = model
-        self.temperature = temperature
-        self.top_k = top_k
-        self.top_p = top_p
-        self.no_repeat_ngram = no_repeat_ngram
+        self.options = (options or GenerationOptions()).resolved(model)
         self.resizes = decoding.can_resize() if resizes is None else resizes
-        self.max_length = model.max_length if max_length is None else max_length
         self.built = True
 
     def call(self, inputs):
@@ -92,17 +66,17 @@ class Generator(keras.Model):
             return self._search(inputs)
 
     def _search(self, inputs):
-        prompt = inputs["prompt"]
+        options, prompt = self.options, inputs["prompt"]
         batch = ops.shape(prompt)[0]
-        limits = ops.full((batch,), self.max_length, dtype="int32")
+        limits = ops.full((batch,), options.max_length, dtype="int32")
         search = {
             "step": lambda last, state, memory: self.model.decode_step(last, state),
-            "state": self.model.initial_state(batch, None if self.resizes else self.max_length),
-            "constraints": decoding.Constraints(SYMBOLS, limits, self.max_length, prompt, self.no_repeat_ngram),
+            "state": self.model.initial_state(batch, None if self.resizes else options.max_length),
+            "constraints": decoding.Constraints(SYMBOLS, limits, options.max_length, prompt, options.no_repeat_ngram),
             "resizes": self.resizes,
         }
-        if self.temperature:
-            draws = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
+        if options.temperature:
+            draws = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
             ids, log_prob = decoding.sample(**search, seeds=inputs["seed"], row_numbers=inputs["row"], **draws)
         else:
             ids, log_prob = decoding.greedy_search(**search)

@@ -9,8 +9,8 @@ import keras
 
 from zoo.cores import computing_cores
 
-MOST_AT_A_TIME = 8
-"""Batches that are worked on at a time; each takes its memory."""
+MAX_PARALLEL_BATCHES = 8
+"""Batches that are computed at a time; each takes its memory."""
 
 
 class Predictor:
@@ -26,7 +26,7 @@ class Predictor:
         inputs: A dict of arrays with the batch first.
 
     Returns:
-        What the model makes of them: nested arrays.
+        The model's outputs: nested arrays.
     """
 
     def __init__(self, model: keras.Model):
@@ -40,26 +40,27 @@ class Predictor:
         if self._graph is None:
             return self.model.predict_on_batch(inputs)
         tf = importlib.import_module("tensorflow")
-        sizes = {name: tf.TensorSpec([None] * array.ndim, array.dtype) for name, array in inputs.items()}
-        found = self._graph.get_concrete_function(sizes)({name: tf.constant(array) for name, array in inputs.items()})
-        return keras.tree.map_structure(lambda tensor: tensor.numpy(), found)
+        shapes = {name: tf.TensorSpec([None] * array.ndim, array.dtype) for name, array in inputs.items()}
+        graph = self._graph.get_concrete_function(shapes)
+        outputs = graph({name: tf.constant(array) for name, array in inputs.items()})
+        return keras.tree.map_structure(lambda tensor: tensor.numpy(), outputs)
 
-    def each(self, batches: Sequence[dict[str, Any]]) -> Iterator[Any]:
-        """Yields what the model makes of each of several inputs, in their order.
+    def predict_batches(self, batches: Sequence[dict[str, Any]]) -> Iterator[Any]:
+        """Yields the model's outputs for each of several inputs, in their order.
 
-        On the cores of a processor, TensorFlow works on as many at a time: most operations of decoding are too small
+        On the cores of a processor, TensorFlow computes as many at a time: most operations of decoding are too small
         for more than one core.
 
         Args:
             batches: The inputs, best with those first that take longest.
         """
-        at_a_time = min(computing_cores(), MOST_AT_A_TIME, len(batches))
-        if at_a_time < 2:
+        parallel = min(computing_cores(), MAX_PARALLEL_BATCHES, len(batches))
+        if parallel < 2:
             yield from map(self, batches)
             return
-        pool = ThreadPoolExecutor(at_a_time)
+        pool = ThreadPoolExecutor(parallel)
         try:
-            for found in [pool.submit(self, batch) for batch in batches]:
-                yield found.result()
+            for future in [pool.submit(self, batch) for batch in batches]:
+                yield future.result()
         finally:
-            pool.shutdown(cancel_futures=True)  # when one fails, or nobody wants the others
+            pool.shutdown(cancel_futures=True)  # when one fails, or the caller stops early

@@ -1,26 +1,23 @@
 """A trained sequence-to-sequence model."""
 
-import os
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError, unknown_name
-from zoo.inference.base_run import Run, check_texts, read_texts
-from zoo.inference.predictor import Predictor
+from zoo.inference.base_run import Inputs, Run, check_texts, read_texts
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
-from zoo.text import PAD, START, Tokenizer, pad
+from zoo.text import Tokenizer
+from zoo.vocabulary import PAD, START
 
 MAX_SOURCE_LENGTH = 512
 """Symbols of a source text that are read, the end included; the rest is cut off."""
 
 MAX_TARGET_LENGTH = 512
 """Symbols of a target text that are scored, the end included; the rest is cut off."""
-
-_OPTIONS = ("beam_size", "length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram")
 
 
 class Hypothesis(NamedTuple):
@@ -54,14 +51,8 @@ class Seq2SeqRun(Run):
         path: See `Run`.
     """
 
-    def __init__(self, path: str | os.PathLike):
-        super().__init__(path)
-        self.tokenizers = Tokenizers(*map(self._load_tokenizer, Tokenizers._fields))
-        self._translators: dict[str, Predictor] = {}
-
-    def tokenizer_files(self) -> dict[str, Tokenizer]:
-        """See `Run`."""
-        return self.tokenizers._asdict()
+    tokenizers: Tokenizers
+    tokenizers_type = Tokenizers
 
     def source_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of texts as the model reads them, the end included.
@@ -80,13 +71,12 @@ class Seq2SeqRun(Run):
             texts: Source texts.
             prefixes: What each translation is to begin with. Default: anything.
             batch_size: Texts decoded together.
-            **options: `beam_size`, `length_penalty`, `coverage_penalty`, `max_length`, `no_repeat_ngram`; see
-                `zoo.inference.translator.Translator`.
+            **options: Those of `zoo.decoding_options.TranslationOptions`, `nbest` excepted.
 
         Raises:
             InputError: If `texts` or `prefixes` is one string, their numbers differ, or an option is out of range.
         """
-        return [best[0].text for best in self._hypotheses(texts, prefixes, batch_size, 1, options)]
+        return [hypotheses[0].text for hypotheses in self._hypotheses(texts, prefixes, batch_size, 1, options)]
 
     def nbest(
         self,
@@ -113,68 +103,59 @@ class Seq2SeqRun(Run):
         Args:
             sources: Source texts.
             targets: As many target texts.
-            batch_size: Pairs looked at together.
+            batch_size: Pairs scored together.
 
         Raises:
             InputError: If either is one string, or their numbers differ.
         """
         check_texts(sources)
-        check_texts(targets)
-        _check_numbers("targets", targets, sources)
-        rows = self.source_ids(sources)
-        ids = read_texts(self.tokenizers.target, targets, MAX_TARGET_LENGTH)
-        scores = [0.0] * len(rows)
+        _check_pairs("targets", targets, sources)
+        target_ids = read_texts(self.tokenizers.target, targets, MAX_TARGET_LENGTH)
 
-        def inputs(chosen, batch):
-            return {"source": batch, "target": self._beside(batch, [ids[index] for index in chosen])}
+        def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
+            return {"source": batch, "target": self._pad_like(batch, [target_ids[index] for index in indices])}
 
-        for chosen, found in self._answers(self._scorer, rows, batch_size, inputs):
-            for index, score in zip(chosen, found, strict=False):
-                scores[index] = float(score)
-        return scores
+        scorer = self._predictor("score", lambda: Scorer(self.model))
+        return [float(score) for score in self._predict(scorer, self.source_ids(sources), batch_size, inputs)]
 
-    @cached_property
-    def _scorer(self) -> Predictor:
-        return Predictor(Scorer(self.model))
-
-    def _beside(self, batch: np.ndarray, rows: list[list[int]]) -> np.ndarray:
-        """Returns rows as an array with as many rows as the batch, at least one symbol wide."""
-        return pad(rows, self._width(rows), len(batch))
-
-    def _hypotheses(self, texts, prefixes, batch_size, nbest, options) -> list[list[Hypothesis]]:
+    def _hypotheses(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None,
+        batch_size: int,
+        nbest: int | None,
+        options: dict[str, Any],
+    ) -> list[list[Hypothesis]]:
         check_texts(texts)
-        given = None
+        prefix_ids: list[list[int]] | None = None
         if prefixes is not None:
-            check_texts(prefixes)
-            _check_numbers("prefixes", prefixes, texts)
-            given = self.tokenizers.target.encode(prefixes)
-        translator, rows = self._translator(nbest, options), self.source_ids(texts)
-        found: list[list[Hypothesis]] = [[] for _ in rows]
+            _check_pairs("prefixes", prefixes, texts)
+            prefix_ids = self.tokenizers.target.encode(prefixes)
+        request = self._request(options, nbest)
+        translator = self._predictor(request, lambda: Translator(self.model, request))
 
-        def inputs(chosen, batch):
-            if given is None:
+        def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
+            if prefix_ids is None:
                 return {"source": batch}
-            return {"source": batch, "prefix": self._beside(batch, [given[index] for index in chosen])}
+            return {"source": batch, "prefix": self._pad_like(batch, [prefix_ids[index] for index in indices])}
 
-        for chosen, outputs in self._answers(translator, rows, batch_size, inputs):
-            for index, ids, log_probs in zip(chosen, outputs["ids"], outputs["log_prob"], strict=False):
-                found[index] = self._read_off(ids, log_probs)
-        return found
+        outputs = self._predict(translator, self.source_ids(texts), batch_size, inputs)
+        return [self._read_hypotheses(output["ids"], output["log_prob"]) for output in outputs]
 
-    def _read_off(self, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
-        there = log_probs > LEAST_LOG_PROB
-        rows = [row[row != PAD].tolist() for row in ids[there]]
-        texts = self.tokenizers.target.decode(rows)
-        return [Hypothesis(*each) for each in zip(texts, map(float, log_probs[there]), rows, strict=True)]
-
-    def _translator(self, nbest, options) -> Predictor:
+    @staticmethod
+    def _request(options: dict[str, Any], nbest: int | None) -> TranslationOptions:
+        known = [name for name in TranslationOptions.declared() if name != "nbest"]
         for name in options:
-            if name not in _OPTIONS:
-                raise unknown_name("option of decoding", name, _OPTIONS)
-        key = repr((nbest, sorted(options.items())))  # In which 1 is neither True nor 1.0.
-        if key not in self._translators:
-            self._translators[key] = Predictor(Translator(self.model, nbest=nbest, **options))
-        return self._translators[key]
+            if name not in known:
+                raise unknown_name("option of decoding", name, known)
+        return TranslationOptions(**options, nbest=nbest)
+
+    def _read_hypotheses(self, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
+        """Returns the sequences that a search found, ids [K, L], as texts."""
+        is_sequence = log_probs > LEAST_LOG_PROB
+        rows = [row[row != PAD].tolist() for row in ids[is_sequence]]
+        texts = self.tokenizers.target.decode(rows)
+        return [Hypothesis(*fields) for fields in zip(texts, map(float, log_probs[is_sequence]), rows, strict=True)]
 
     def attention(
         self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
@@ -206,6 +187,8 @@ class Seq2SeqRun(Run):
         return *pieces, keras.ops.convert_to_numpy(weights)[0]
 
 
-def _check_numbers(name: str, texts: Sequence[str], others: Sequence[str]) -> None:
-    if len(texts) != len(others):
-        raise InputError(f"`{name}` must be as many as there are sources, {len(others)}. Received: {len(texts)}.")
+def _check_pairs(name: str, texts: Sequence[str], sources: Sequence[str]) -> None:
+    """Checks that there is a text for each source."""
+    check_texts(texts)
+    if len(texts) != len(sources):
+        raise InputError(f"`{name}` must be as many as there are sources, {len(sources)}. Received: {len(texts)}.")

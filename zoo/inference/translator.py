@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.errors import InputError, check_finite, check_whole
+from zoo.decoding_options import TranslationOptions
 from zoo.models.shared.embeddings import transposed_tables
-from zoo.text import END, PAD, START
+from zoo.vocabulary import END, PAD, START
 
 SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
 
@@ -17,7 +17,7 @@ LEAST_LOG_PROB = -1e29
 def shifted(ids):
     """Returns what predicts `ids` [B, T] under teacher forcing: the start, then all but the last symbol, [B, T]."""
     inputs = ops.concatenate([ops.full_like(ids[:, :1], START), ids[:, :-1]], axis=1)
-    return ops.where(ops.equal(ids, PAD), PAD, inputs)  # nothing is predicted behind the end
+    return ops.where(ops.equal(ids, PAD), PAD, inputs)  # nothing is predicted after the end
 
 
 class Scorer(keras.Model):
@@ -27,14 +27,14 @@ class Scorer(keras.Model):
         model: A `Seq2SeqModel`.
 
     Call arguments:
-        inputs: Dict with `source` [B, S] and `target` [B, T], int32, each with its end, padded with 0 behind.
+        inputs: Dict with `source` [B, S] and `target` [B, T], int32, each with its end and then padded with 0.
 
     Returns:
         The log probability of each target, float32 [B].
     """
 
-    def __init__(self, model, **kwargs):
-        super().__init__(dtype=model.dtype_policy, **kwargs)
+    def __init__(self, model):
+        super().__init__(dtype=model.dtype_policy)
         self.model = model
         self.built = True
 
@@ -49,16 +49,8 @@ class Translator(keras.Model):
 
     Args:
         model: A `Seq2SeqModel`.
-        beam_size: 1 for greedy search, more for beam search.
-        length_penalty: Exponent of the length penalty of beam search, at least 0.
-        coverage_penalty: Factor of the coverage penalty of beam search, at least 0: of a model that attends, the mean
-            over layers and heads counts.
-        max_length: Largest number of target symbols, the end included. Each sentence is also limited to twice the
-            number of its source symbols plus 10.
-        no_repeat_ngram: No n symbols come twice in an answer; 0 for no such rule.
+        options: How it is decoded, a `TranslationOptions`. Default: with all defaults.
         resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
-        nbest: How many answers to each sentence are wanted, 1 to `beam_size`; the fewer, the sooner search ends.
-            Default: `beam_size`.
 
     Call arguments:
         inputs: Dict with `source` [B, S], int32, padded with 0 at the end; and, where answers are to begin with given
@@ -68,75 +60,44 @@ class Translator(keras.Model):
         Dict with `ids` [B, K, L], padded, best first, and `log_prob` [B, K], float32, of what follows the prefix; K is
         `nbest`.
 
+    Attributes:
+        options: The options, resolved for the model.
+
     Raises:
-        InputError: If an option is out of range.
+        InputError: If the model cannot be decoded so.
     """
 
-    def __init__(
-        self,
-        model,
-        beam_size=1,
-        length_penalty=0.6,
-        coverage_penalty=0.0,
-        max_length=256,
-        no_repeat_ngram=0,
-        resizes=None,
-        nbest=None,
-        **kwargs,
-    ):
-        super().__init__(dtype=model.dtype_policy, **kwargs)
-        check_whole(beam_size=beam_size, max_length=max_length, no_repeat_ngram=no_repeat_ngram)
-        if beam_size < 1 or 2 * beam_size > model.target_vocab_size:
-            raise InputError(
-                f"`beam_size` must be at least 1 and at most half the vocabulary of {model.target_vocab_size}. "
-                f"Received: beam_size={beam_size}."
-            )
-        if nbest is not None and not 1 <= nbest <= beam_size:
-            raise InputError(f"`nbest` must be from 1 to `beam_size`, {beam_size}. Received: nbest={nbest}.")
-        check_finite(length_penalty=length_penalty, coverage_penalty=coverage_penalty)
-        least = {"length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-        least |= {"no_repeat_ngram": no_repeat_ngram, "max_length": max_length}
-        for name, value in least.items():
-            lowest = 1 if name == "max_length" else 0
-            if value < lowest:
-                raise InputError(f"`{name}` must be at least {lowest}. Received: {name}={value}.")
-        if coverage_penalty and not model.attends:
-            raise InputError(
-                f"{type(model).__name__} has no attention that could cover the source. Received: "
-                f"coverage_penalty={coverage_penalty}."
-            )
+    def __init__(self, model, options=None, resizes=None):
+        super().__init__(dtype=model.dtype_policy)
         self.model = model
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.coverage_penalty = coverage_penalty if beam_size > 1 else 0.0
-        self.max_length = max_length
-        self.no_repeat_ngram = no_repeat_ngram
-        self.nbest = nbest or beam_size
+        self.options = (options or TranslationOptions()).resolved(model)
         self.resizes = decoding.can_resize() if resizes is None else resizes
+        self.penalizes_coverage = self.options.beam_size > 1 and self.options.coverage_penalty > 0
         self.built = True
 
     def _constraints(self, source, prefix):
+        longest = self.options.max_length
         length = ops.shape(source)[1]
         room = 2 * length + 10
-        room = min(room, self.max_length) if isinstance(room, int) else ops.minimum(room, self.max_length)
+        room = min(room, longest) if isinstance(room, int) else ops.minimum(room, longest)
         lengths = ops.sum(ops.cast(ops.not_equal(source, PAD), "int32"), axis=1)
-        limits = ops.minimum(2 * lengths + 10, self.max_length)
-        return decoding.Constraints(SYMBOLS, limits, room, prefix, self.no_repeat_ngram)
+        limits = ops.minimum(2 * lengths + 10, longest)
+        return decoding.Constraints(SYMBOLS, limits, room, prefix, self.options.no_repeat_ngram)
 
     def _step(self, last, state, memory):
-        options = {"sharing": self.beam_size, "return_attention_scores": bool(self.coverage_penalty)}
-        logits, *attention, state = self.model.decode_step(last, state, memory, **options)
+        logits, *attention, state = self.model.decode_step(
+            last, state, memory, sharing=self.options.beam_size, return_attention_scores=self.penalizes_coverage
+        )
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
     def call(self, inputs):
         with transposed_tables(self.model):
-            return self._search(inputs)
+            return self._search(inputs["source"], inputs.get("prefix"))
 
-    def _search(self, inputs):
-        source = inputs["source"]
-        constraints = self._constraints(source, inputs.get("prefix"))
+    def _search(self, source, prefix):
+        options, constraints = self.options, self._constraints(source, prefix)
         memory = self.model.encode(source, training=False)
-        state = self.model.initial_state(memory, None if self.resizes else constraints.room, self.beam_size)
+        state = self.model.initial_state(memory, None if self.resizes else constraints.room, options.beam_size)
         search = {
             "step": self._step,
             "state": state,
@@ -144,11 +105,11 @@ class Translator(keras.Model):
             "memory": memory,
             "resizes": self.resizes,
         }
-        if self.beam_size == 1:
+        if options.beam_size == 1:
             ids, log_prob = decoding.greedy_search(**search)
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}
-        penalties = {"alpha": self.length_penalty, "nbest": self.nbest}
-        if self.coverage_penalty:
-            penalties |= {"beta": self.coverage_penalty, "source_mask": ops.not_equal(source, PAD)}
-        ids, log_prob = decoding.beam_search(**search, beam_size=self.beam_size, **penalties)
+        penalties = {"alpha": options.length_penalty}
+        if self.penalizes_coverage:
+            penalties |= {"beta": options.coverage_penalty, "source_mask": ops.not_equal(source, PAD)}
+        ids, log_prob = decoding.beam_search(**search, **penalties, beam_size=options.beam_size, nbest=options.nbest)
         return {"ids": ids, "log_prob": log_prob}

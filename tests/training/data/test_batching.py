@@ -15,7 +15,7 @@ from training.data.batching import (
     pad,
 )
 from training.loop.callbacks import Rounds
-from zoo.text import END, PAD, START
+from zoo.vocabulary import END, PAD, START
 
 
 def lengths_of(count, seed=0, longest=60):

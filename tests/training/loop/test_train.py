@@ -22,7 +22,8 @@ from training.loop.build import compile_model
 from training.loop.prepare import complete
 from training.loop.profiling import Profile
 from training.tasks import get_task
-from zoo.text import END, CharTokenizer, SubwordTokenizer
+from zoo.text import CharTokenizer, SubwordTokenizer
+from zoo.vocabulary import END
 from zoo.workdir import WorkDir
 
 

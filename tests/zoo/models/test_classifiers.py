@@ -20,7 +20,7 @@ import zoo
 from zoo.errors import InputError
 from zoo.models.classifiers.base import ClassifierModel
 from zoo.models.shared.word_dropout import WordDropout
-from zoo.text import END, PAD, UNKNOWN
+from zoo.vocabulary import END, PAD, UNKNOWN
 
 SYMBOLS, CLASSES = 13, 3
 B, S = 4, 7

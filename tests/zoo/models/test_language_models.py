@@ -9,7 +9,7 @@ from keras import ops
 import zoo
 from zoo.errors import InputError
 from zoo.models.language_models.base import LanguageModel
-from zoo.text import PAD, START, UNKNOWN
+from zoo.vocabulary import PAD, START, UNKNOWN
 
 SYMBOLS, LONGEST = 13, 11
 B, T = 3, 7

@@ -13,7 +13,7 @@ import zoo
 from zoo.errors import InputError
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.recurrent_base import RecurrentSeq2SeqModel
-from zoo.text import PAD, START
+from zoo.vocabulary import PAD, START
 
 SOURCE_SYMBOLS, TARGET_SYMBOLS = 13, 17
 B, T, S = 3, 7, 5

@@ -6,11 +6,12 @@ import pytest
 from harness import numpy
 from test_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
 
+from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
 from zoo.inference.translator import Translator
 from zoo.models.seq2seq.recurrent_base import NOISE, StartStates
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
-from zoo.text import PAD
+from zoo.vocabulary import PAD
 
 LUONG = SMALL["luong_dot"][0]
 ENCDEC = SMALL["rnn_encdec"][0]
@@ -307,7 +308,7 @@ def test_graphs_of_unknown_sizes(name):
     import tensorflow as tf
 
     model = create(name, SMALL[name][-2 if name == "rnn_encdec" else 0])
-    translator = Translator(model, beam_size=2, max_length=5)
+    translator = Translator(model, TranslationOptions(beam_size=2, max_length=5))
     ids = tf.TensorSpec([None, None], tf.int32)
 
     @tf.function(input_signature=[ids, ids])

@@ -12,7 +12,7 @@ from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.scores import SCORES
 from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS
-from zoo.text import PAD
+from zoo.vocabulary import PAD
 
 SMALL = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3, "dropout": 0.25}
 SIZES = {"source_vocab_size": 13, "target_vocab_size": 17}

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from zoo.text import PAD
+from zoo.vocabulary import PAD
 
 
 def real(ids):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.text import UNKNOWN
+from zoo.vocabulary import UNKNOWN
 
 
 class WordDropout(keras.layers.Layer):

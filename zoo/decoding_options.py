@@ -1,0 +1,93 @@
+"""A request to decode, declared once: what runs, evaluations and exports of trained models are asked with.
+
+No Keras here, so that commands can read and check a request before the backend starts.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from zoo.errors import InputError
+from zoo.options import Options, count, number, size
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationOptions(Options):
+    """How a sequence-to-sequence model is decoded."""
+
+    beam_size: int = size(1, "Hypotheses that beam search keeps; 1 for greedy search.")
+    length_penalty: float = number(0.6, "Exponent of the length penalty of beam search.", minimum=0)
+    coverage_penalty: float = number(
+        0.0,
+        "Factor of the coverage penalty of beam search, for models that attend; the mean over layers and heads counts.",
+        minimum=0,
+    )
+    max_length: int = size(
+        256,
+        "Largest number of target symbols, the end included; a sentence is also limited to twice the number of its "
+        "source symbols plus 10.",
+    )
+    no_repeat_ngram: int = count(0, "No n symbols come twice in an answer; 0: they may.")
+    nbest: int | None = size(
+        None, "Answers to each sentence, at most `beam_size`; the fewer, the sooner search ends.", automatic=True
+    )
+
+    def check(self) -> None:
+        """See `Options`."""
+        if self.nbest is not None and self.nbest > self.beam_size:
+            raise InputError(f"`nbest` must be from 1 to `beam_size`, {self.beam_size}. Received: nbest={self.nbest}.")
+
+    def resolved(self, model: Any) -> Self:
+        """Returns the options as a model is decoded with them, what was left to it filled in.
+
+        Args:
+            model: A `Seq2SeqModel`.
+
+        Raises:
+            InputError: If the model cannot be decoded so.
+        """
+        if 2 * self.beam_size > model.target_vocab_size:
+            raise InputError(
+                f"`beam_size` must be at most half the vocabulary of {model.target_vocab_size}. "
+                f"Received: beam_size={self.beam_size}."
+            )
+        if self.coverage_penalty and not model.attends:
+            raise InputError(
+                f"{type(model).__name__} has no attention that could cover the source. Received: "
+                f"coverage_penalty={self.coverage_penalty}."
+            )
+        return replace(self, nbest=self.nbest or self.beam_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationOptions(Options):
+    """How a language model is decoded."""
+
+    temperature: float = number(
+        0.0, "Divides the logits before symbols are drawn; 0 takes the most probable symbol.", minimum=0
+    )
+    top_k: int = count(0, "Draw among this many most probable symbols only; 0 for all.")
+    top_p: float = number(1.0, "Draw among the fewest symbols that together have this probability.", above=0, maximum=1)
+    max_length: int | None = size(
+        None,
+        "Largest number of symbols, those of the prompt included; at most what the model can hold.",
+        automatic=True,
+    )
+    no_repeat_ngram: int = count(0, "No n symbols come twice, those of the prompt included; 0: they may.")
+
+    def resolved(self, model: Any) -> Self:
+        """Returns the options as a model is decoded with them, what was left to it filled in.
+
+        Args:
+            model: A `LanguageModel`.
+
+        Raises:
+            InputError: If the model cannot be decoded so.
+        """
+        max_length = model.max_length if self.max_length is None else self.max_length
+        if max_length > model.max_length:
+            raise InputError(f"`max_length` must be from 1 to {model.max_length}. Received: max_length={max_length}.")
+        return replace(self, max_length=max_length)
+
+
+DECODING_OPTIONS: dict[str, type[Options]] = {"seq2seq": TranslationOptions, "language_model": GenerationOptions}
+"""The options of decoding by task; a classifier has none."""

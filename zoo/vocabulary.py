@@ -1,0 +1,24 @@
+"""The ids that mean the same in every vocabulary, and rows of ids as arrays."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL_PIECES = ("<pad>", "<s>", "</s>", "<unk>")
+UNKNOWN_SURFACE = "\u2047"
+"""What an unknown id decodes to: ⁇, as SentencePiece writes it."""
+
+
+def pad(rows: Sequence[Sequence[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
+    """Returns rows of ids as one int32 array, padded with `PAD`.
+
+    Args:
+        rows: The ids.
+        length: Width of the array. Default: the longest row.
+        num_rows: Height of the array; rows of padding are added. Default: the number of rows.
+    """
+    array = np.full((num_rows or len(rows), length or max(map(len, rows), default=0)), PAD, dtype=np.int32)
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
+    return array
