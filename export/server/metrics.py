@@ -38,15 +38,7 @@ class Metrics:
         self._queuing = self._histogram(name, "Microseconds in a queue.", _WAITS, "thread_pool_name")
 
     def answered(self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float) -> None:
-        """Counts a request.
-
-        Args:
-            model: The model's name, or `UNKNOWN_MODEL`.
-            api: Such as `"Predict"`; over REST such as `"predict"`, and empty for status and metadata.
-            entrypoint: `"GRPC"` or `"REST"`.
-            status: How it ended.
-            seconds: How long it took.
-        """
+        """Counts a request; `api` is such as `"Predict"`, over REST `"predict"`, or empty for status and metadata."""
         self._requests.labels(model, status.name).inc()
         if status is StatusCode.OK:
             self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)

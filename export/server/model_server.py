@@ -136,11 +136,11 @@ class ModelServer:
             self._refusal = str(error)
 
     def _describe_models(self) -> str:
-        described = []
-        for name in self.core.names():
-            versions = sorted(self.core.available(name))
-            described.append(f"{name} version{'s'[: len(versions) > 1]} {' and '.join(map(str, versions))}")
-        return ", ".join(described)
+        versions = {name: sorted(self.core.available(name)) for name in self.core.names()}
+        return ", ".join(
+            f"{name} version{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
+            for name, numbers in versions.items()
+        )
 
     def _describe_addresses(self) -> str:
         host, socket = self._settings.host, self._settings.grpc_socket_path

@@ -47,7 +47,7 @@ class _HealthService(health.HealthServicer):  # type: ignore[misc]
 
 
 class GrpcServer:
-    """The gRPC server, bound on construction and answering after `start`.
+    """The gRPC server; bound on construction, which raises ServingError, and answering after `start`.
 
     Args:
         answer: Answers the requests of both services.
@@ -55,9 +55,6 @@ class GrpcServer:
 
     Attributes:
         port: The port it listens on; `None` where it listens on a socket only.
-
-    Raises:
-        ServingError: The port or the socket cannot be had, or the TLS configuration is wrong.
     """
 
     def __init__(self, answer: Answer, settings: Settings):
@@ -103,11 +100,7 @@ class GrpcServer:
 
 
 def open_port(host: str, port: int, flag: str) -> socket.socket:
-    """Returns a listening socket; port 0 picks a free one.
-
-    Raises:
-        ServingError: The port that `flag` gave cannot be had.
-    """
+    """Returns a listening socket; raises ServingError, naming `flag`, if the port cannot be had."""
     try:
         return socket.create_server((host, port))
     except OSError as error:

@@ -22,7 +22,6 @@ _FLOATS = {
 }
 _INTEGERS = range(-(1 << 63), 1 << 64)  # numbers beyond are floats, whole or not
 _INT64 = range(-(1 << 63), 1 << 63)
-_DEEPEST = 32  # dimensions
 _LONGEST_QUOTE = 100
 
 
@@ -87,9 +86,8 @@ def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
 
 def write_classes(result: classification_pb2.ClassificationResult) -> dict[str, Any]:
     """Returns lists of `[label, score]`, one list for each example."""
-    return {
-        "results": [[[item.label, _shortest(item.score)] for item in row.classes] for row in result.classifications]
-    }
+    rows = [[[item.label, _shortest(item.score)] for item in row.classes] for row in result.classifications]
+    return {"results": rows}
 
 
 def write_values(result: regression_pb2.RegressionResult) -> dict[str, Any]:
@@ -115,15 +113,16 @@ def _is_base64(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
 
 
+def _base64(value: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(value).decode()}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and not _is_base64(value)
-
-
-def _read_base64(value: Mapping[str, str]) -> bytes:
-    try:
-        return base64.b64decode(value["b64"], validate=True)
-    except ValueError as error:
-        raise invalid_argument("Unable to base64 decode") from error
 
 
 def _columns(value: Any, signature: Signature) -> Mapping[str, Any]:
@@ -140,19 +139,19 @@ def _columns_from_rows(rows: Any, signature: Signature) -> Mapping[str, Any]:
         raise invalid_argument("Excepting 'instances' to be an list/array")
     if not rows:
         raise invalid_argument("No values in 'instances' array")
-    if _is_object(rows[0]):
-        for position, row in enumerate(rows):
-            _check_row(position, row, set(rows[0]), signature)
-        return {name: [row[name] for row in rows] for name in rows[0]}
+    named = _is_object(rows[0])
     for position, row in enumerate(rows):
-        if _is_object(row):
-            raise invalid_argument(f"Expecting value/list but got object at item {position} of input list")
+        if _is_object(row) != named:
+            kinds = "object but got list" if named else "value/list but got object"
+            raise invalid_argument(f"Expecting {kinds} at item {position} of input list")
+        if named:
+            _check_row(position, row, set(rows[0]), signature)
+    if named:
+        return {name: [row[name] for row in rows] for name in rows[0]}
     return {_only_input(signature, "instances is a plain list, but expecting list of objects"): rows}
 
 
-def _check_row(position: int, row: Any, expected: set[str], signature: Signature) -> None:
-    if not _is_object(row):
-        raise invalid_argument(f"Expecting object but got list at item {position} of input list")
+def _check_row(position: int, row: dict[str, Any], expected: set[str], signature: Signature) -> None:
     for name in row:
         if name not in signature.inputs:
             raise invalid_argument(
@@ -174,39 +173,17 @@ def _only_input(signature: Signature, complaint: str) -> str:
 
 
 def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo) -> np.ndarray:
-    dtype, shape = input_type(name, info), _shape(value)
-    scalars: list[Any] = []
-    _flatten(value, shape, scalars)
-    array = np.empty(len(scalars), dtype)
-    for scalar in scalars:
+    dtype = input_type(name, info)
+    values = np.array(value, dtype=object)  # lists of different length, or too many of them, stay lists
+    for scalar in values.ravel():
+        if isinstance(scalar, list):
+            raise invalid_argument("JSON lists are not of one shape: every list of one level needs the same length")
         if not _fits(scalar, dtype):
             raise invalid_argument(
                 f'input "{name}": JSON Value: {quote(scalar)} Type: {_json_type(scalar)} '
                 f"is not of expected type: {type_name(info.dtype)}"
             )
-    array[:] = [_read_bytes(scalar) for scalar in scalars] if dtype.hasobject else scalars
-    return array.reshape(shape)
-
-
-def _shape(value: Any) -> list[int]:
-    shape = []
-    while isinstance(value, list):
-        shape.append(len(value))
-        value = value[0] if value else None
-    if len(shape) > _DEEPEST:
-        raise invalid_argument(f"JSON lists are nested {len(shape)} deep; at most {_DEEPEST} are allowed")
-    return shape
-
-
-def _flatten(value: Any, shape: list[int], scalars: list[Any]) -> None:
-    """Appends the innermost values in order; every list of one level must be of the same length."""
-    if isinstance(value, list) != bool(shape) or shape and len(value) != shape[0]:
-        raise invalid_argument("JSON lists are not of one shape: every list of one level needs the same length")
-    if not shape:
-        scalars.append(value)
-        return
-    for item in value:
-        _flatten(item, shape[1:], scalars)
+    return np.array(np.frompyfunc(_read_bytes, 1, 1)(values), object) if dtype.hasobject else values.astype(dtype)
 
 
 def _fits(value: Any, dtype: np.dtype) -> bool:
@@ -217,17 +194,11 @@ def _fits(value: Any, dtype: np.dtype) -> bool:
         return False
     if dtype.kind in "iu":
         return isinstance(value, int) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
-    if dtype in _FLOATS and not _is_lossless(value, dtype):
-        name = _FLOATS[dtype][0]
-        raise invalid_argument(f"Cannot convert JSON value: {quote(value)} to {name} without loss of precision.")
+    if dtype in _FLOATS:
+        name, largest, inexact = _FLOATS[dtype]
+        if isinstance(value, int) and value in _INTEGERS and abs(value) >= inexact or largest < abs(value) < math.inf:
+            raise invalid_argument(f"Cannot convert JSON value: {quote(value)} to {name} without loss of precision.")
     return True
-
-
-def _is_lossless(value: int | float, dtype: np.dtype) -> bool:
-    _, largest, inexact = _FLOATS[dtype]
-    if isinstance(value, int) and value in _INTEGERS:
-        return abs(value) < inexact
-    return not math.isfinite(value) or abs(value) <= largest
 
 
 def _read_bytes(value: str | dict[str, Any]) -> bytes:
@@ -235,7 +206,10 @@ def _read_bytes(value: str | dict[str, Any]) -> bytes:
         return value.encode()
     if not _is_base64(value):
         raise invalid_argument(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
-    return _read_base64(value)
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except ValueError as error:
+        raise invalid_argument("Unable to base64 decode") from error
 
 
 def _check_rows(outputs: Mapping[str, np.ndarray]) -> None:
@@ -250,18 +224,10 @@ def _check_rows(outputs: Mapping[str, np.ndarray]) -> None:
 
 def _write_tensor(name: str, array: np.ndarray) -> Any:
     if array.dtype.hasobject:
-        return np.frompyfunc(_write_bytes if name.endswith(_BYTES_SUFFIX) else _write_text, 1, 1)(array).tolist()
+        return np.frompyfunc(_base64 if name.endswith(_BYTES_SUFFIX) else _text, 1, 1)(array).tolist()
     if array.dtype not in _FLOATS and array.dtype.kind not in "iub":
         raise invalid_argument(f"Failed to write JSON value for tensor type: {type_of(array)}")
     return to_list(array)
-
-
-def _write_text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
-
-
-def _write_bytes(value: bytes) -> dict[str, str]:
-    return {"b64": base64.b64encode(value).decode()}
 
 
 def _read_example(value: Any) -> example_pb2.Example:

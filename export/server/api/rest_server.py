@@ -25,14 +25,8 @@ from export.server.config_files import read_config
 from export.server.context import REST, RequestContext
 from export.server.errors import RequestError, internal, invalid_argument
 from export.server.settings import Settings
-from export.wire.protos import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_pb2,
-    predict_pb2,
-    regression_pb2,
-)
+from export.wire.protos import classification_pb2, get_model_status_pb2, model_pb2, predict_pb2, regression_pb2
+from export.wire.protos import get_model_metadata_pb2 as metadata_pb2
 from export.wire.tensors import to_array, to_proto
 
 _VERSION = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
@@ -48,20 +42,21 @@ _CORS = {
 }
 # The table of the stock server (`ToHTTPStatusCode`); codes that are not listed mean 500.
 _HTTP_STATUS = {
-    StatusCode.OK: 200,
-    StatusCode.INVALID_ARGUMENT: 400,
-    StatusCode.FAILED_PRECONDITION: 400,
-    StatusCode.OUT_OF_RANGE: 400,
-    StatusCode.UNAUTHENTICATED: 401,
-    StatusCode.PERMISSION_DENIED: 403,
-    StatusCode.NOT_FOUND: 404,
-    StatusCode.ALREADY_EXISTS: 409,
-    StatusCode.ABORTED: 409,
-    StatusCode.RESOURCE_EXHAUSTED: 429,
-    StatusCode.CANCELLED: 499,
-    StatusCode.UNIMPLEMENTED: 501,
-    StatusCode.UNAVAILABLE: 503,
-    StatusCode.DEADLINE_EXCEEDED: 504,
+    StatusCode[name]: status
+    for status, names in {
+        200: "OK",
+        400: "INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE",
+        401: "UNAUTHENTICATED",
+        403: "PERMISSION_DENIED",
+        404: "NOT_FOUND",
+        409: "ALREADY_EXISTS ABORTED",
+        429: "RESOURCE_EXHAUSTED",
+        499: "CANCELLED",
+        501: "UNIMPLEMENTED",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    }.items()
+    for name in names.split()
 }
 _LARGEST_UNPACKED = 1 << 28
 # Idle and slow connections cost no thread, only a place; answers that are not fetched are kept on disk.
@@ -78,16 +73,7 @@ _WAITRESS: dict[str, Any] = {
 
 
 class RestApp:
-    """The WSGI application.
-
-    Args:
-        services: Answers the requests.
-        counted: What the page of metrics shows.
-        settings: Time limit, CORS and monitoring.
-
-    Raises:
-        ServingError: The monitoring configuration is wrong.
-    """
+    """The WSGI application; raises ServingError if the monitoring configuration is wrong."""
 
     def __init__(self, services: Services, counted: metrics.Metrics, settings: Settings):
         self._services = services
@@ -139,8 +125,15 @@ class RestApp:
         deadline = time.monotonic() + self._seconds if self._seconds > 0 else None
         document = _parse(_body(request))
         spec.signature_name = _signature_name(document)
-        answers = {"predict": self._predict, "classify": self._classify, "regress": self._regress}
-        return answers[path["method"].lower()](spec, document, RequestContext(REST, deadline, is_cancelled))
+        context = RequestContext(REST, deadline, is_cancelled)
+        if path["method"].lower() == "predict":
+            return self._predict(spec, document, context)
+        examples = rest_json.read_examples(document)
+        if path["method"].lower() == "classify":
+            classification = classification_pb2.ClassificationRequest(model_spec=spec, input=examples)
+            return rest_json.write_classes(self._services.infer("Classify", classification, context).result)
+        regression = regression_pb2.RegressionRequest(model_spec=spec, input=examples)
+        return rest_json.write_values(self._services.infer("Regress", regression, context).result)
 
     def _predict(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
         inputs = rest_json.read_inputs(document, self._services.signature(spec))
@@ -151,23 +144,13 @@ class RestApp:
         outputs = {name: to_array(proto) for name, proto in response.outputs.items()}
         return rest_json.write_outputs(outputs, as_rows="instances" in document)
 
-    def _classify(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
-        examples = rest_json.read_examples(document)
-        request = classification_pb2.ClassificationRequest(model_spec=spec, input=examples)
-        return rest_json.write_classes(self._services.infer("Classify", request, context).result)
-
-    def _regress(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
-        examples = rest_json.read_examples(document)
-        request = regression_pb2.RegressionRequest(model_spec=spec, input=examples)
-        return rest_json.write_values(self._services.infer("Regress", request, context).result)
-
     def _status(self, spec: model_pb2.ModelSpec) -> Any:
         return _to_dict(self._services.get_status(get_model_status_pb2.GetModelStatusRequest(model_spec=spec)))
 
     def _metadata(self, spec: model_pb2.ModelSpec) -> dict[str, Any]:
-        request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+        request = metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
         response = self._services.get_metadata(request)
-        signatures = get_model_metadata_pb2.SignatureDefMap()
+        signatures = metadata_pb2.SignatureDefMap()
         response.metadata["signature_def"].Unpack(signatures)
         return {"model_spec": _to_dict(response.model_spec), "metadata": {"signature_def": _to_dict(signatures)}}
 
@@ -229,18 +212,7 @@ def _to_dict(message: Message) -> Any:
 
 
 class RestServer:
-    """The HTTP server, bound on construction and answering after `start`.
-
-    Args:
-        app: Answers the requests.
-        settings: Where to listen and on how many threads.
-
-    Attributes:
-        port: The port it listens on.
-
-    Raises:
-        ServingError: The port cannot be had.
-    """
+    """The HTTP server; bound on construction, which raises ServingError, and answering after `start`."""
 
     def __init__(self, app: RestApp, settings: Settings):
         listening = open_port(settings.host, settings.rest_api_port or 0, "--rest_api_port")

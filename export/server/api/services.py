@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import Message
 from grpc import StatusCode
 
 from export.server import logs
@@ -14,13 +13,8 @@ from export.server.inference.examples import classify, count_examples, multi_inf
 from export.server.inference.predict import DEFAULT_SIGNATURE, predict
 from export.server.metrics import UNKNOWN_MODEL, Metrics
 from export.server.settings import Settings
-from export.wire.protos import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    meta_graph_pb2,
-    model_management_pb2,
-    model_pb2,
-)
+from export.wire.protos import get_model_metadata_pb2 as metadata_pb2
+from export.wire.protos import get_model_status_pb2, meta_graph_pb2, model_management_pb2, model_pb2
 
 if TYPE_CHECKING:
     from export.server.models.core import ServerCore
@@ -38,11 +32,6 @@ class Services:
     """The methods of PredictionService and ModelService.
 
     All raise `RequestError` with the status code that the stock server gives, and nothing else.
-
-    Args:
-        core: The models.
-        metrics: Where to count.
-        settings: What to log.
     """
 
     def __init__(self, core: "ServerCore", metrics: Metrics, settings: Settings):
@@ -54,17 +43,16 @@ class Services:
         """Answers a request by the name of its method, such as `"Predict"`."""
         if method in _INFERENCE:
             return self.infer(method, request, context)
-        others = {
+        management = {
             "GetModelMetadata": self.get_metadata,
             "GetModelStatus": self.get_status,
             "HandleReloadConfigRequest": self.reload_config,
         }
-        return others[method](request)
+        return management[method](request)
 
     def infer(self, method: str, request: Any, context: RequestContext) -> Any:
         """Answers Predict, Classify, Regress and MultiInference, and counts and logs how that went."""
-        begin, status, message = time.monotonic(), StatusCode.OK, ""
-        spec = _spec_of(request)
+        begin, status, message, spec = time.monotonic(), StatusCode.OK, "", _spec_of(request)
         try:
             context.check()
             with self._core.use(spec) as servable:
@@ -85,7 +73,8 @@ class Services:
                 self.count(spec.name, method, context.entrypoint, status, seconds)
             if status is StatusCode.OK:
                 self._metrics.ran(spec.name, method, context.runtime)
-            self._log(spec.name, method, context.entrypoint, status, seconds, message, request)
+            fields = {"model": self._known(spec.name), "api": method, "entrypoint": context.entrypoint}
+            self._log(request, status, message, **fields, seconds=round(seconds, 6))
 
     def signature(self, spec: model_pb2.ModelSpec) -> meta_graph_pb2.SignatureDef:
         """Returns the signature that a request in JSON is to be read by."""
@@ -95,9 +84,7 @@ class Services:
                 raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
             return servable.model.signatures[name]
 
-    def get_metadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest
-    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    def get_metadata(self, request: Any) -> Any:
         """Answers `PredictionService.GetModelMetadata`; the one field there is is `signature_def`."""
         spec = _spec_of(request)
         if not request.metadata_field:
@@ -105,17 +92,15 @@ class Services:
         for field in request.metadata_field:
             if field != "signature_def":
                 raise invalid_argument(f"Metadata field {field} is not supported")
-        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response = metadata_pb2.GetModelMetadataResponse()
         with self._core.use(spec) as servable:
-            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=servable.model.all_signatures)
+            signatures = metadata_pb2.SignatureDefMap(signature_def=servable.model.all_signatures)
             response.model_spec.name = spec.name
             response.model_spec.version.value = servable.model.version
         response.metadata["signature_def"].Pack(signatures)
         return response
 
-    def get_status(
-        self, request: get_model_status_pb2.GetModelStatusRequest
-    ) -> get_model_status_pb2.GetModelStatusResponse:
+    def get_status(self, request: Any) -> Any:
         """Answers `ModelService.GetModelStatus`, for one version or for all that were seen; labels are ignored."""
         spec = _spec_of(request)
         states = self._core.states(spec.name)
@@ -133,9 +118,7 @@ class Services:
             entry.status.error_message = state.error
         return response
 
-    def reload_config(
-        self, request: model_management_pb2.ReloadConfigRequest
-    ) -> model_management_pb2.ReloadConfigResponse:
+    def reload_config(self, request: Any) -> Any:
         """Answers `ModelService.HandleReloadConfigRequest`."""
         try:
             self._core.reload(request.config)
@@ -151,22 +134,12 @@ class Services:
     def _known(self, model: str) -> str:
         return model if self._core.serves(model) else UNKNOWN_MODEL
 
-    def _log(
-        self, model: str, api: str, entrypoint: str, status: StatusCode, seconds: float, message: str, request: Message
-    ) -> None:
+    def _log(self, request: Any, status: StatusCode, message: str, **fields: Any) -> None:
         contents = {}
         if self._settings.log_contents and status is not StatusCode.OK:
             contents = {"error": message, "request": str(request)[:_LONGEST_LOGGED]}
         if self._settings.log_requests or contents:
-            logs.request(
-                model=self._known(model),
-                api=api,
-                entrypoint=entrypoint,
-                status=status.name,
-                seconds=round(seconds, 6),
-                bytes=request.ByteSize(),
-                **contents,
-            )
+            logs.request(**fields, status=status.name, bytes=request.ByteSize(), **contents)
 
 
 def _spec_of(request: Any) -> model_pb2.ModelSpec:

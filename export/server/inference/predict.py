@@ -3,7 +3,7 @@
 Rules, status codes and most of the wording are the stock server's.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,18 +53,8 @@ def answers_requests(signature: meta_graph_pb2.SignatureDef) -> bool:
 
 
 def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Checks names, types and shapes of a request's inputs.
-
-    Returns:
-        The arrays by tensor name in the graph, defaults filled in.
-
-    Raises:
-        RequestError: INVALID_ARGUMENT, naming what was sent and what is expected.
-    """
-    expected = set(signature.inputs)
-    required = expected - set(signature.defaults)
-    if not required <= set(inputs) <= expected:
-        raise _wrong_names(set(inputs), expected, required)
+    """Returns a request's inputs, checked, by tensor name in the graph, with defaults filled in."""
+    _check_names(set(inputs), set(signature.inputs), set(signature.inputs) - set(signature.defaults))
     feeds = {}
     # The stock server counts a graph's inputs by the names of their tensors.
     for position, (name, info) in enumerate(sorted(signature.inputs.items(), key=lambda item: item[1].name)):
@@ -75,11 +65,7 @@ def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np
 
 
 def choose_fetches(signature: meta_graph_pb2.SignatureDef, output_filter: Sequence[str]) -> dict[str, str]:
-    """Returns the tensor name of every output asked for; all outputs when `output_filter` is empty.
-
-    Raises:
-        RequestError: INVALID_ARGUMENT for an output the signature does not have, or one asked for twice.
-    """
+    """Returns the tensor name of every output asked for; all outputs when `output_filter` is empty."""
     for position, name in enumerate(output_filter):
         if name not in signature.outputs:
             raise invalid_argument(
@@ -106,16 +92,17 @@ def _decode(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
         raise invalid_argument(f"tensor parsing error: {alias}: {error}") from error
 
 
-def _wrong_names(sent: Collection[str], expected: Collection[str], required: Collection[str]) -> RequestError:
-    extra, missing = set(sent) - set(expected), set(required) - set(sent)
+def _check_names(sent: set[str], expected: set[str], required: set[str]) -> None:
+    if required <= sent <= expected:
+        return
     if len(sent) == len(expected):
-        return invalid_argument(
-            f"input tensor alias not found in signature: {min(extra)}. "
+        raise invalid_argument(
+            f"input tensor alias not found in signature: {min(sent - expected)}. "
             f"Inputs expected to be in the set {_join(expected)}."
         )
-    return invalid_argument(
+    raise invalid_argument(
         f"input size does not match signature: {len(sent)}!={len(expected)} len({_join(sent)}) != "
-        f"len({_join(expected)}). Sent extra: {_join(extra)}. Missing but required: {_join(missing)}."
+        f"len({_join(expected)}). Sent extra: {_join(sent - expected)}. Missing but required: {_join(required - sent)}."
     )
 
 

@@ -58,11 +58,7 @@ class ServerCore:
 
     @contextlib.contextmanager
     def use(self, spec: model_pb2.ModelSpec) -> Iterator[Servable]:
-        """Finds the version that a request's `model_spec` names and keeps it loaded for the length of the block.
-
-        Raises:
-            RequestError: No such model, version or label is served.
-        """
+        """Finds the version that a request's `model_spec` names and keeps it loaded for the length of the block."""
         if not spec.name:
             raise invalid_argument("ModelSpec has no name specified.")
         version = self._version_of(spec)

@@ -13,7 +13,7 @@ from export.server.errors import RequestError, ServingError, from_number, invali
 from export.server.inference.examples import classify, multi_inference, regress
 from export.server.inference.predict import predict
 from export.server.metrics import Metrics
-from export.server.models.saved_model import LoadedModel, RunOptions
+from export.server.models.saved_model import LoadedModel
 from export.server.settings import Settings
 from export.wire.protos import config_pb2, prediction_log_pb2
 
@@ -29,13 +29,7 @@ _METHODS = {
 
 
 class SavedModelLoader:
-    """Loads versions for a server.
-
-    Args:
-        settings: The server's settings.
-        batcher: Runs requests together, or `None`.
-        metrics: Where to count.
-    """
+    """Loads versions for a server; what it loads runs with others' requests if there is a batcher."""
 
     def __init__(self, settings: Settings, batcher: Batcher | None, metrics: Metrics):
         self._settings = settings
@@ -44,12 +38,8 @@ class SavedModelLoader:
         self._session = _session_config(settings)
 
     def __call__(self, path: Path, version: int) -> LoadedModel:
-        """Loads the version in a directory.
-
-        Raises:
-            ServingError: It cannot be loaded, or fails in its own warm-up.
-        """
-        model = LoadedModel(path, version, RunOptions(self._session, self._batcher, self._batching(path)))
+        """Loads the version in a directory; raises ServingError, also if it fails in its own warm-up."""
+        model = LoadedModel(path, version, self._session, self._batcher, self._batching(path))
         if self._settings.enable_model_warmup:
             try:
                 with self._metrics.warm_up(str(path)):
@@ -67,11 +57,7 @@ class SavedModelLoader:
 
 
 def warm_up(model: LoadedModel, path: Path) -> None:
-    """Replays the requests recorded beside a model; no file, no warm-up.
-
-    Raises:
-        RequestError: A request fails, or the file is none of recorded requests.
-    """
+    """Replays the requests recorded beside a model; no file, no warm-up."""
     file = path / WARMUP_FILE
     for number, record in enumerate(_records(file) if file.exists() else (), start=1):
         if number > _MAX_RECORDS:

@@ -31,11 +31,7 @@ class VersionState(NamedTuple):
 
 
 class Servable:
-    """A loaded version and the number of requests that are using it.
-
-    Args:
-        model: The loaded model.
-    """
+    """A loaded version and the number of requests that are using it."""
 
     def __init__(self, model: "LoadedModel"):
         self.model = model
@@ -97,11 +93,7 @@ class Manager:
             return dict(sorted(self._states.get(name, {}).items()))
 
     def aspire(self, name: str, versions: Mapping[int, Path]) -> list[int]:
-        """Loads the versions of a model that are not loaded yet, then unloads the others.
-
-        Args:
-            name: The model's name.
-            versions: Directories by version.
+        """Loads those of a model's versions that are not loaded yet, then unloads all others.
 
         Returns:
             The versions that were tried and could not be loaded; `states` says why.

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,6 @@ _SHORTEST_TIMEOUT = 1  # milliseconds; a timeout of 0 would mean none
 _STEPS = 64  # with a deadline at once, of a model that batches in its graph; as many as its batch holds
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How a model's graph is run.
-
-    Attributes:
-        session: How its session is configured; `None` means as TensorFlow likes.
-        batcher: Runs requests together; `None` means each by itself.
-        batching: The model's own batching parameters; `None` means those of the batcher.
-    """
-
-    session: tf.compat.v1.ConfigProto | None = None
-    batcher: Batcher | None = None
-    batching: BatchingParameters | None = None
-
-
 class LoadedModel:
     """A SavedModel loaded the way the stock server loads it: its graph in a session, through the TF1 loader.
 
@@ -46,7 +30,9 @@ class LoadedModel:
     Args:
         path: The version's directory, which holds `saved_model.pb`.
         version: The version's number.
-        options: How to run it.
+        session: How its session is configured; `None` means as TensorFlow likes.
+        batcher: Runs requests together; `None` means each by itself.
+        batching: The model's own batching parameters; `None` means those of the batcher.
 
     Attributes:
         version: As given.
@@ -57,12 +43,19 @@ class LoadedModel:
         ServingError: The directory holds no SavedModel that can be loaded.
     """
 
-    def __init__(self, path: Path, version: int, options: RunOptions | None = None):
+    def __init__(
+        self,
+        path: Path,
+        version: int,
+        session: tf.compat.v1.ConfigProto | None = None,
+        batcher: Batcher | None = None,
+        batching: BatchingParameters | None = None,
+    ):
         self.version = version
-        self._options = options or RunOptions()
+        self._batcher, self._batching = batcher, batching
         config = tf.compat.v1.ConfigProto()
-        if self._options.session is not None:
-            config.CopyFrom(self._options.session)
+        if session is not None:
+            config.CopyFrom(session)
         config.gpu_options.allow_growth = True  # two versions are in memory while one replaces the other
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
@@ -83,16 +76,7 @@ class LoadedModel:
         output_filter: Sequence[str] = (),
         context: RequestContext | None = None,
     ) -> dict[str, np.ndarray]:
-        """Runs one signature.
-
-        Args:
-            signature_name: A name in `signatures`.
-            inputs: Arrays by input name.
-            output_filter: The outputs to compute; empty means all.
-            context: The request's deadline and caller.
-
-        Returns:
-            Arrays by output name.
+        """Runs one signature on arrays by input name; returns the outputs asked for, all if none is, by name.
 
         Raises:
             RequestError: The request does not fit the signature, or the graph refused it.
@@ -104,23 +88,16 @@ class LoadedModel:
         return dict(zip(fetches, arrays, strict=True))
 
     def run(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], context: RequestContext) -> list[np.ndarray]:
-        """Runs the graph on arrays by tensor name, with other requests if there is a batcher.
-
-        Returns:
-            The tensors fetched.
-
-        Raises:
-            RequestError: What the graph raised, or what the batcher did.
-        """
+        """Runs the graph on arrays by tensor name, with other requests if there is a batcher."""
         context.check()
 
         def run(feeds: Mapping[str, np.ndarray], context: RequestContext) -> list[np.ndarray]:
             return self._run(feeds, fetches, context)
 
-        if self._options.batcher is None:
+        if self._batcher is None:
             return run(feeds, context)
         key = (self, tuple(sorted(feeds)), tuple(fetches))
-        return self._options.batcher.run(key, run, feeds, context, self._options.batching)
+        return self._batcher.run(key, run, feeds, context, self._batching)
 
     def close(self) -> None:
         """Releases the memory; nothing may run any more that somebody waits for."""

@@ -116,7 +116,7 @@ BAD_REST = {
     "json": ("POST", PREDICT, b"{", 400, "JSON Parse error"),
     "empty": ("POST", PREDICT, b"", 400, "JSON Parse error"),
     "encoding": ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "JSON Parse error"),
-    "deep": ("POST", PREDICT, DEEP, 400, "nested 500 deep"),
+    "deep": ("POST", PREDICT, DEEP, 400, "not of one shape"),
     "very deep": ("POST", PREDICT, DEEP.replace(b"[", b"[" * 400).replace(b"]", b"]" * 400), 400, "JSON Parse error"),
     "no object": ("POST", PREDICT, ["a"], 400, 'JSON Value: ["a"] Is not object'),
     "no key": ("POST", PREDICT, {"text": ["a"]}, 400, "Missing 'inputs' or 'instances' key"),
