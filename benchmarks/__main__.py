@@ -1,4 +1,4 @@
-"""Runs all measurements and the conformance checks: `make bench`. What is finished is kept, and not run again.
+"""Runs all measurements and the conformance checks: `make bench`. Finished parts are loaded, and not measured again.
 
 `python -m benchmarks [--data SPEC] [--workdir DIR --text FILE] [--output FILE] [--fresh]`
 """
@@ -13,39 +13,37 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import attention, growth
-from benchmarks.decoding import untrained
-from benchmarks.kept import kept
-from benchmarks.timing import ROOT
-from benchmarks.training import __main__ as training
+from benchmarks import attention, decoding, growth, training
+from benchmarks.process import ROOT
+from benchmarks.store import load_or_measure
 
 NO_INPUTS = "Not yet measured: it needs `--workdir`, a trained `transformer_tiny`, and `--text`, source sentences."
 
 
-def output_of(name: str, module: str, arguments: list[str], fresh: bool) -> str:
-    """Returns what a command prints, which is kept.
+def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> str:
+    """Returns what a command printed when it was run with these arguments.
 
     Args:
-        name: Name to keep it by.
+        name: The name under which its output is stored.
         module: The command.
         arguments: Its arguments.
         fresh: Whether to run it in any case.
     """
     command = [sys.executable, "-m", module, *arguments]
 
-    def run():
+    def run() -> str:
         return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT).stdout
 
-    return kept(name, {"arguments": arguments}, run, fresh)
+    return load_or_measure(name, {"arguments": arguments}, run, fresh)
 
 
 def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequence[str] = ()) -> str:
-    """Returns what one of the resumable commands prints.
+    """Returns what a command prints that stores its results by itself.
 
     Args:
         main: Its function.
         fresh: Whether it measures again.
-        arguments: Its arguments besides that.
+        arguments: Its other arguments.
     """
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
@@ -53,28 +51,24 @@ def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequenc
     return text.getvalue()
 
 
-def parts(options) -> dict[str, Callable[[], str]]:
-    """Returns what measures each part, by its heading.
+def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
+    """Returns what measures each subject, by its heading."""
+    fresh, data = options.fresh, ["--data", options.data] if options.data else []
 
-    Args:
-        options: The command line.
-    """
-    fresh, text = options.fresh, ["--data", options.data] if options.data else []
-
-    def decoding(name, *more):
+    def trained(name: str, *more: str) -> str:
         if not options.text:
             return NO_INPUTS
         inputs = [str(Path(options.workdir).resolve()), "--text", str(Path(options.text).resolve())]
-        return output_of(name, "benchmarks.decoding", [*inputs, *more], fresh)
+        return load_or_run(name, "benchmarks.decoding", [*inputs, *more], fresh)
 
     return {
         "Attention": lambda: printed_by(attention.main, fresh),
-        "Training": lambda: printed_by(training.main, fresh, text),
+        "Training": lambda: printed_by(training.main, fresh, data),
         "Growth": lambda: printed_by(growth.main, fresh),
-        "Decoding": lambda: decoding("decoding"),
-        "Evaluation of a test set": lambda: decoding("evaluation", "--whole", "--rounds", "3"),
-        "Decoding, untrained": lambda: printed_by(untrained.main, fresh, text),
-        "Who keeps the attention contract": lambda: output_of("conformance", "benchmarks.conformance", [], fresh),
+        "Decoding": lambda: trained("decoding"),
+        "Evaluation of a test set": lambda: trained("evaluation", "--case", "test_set", "--rounds", "3"),
+        "Decoding, untrained": lambda: printed_by(decoding.main, fresh, data),
+        "Who keeps the attention contract": lambda: load_or_run("conformance", "benchmarks.conformance", [], fresh),
     }
 
 
@@ -93,13 +87,13 @@ def main(arguments=None) -> int:
     options = parser.parse_args(arguments)
     if bool(options.workdir) != bool(options.text):
         parser.error("--workdir and --text go together.")
-    told = []
-    for heading, measure in tqdm(parts(options).items(), "make bench", unit="part", disable=None):
-        told.append(f"## {heading}\n\n{measure().strip()}\n")
-        print(f"\n{told[-1]}", flush=True)
+    sections = []
+    for heading, measure in tqdm(subjects(options).items(), "make bench", unit="part", disable=None):
+        sections.append(f"## {heading}\n\n{measure().strip()}\n")
+        print(f"\n{sections[-1]}", flush=True)
     if options.output is not None:
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text("\n".join(told), encoding="utf-8")
+        options.output.write_text("\n".join(sections), encoding="utf-8")
     return 0
 
 

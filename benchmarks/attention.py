@@ -1,197 +1,221 @@
-"""Attention layers beside their peers, forward and backward: time and memory of each in a process of its own."""
+"""Attention layers beside their peers, forward and backward: time and memory of each in a process of its own.
+
+`python -m benchmarks.attention [--case NAME …] [--rounds N] [--memory_rounds N] [--fresh]`
+"""
 
 import dataclasses
-import functools
-import math
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from benchmarks.case import Case, Contestant, Target
+from benchmarks.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.report import Column, Spread, case_section
 
-from benchmarks.arguments import MeasurementParser
-from benchmarks.cases import CASES, Case, Contestant, Target
-from benchmarks.kept import kept
-from benchmarks.process import Failed, Process, until_failure
-from benchmarks.timing import Spread, take_turns, where
-
-
-class Worker(Process):
-    """A process that measures one contestant, to be closed.
-
-    Args:
-        case: Its case.
-        contestant: The contestant.
-        tiny: Whether sizes are tiny.
-    """
-
-    def __init__(self, case: Case, contestant: Contestant, tiny: bool = False):
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": contestant.backend}
-        if contestant.backend == "tensorflow":
-            environment["CUDA_VISIBLE_DEVICES"] = "-1"  # these cases are about processors
-        command = [sys.executable, "-m", "benchmarks.worker", case.name, contestant.name]
-        super().__init__([*command, "--tiny"] if tiny else command, environment)
-
-    def extra_memory(self) -> int:
-        """Returns the bytes that the pass grows the process by; to be asked once, first."""
-        return self.answer()["extra_memory"]
-
-    def seconds(self) -> float:
-        """Returns the time of one pass."""
-        self.tell("run")
-        return self.answer()["seconds"]
+KERAS, PYTORCH = "benchmarks.peers.keras:attend", "benchmarks.peers.pytorch:attend"
+HALF = ", bfloat16"
+HEADS = {"num_heads": "heads", "key_dim": "head_dim"}  # options of layers by the names of sizes
+PROJECTED = "four projections"
+METHOD = (
+    "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
+    " median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
+    " resident set of a pass less that right before it, median of {starts} fresh processes (quartiles)."
+)
 
 
-class Found:
-    """What was measured of a case.
+def sizes(batch: int, length: int, dim: int, heads: int = 1, window: int = 0, half: bool = False) -> dict[str, Any]:
+    """Returns the sizes of a pass.
 
     Args:
-        case: The case.
-        place: Machine and commit.
+        batch: B.
+        length: T = S.
+        dim: D, also the heads together.
+        heads: N.
+        window: Keys on one side that a query of local attention sees.
+        half: Whether bfloat16 (mixed, where a layer has weights) and not float32.
     """
-
-    def __init__(self, case: Case, place: str = ""):
-        self.case, self.where = case, place
-        self.memory: dict[str, Spread] = {}
-        self.time: dict[str, Spread] = {}
-        self.failed: dict[str, str] = {}
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the measurements as plain data."""
-        spreads = {
-            kind: {name: dataclasses.asdict(spread) for name, spread in getattr(self, kind).items()}
-            for kind in ("memory", "time")
-        }
-        return {"where": self.where, "failed": self.failed, **spreads}
-
-    @classmethod
-    def from_json(cls, case: Case, values: Mapping[str, Any]) -> "Found":
-        """Returns measurements from what `to_json` made of them.
-
-        Args:
-            case: Their case.
-            values: The plain data.
-        """
-        found = cls(case, values["where"])
-        found.failed = dict(values["failed"])
-        for kind in ("memory", "time"):
-            setattr(found, kind, {name: Spread(**spread) for name, spread in values[kind].items()})
-        return found
-
-    def value(self, target: Target) -> float | None:
-        """Returns the number that a target is about, or `None` if it was not measured."""
-        values = self.time if target.kind in ("speed", "time slope") else self.memory
-        ours, peer = values.get(target.ours), values.get(target.peer)
-        if ours is None or (peer is None and target.kind != "bytes"):
-            return None
-        if target.kind == "bytes":
-            return ours.median
-        ratio = peer.median / max(ours.median, 1e-9)
-        if target.kind in ("speed", "memory"):
-            return ratio
-        longer, shorter = (self.case.contestant(name).sizes.length for name in (target.ours, target.peer))
-        return -math.log(max(ratio, 1e-9)) / math.log(longer / shorter)
+    return {"batch": batch, "length": length, "dim": dim, "heads": heads, "window": window, "half": half}
 
 
-def measure(case: Case, rounds: int = 15, memory_rounds: int = 3, tiny: bool = False) -> Found:
-    """Returns the measurements of a case: memory in fresh processes, then time in those started last, turn by turn.
+def keras_layer(name: str, path: str, options: Mapping, work: Mapping, axes: str = "BTD", note: str = "") -> Contestant:
+    """Returns a Keras layer on TensorFlow, on processors, as a contestant.
 
     Args:
-        case: The case.
-        rounds: Turns of the time.
-        memory_rounds: Processes for each contestant.
-        tiny: Whether sizes are tiny, to see that everything runs.
+        name: Its name.
+        path: Its class.
+        options: Its options; see `benchmarks.peers.keras.make_layer`.
+        work: From `sizes`.
+        axes: What it is called with; see `benchmarks.peers.attention_pass.shapes`.
+        note: What it does besides attention.
     """
-    found, workers, grown = Found(case, where()), {}, {}
-    try:
-        rounds_left = [contestant for _ in range(memory_rounds) for contestant in case.contestants]
-        for contestant in tqdm(rounds_left, f"{case.name}: starting", leave=False, disable=None):
-            if contestant.name not in found.failed:
-                _restart(workers, found, grown, contestant, tiny)
-        turns = {
-            name: until_failure(worker.seconds, functools.partial(found.failed.__setitem__, name))
-            for name, worker in workers.items()
-        }
-        times = take_turns(turns, rounds)
-        found.time = {name: Spread.of(values) for name, values in times.items() if name not in found.failed}
-    finally:
-        for worker in workers.values():
-            worker.close()
-    found.memory = {name: Spread.of(grown[name]) for name in found.time}
-    return found
+    layer = {"class": path, **options}
+    variables = {"CUDA_VISIBLE_DEVICES": "-1"}
+    return Contestant(name, KERAS, {**work, "layer": layer, "axes": axes}, note=note, variables=variables)
 
 
-def _restart(workers, found, grown, contestant, tiny):
-    """Starts a contestant's process, again if there is one, and asks for its memory."""
-    if contestant.name in workers:
-        workers.pop(contestant.name).close()
-    workers[contestant.name] = worker = Worker(found.case, contestant, tiny)
-    try:
-        grown.setdefault(contestant.name, []).append(worker.extra_memory())
-    except Failed as error:
-        found.failed[contestant.name] = str(error)
-        workers.pop(contestant.name).close()
+def _target(what: str, ours: str, peer: str = "", bound: float | None = None, kind: str = "speed") -> Target:
+    return Target(what, (ours,), (peer,) if peer else (), bound, kind)
 
 
-def table(found: Found) -> str:
-    """Returns the measurements of a case as Markdown: each contestant, then each target."""
-    rows = []
-    for contestant in found.case.contestants:
-        cells = [contestant.name, contestant.note]
-        if contestant.name in found.failed:
-            cells += [f"not measured: {found.failed[contestant.name]}", ""]
-        else:
-            on_gpu = contestant.backend != "tensorflow"  # where the memory is not the process's
-            memory = "" if on_gpu else _spread(found.memory[contestant.name], 1e6, "MB")
-            cells += [_spread(found.time[contestant.name], 1e-3, "ms"), memory]
-        rows.append(f"| {' | '.join(cells)} |")
-    head = ["| layer | includes | time | extra memory |", "|---|---|---|---|"]
-    targets = [
-        "| measured | found | target | |",
-        "|---|---|---|---|",
-        *(_told(found, each) for each in found.case.targets),
-    ]
-    return "\n".join([f"### {found.case.title}", "", *head, *rows, "", *targets, "", f"{found.where}."])
+def _half_target(name: str, where: str = "") -> Target:
+    what = f"speed of bfloat16 against float32{where} (target for CPUs with AMX)"
+    return _target(what, name + HALF, name, 2.0)
 
 
-def _spread(spread, unit, name):
-    low, high = (f"{value / unit:,.1f}" for value in (spread.low, spread.high))
-    return f"{spread.median / unit:,.1f} {name} ({low}–{high})"
+def _case(name: str, title: str, ours: Contestant, peers: list[Contestant], targets: list[Target]) -> Case:
+    """Returns a case in which ours also runs in bfloat16."""
+    half = dataclasses.replace(ours, name=ours.name + HALF, work={**ours.work, "half": True})
+    return Case(name, title, (ours, half, *peers), (*targets, _half_target(ours.name)), tiny={"tiny": True})
 
 
-def _told(found, target):
-    value = found.value(target)
-    number = {
-        "speed": lambda value: f"{value:.2f}×",
-        "memory": lambda value: f"1/{value:.1f}",
-        "bytes": lambda value: f"{value / 1e6:,.1f} MB",
-        "time slope": lambda value: f"{value:.2f}",
-        "memory slope": lambda value: f"{value:.2f}",
-    }[target.kind]
-    more = target.kind in ("speed", "memory")  # a memory of 1/40 is a ratio of 40
-    sign = "≥" if target.kind == "speed" else "≤"
-    wanted = "reported" if target.bound is None else f"{sign} {number(target.bound)}"
-    if value is None:
-        return f"| {target.what} | not yet measured | {wanted} | |"
-    met = (
-        ""
-        if target.bound is None
-        else "met"
-        if (value >= target.bound if more else value <= target.bound)
-        else "missed"
+def _torch(name: str, axes: str, work: Mapping, note: str = "") -> Contestant:
+    return Contestant(name, PYTORCH, {**work, "axes": axes}, note=note)
+
+
+def _additive() -> Case:
+    ours, peer = "zoo.layers.AdditiveAttention", "keras.layers.AdditiveAttention"
+    work = sizes(batch=1, length=1024, dim=512)
+    return _case(
+        "additive",
+        "additive, B1 T=S=1024 D512",
+        keras_layer(ours, ours, {"units": "dim"}, work, note="two projections"),
+        [keras_layer(peer, peer, {}, work, note="no projections")],
+        [
+            _target("extra memory against Keras'", ours, peer, 40.0, "memory"),
+            _target("speed against Keras'", ours, peer, 4.0),
+        ],
     )
-    return f"| {target.what} | {number(value)} | {wanted} | {met} |"
 
 
-def head(rounds: int, memory_rounds: int, tiny: bool) -> str:
-    """Returns what the tables have in common: the method."""
-    lines = [
-        "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
-        f" median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
-        f" resident set of a pass less that right before it, median of {memory_rounds} fresh processes (quartiles).",
+LONG = sizes(batch=1, length=4096, dim=512, heads=8)
+TORCH_DOT = "torch scaled_dot_product_attention"
+
+
+def _scaled_dot() -> Case:
+    ours, operation = "zoo.layers.ScaledDotProductAttention", "keras.ops.dot_product_attention"
+    keras_attention, in_batch = "keras.layers.Attention", "heads in the batch"
+    called = Contestant(
+        operation,
+        KERAS,
+        {**LONG, "function": operation, "axes": "BTNH"},
+        note="what keras.layers.MultiHeadAttention calls",
+        variables={"CUDA_VISIBLE_DEVICES": "-1"},
+    )
+    return _case(
+        "scaled_dot",
+        "scaled dot, B1 T=S=4096, 8 heads × 64, without projections",
+        keras_layer(ours, ours, {}, LONG, "NTH", in_batch),
+        [
+            called,
+            keras_layer(keras_attention, keras_attention, {"use_scale": True}, LONG, "NTH", in_batch),
+            _torch(TORCH_DOT, "BNTH", LONG),
+        ],
+        [
+            _target("extra memory against Keras'", ours, operation, 12.0, "memory"),
+            _target("extra memory", ours, bound=140e6, kind="bytes"),
+            _target("speed against Keras'", ours, operation, 1.5),
+            _target("speed against PyTorch's", ours, TORCH_DOT, 1.0),
+        ],
+    )
+
+
+def _multi_head(name: str, title: str, work: Mapping, bound: float | None = None, with_memory: bool = False) -> Case:
+    ours, peer = "zoo.layers.MultiHeadAttention", "keras.layers.MultiHeadAttention"
+    torch = "torch.nn.MultiheadAttention"
+    memory = [_target("extra memory against Keras'", ours, peer, kind="memory")] if with_memory else []
+    return _case(
+        name,
+        title,
+        keras_layer(ours, ours, HEADS, work, note=PROJECTED),
+        [keras_layer(peer, peer, HEADS, work, note=PROJECTED), _torch(torch, "BTD", work, PROJECTED)],
+        [
+            *memory,
+            _target("speed against Keras'", ours, peer, bound),
+            _target("speed against PyTorch's", ours, torch),
+        ],
+    )
+
+
+# Layers whose cost should grow with T and not with T²: class, and the options besides heads, by the name of the case.
+LINEAR: Mapping[str, tuple[str, Mapping]] = {
+    "sliding_window": ("zoo.layers.SlidingWindowAttention", {"window": "window"}),
+    "block_local": ("zoo.layers.BlockLocalAttention", {"block_size": "window"}),
+    "linear": ("zoo.layers.LinearAttention", {}),
+    "performer": ("zoo.layers.PerformerAttention", {}),
+}
+
+
+def _linear(name: str, path: str, options: Mapping, lengths: tuple[int, int] = (4096, 16384)) -> Case:
+    """Returns a case of one layer at two lengths, each also in bfloat16."""
+    short, long = names = [f"{path}, T={length}" for length in lengths]
+    contestants = [
+        keras_layer(
+            title + HALF * half,
+            path,
+            {**HEADS, **options},
+            sizes(batch=1, length=length, dim=512, heads=8, window=128, half=half),
+            note=PROJECTED,
+        )
+        for title, length in zip(names, lengths, strict=True)
+        for half in (False, True)
     ]
-    return "\n".join([*lines, "", "**Tiny sizes: these numbers say only that it runs.**"] if tiny else lines)
+    targets = [
+        _target("slope of log time against log T", long, short, 1.15, "time slope"),
+        _target("slope of log extra memory against log T", long, short, 1.15, "memory slope"),
+        *(_half_target(title, f", T={length}") for title, length in zip(names, lengths, strict=True)),
+    ]
+    title = f"{name.replace('_', ' ')}, B1 D512 h8, window 128 where there is one"
+    return Case(name, title, tuple(contestants), tuple(targets), tiny={"tiny": True})
+
+
+def _gpu() -> Case:
+    work = {**sizes(batch=8, length=4096, dim=512, heads=8, half=True), "device": "gpu"}
+    ours = Contestant(
+        "zoo.layers.ScaledDotProductAttention on JAX",
+        "benchmarks.peers.keras:attend_on_jax",
+        {**work, "layer": {"class": "zoo.layers.ScaledDotProductAttention"}, "axes": "NTH"},
+        note="heads in the batch",
+        variables={"KERAS_BACKEND": "jax"},
+    )
+    return Case(
+        "gpu",
+        "scaled dot on a GPU, B8 T=S=4096, 8 heads × 64, bfloat16, without projections",
+        (ours, _torch(TORCH_DOT, "BNTH", work)),
+        (_target("speed against PyTorch's", ours.name, TORCH_DOT, 0.95),),
+        tiny={"tiny": True},
+    )
+
+
+CASES = {
+    case.name: case
+    for case in (
+        _additive(),
+        _scaled_dot(),
+        _multi_head(
+            "multi_head_long",
+            "scaled dot within multi-head attention, B1 T=S=4096 D512 h8, with projections",
+            LONG,
+            with_memory=True,
+        ),
+        _multi_head("multi_head", "multi-head, B8 T128 D512 h8", sizes(batch=8, length=128, dim=512, heads=8), 1.3),
+        *(_linear(name, *layer) for name, layer in LINEAR.items()),
+        _gpu(),
+    )
+}
+
+
+def _memory(contestant: Contestant, result: Mapping[str, Any]) -> str:
+    if contestant.work.get("device") == "gpu":  # where the memory is not the process's
+        return ""
+    return Spread.of(result["extra_memory"]).text("MB", 1e-6)
+
+
+COLUMNS = (
+    Column("layer", lambda contestant, _: contestant.name, is_measured=False),
+    Column("includes", lambda contestant, _: contestant.note, is_measured=False),
+    Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000)),
+    Column("extra memory", _memory),
+)
 
 
 def main(arguments=None) -> int:
@@ -201,24 +225,16 @@ def main(arguments=None) -> int:
         arguments: Command line without the program. Default: that of the process.
     """
     parser = MeasurementParser("python -m benchmarks.attention", __doc__, rounds=15)
-    parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
-    parser.add_argument("--output", type=Path, help="file to write the tables into as well")
     parser.add_count("memory_rounds", 3, "processes that each memory is of")
-    parser.add_resuming()
+    parser.add_cases(CASES)
     options = parser.parse_args(arguments)
-    settings = {"rounds": options.rounds, "memory_rounds": options.memory_rounds, "tiny": options.tiny}
-    parts = [head(options.rounds, options.memory_rounds, options.tiny)]
-    print(parts[0], flush=True)
+    settings = {"rounds": options.rounds, "starts": options.memory_rounds}
+    report = Report(options)
+    report.begin(METHOD.format(**settings))
     for name in options.case or CASES:
-        case = CASES[name]
-        values = kept(
-            f"attention/{name}", settings, lambda case=case: measure(case, **settings).to_json(), options.fresh
-        )
-        parts.append(table(Found.from_json(case, values)))
-        print(f"\n{parts[-1]}", flush=True)
-    if options.output is not None:
-        options.output.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return 0
+        found = load_or_measure_case("attention", CASES[name], options, **settings)
+        report.add(case_section(CASES[name], found, COLUMNS))
+    return report.end()
 
 
 if __name__ == "__main__":

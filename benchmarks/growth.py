@@ -1,44 +1,97 @@
 """How the cost of each attention layer grows with the length: slopes beside theory, and a plot.
 
 `python -m benchmarks.growth [--layer NAME …] [--rounds N] [--plot FILE]`
+
+Few features, so that what grows with T outweighs what is the same for every position; and as many rows as it takes for
+the work of a row to outweigh the start of the operations.
 """
 
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.arguments import MeasurementParser
-from benchmarks.attention import Found, measure
-from benchmarks.growth_cases import EXPONENTS, GROWTH, LENGTHS
-from benchmarks.kept import kept
-from benchmarks.timing import ROOT
+from benchmarks.attention import HEADS, keras_layer, sizes
+from benchmarks.case import Case
+from benchmarks.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.process import ROOT
+from benchmarks.report import median_of, table
 
+LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 TOLERANCE = 0.15
 FROM_LENGTH = 1024
 PLOT = ROOT / "benchmarks" / "growth.png"
 
 
-def times(found: Found) -> dict[int, float]:
-    """Returns the median time by length.
+class Layer(NamedTuple):
+    """A layer whose cost is measured.
 
-    Args:
-        found: What was measured of a layer.
+    Attributes:
+        name: Its class in `zoo.layers`.
+        options: Its options; see `benchmarks.peers.keras.make_layer`.
+        exponent: The power of the length with which its cost grows in theory.
+        batch: B.
     """
-    case = found.case
-    return {case.contestant(name).sizes.length: spread.median for name, spread in found.time.items()}
+
+    name: str
+    options: Mapping[str, Any]
+    exponent: int
+    batch: int
 
 
-def slope(medians: dict[int, float]) -> float:
+_UNITS = {"units": 16}  # additive scores cost this much for every pair
+LAYERS = {
+    "additive": Layer("AdditiveAttention", _UNITS, 2, 1),
+    "concat": Layer("ConcatAttention", _UNITS, 2, 1),
+    "dot": Layer("DotAttention", {}, 2, 4),
+    "general": Layer("GeneralAttention", {}, 2, 4),
+    "cosine": Layer("CosineAttention", {}, 2, 4),
+    "scaled_dot": Layer("ScaledDotProductAttention", {}, 2, 4),
+    "multi_head": Layer("MultiHeadAttention", HEADS, 2, 1),
+    "grouped_query": Layer("GroupedQueryAttention", {**HEADS, "num_key_value_heads": 2}, 2, 1),
+    # The paper's cost is that of the window alone; here their weights have the full length, as the contract asks.
+    "local_m": Layer("LocalAttention", {"window": "window", "alignment": "monotonic"}, 2, 4),
+    "local_p": Layer("LocalAttention", {"window": "window", "alignment": "predictive"}, 2, 4),
+    "sliding_window": Layer("SlidingWindowAttention", {**HEADS, "window": "window"}, 1, 16),
+    "block_local": Layer("BlockLocalAttention", {**HEADS, "block_size": "window"}, 1, 16),
+    "linear": Layer("LinearAttention", HEADS, 1, 16),
+    "performer": Layer("PerformerAttention", HEADS, 1, 16),
+    "pooling": Layer("AttentionPooling", {"attention": {"class": "zoo.layers.AdditiveAttention", **_UNITS}}, 1, 64),
+}
+
+
+def _case(name: str, layer: Layer) -> Case:
+    title = f"{layer.name} ({name})" if layer.name == "LocalAttention" else layer.name
+    contestants = [
+        keras_layer(
+            f"{title}, T={length}",
+            f"zoo.layers.{layer.name}",
+            layer.options,
+            sizes(layer.batch, length, dim=64, heads=4, window=64),
+        )
+        for length in LENGTHS
+    ]
+    return Case(name, f"{title}, B{layer.batch}", tuple(contestants), tiny={"tiny": True})
+
+
+CASES = {name: _case(name, layer) for name, layer in LAYERS.items()}
+
+
+def medians_by_length(case: Case, found: Mapping[str, Any]) -> dict[int, float]:
+    """Returns the median time by length of what was measured of a layer."""
+    medians = {each.work["length"]: median_of(found["results"].get(each.label, {})) for each in case.contestants}
+    return {length: median for length, median in medians.items() if median is not None}
+
+
+def slope(medians: Mapping[int, float]) -> float:
     """Returns the slope of log time against log T by least squares.
 
-    Below `FROM_LENGTH` lengths do not count: there the start of the operations, which costs the same at every length,
+    Lengths below `FROM_LENGTH` do not count: there the start of the operations, which costs the same at every length,
     is most of the time.
-
-    Args:
-        medians: Time by length.
     """
     lengths = [length for length in medians if length >= FROM_LENGTH]
     if len(lengths) < 2:
@@ -46,37 +99,34 @@ def slope(medians: dict[int, float]) -> float:
     return float(np.polyfit(np.log(lengths), np.log([medians[length] for length in lengths]), 1)[0])
 
 
-def row(found: Found) -> str:
-    """Returns a layer's line of the table.
-
-    Args:
-        found: What was measured of it.
-    """
-    medians, expected = times(found), EXPONENTS[found.case.name]
-    cells = [f"{1000 * medians[length]:,.1f}" if length in medians else "–" for length in LENGTHS]
+def row(case: Case, found: Mapping[str, Any]) -> list[str]:
+    """Returns a layer's row of the table."""
+    medians, exponent = medians_by_length(case, found), LAYERS[case.name].exponent
+    times = [f"{1000 * medians[length]:,.1f}" if length in medians else "–" for length in LENGTHS]
     value = slope(medians)
-    reason = next((f"not measured: {reason.replace('|', '/')}" for reason in found.failed.values()), "not yet measured")
-    told = f"{reason} |" if math.isnan(value) else f"{value:.2f} |"
-    met = "" if math.isnan(value) else "met" if abs(value - expected) <= TOLERANCE else "missed"
-    return f"| {found.case.title} | {' | '.join(cells)} | {told} {expected} ± {TOLERANCE} | {met} |"
+    if math.isnan(value):
+        reasons = [result["failed"].replace("|", "/") for result in found["results"].values() if "failed" in result]
+        text, verdict = f"not measured: {reasons[0]}" if reasons else "not yet measured", ""
+    else:
+        text, verdict = f"{value:.2f}", "met" if abs(value - exponent) <= TOLERANCE else "missed"
+    return [case.title, *times, text, f"{exponent} ± {TOLERANCE}", verdict]
 
 
-def plot(all_found: list[Found], file: Path) -> None:
+def plot(medians: Mapping[str, Mapping[int, float]], file: Path) -> None:
     """Draws the time of each layer against the length, both logarithmic, with the two slopes of theory.
 
     Args:
-        all_found: What was measured.
+        medians: Time by length, by layer.
         file: File to write.
     """
     figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     axes.set_xscale("log", base=2)
     axes.set(yscale="log", xlabel="T = S, positions", ylabel="forward and backward, ms")
-    for number, found in enumerate(all_found):
-        medians, linear = times(found), EXPONENTS[found.case.name] == 1
-        if medians:
-            milliseconds = [1000 * value for value in medians.values()]
-            marker = "osv^<>Dp*hXd"[number % 12]
-            axes.plot(list(medians), milliseconds, "--" if linear else "-", marker=marker, label=found.case.title)
+    for number, (name, by_length) in enumerate(medians.items()):
+        if by_length:
+            style = {"linestyle": "--" if LAYERS[name].exponent == 1 else "-", "marker": "osv^<>Dp*hXd"[number % 12]}
+            milliseconds = [1000 * value for value in by_length.values()]
+            axes.plot(list(by_length), milliseconds, **style, label=CASES[name].title)
     low, high = axes.get_ylim()
     for exponent, name in ((1, "∝ T"), (2, "∝ T²")):
         line = [2 * low * (length / LENGTHS[0]) ** exponent for length in LENGTHS]
@@ -95,31 +145,24 @@ def main(arguments=None) -> int:
         arguments: Command line without the program. Default: that of the process.
     """
     parser = MeasurementParser("python -m benchmarks.growth", __doc__, rounds=5)
-    parser.add_argument("--layer", action="append", choices=GROWTH, help="a layer, more than once for several (all)")
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/growth.png)")
-    parser.add_resuming()
+    parser.add_cases(CASES, "layer")
     options = parser.parse_args(arguments)
-    settings = {"rounds": options.rounds, "tiny": options.tiny}
-    print(
+    names, rows, medians, places = options.layer or list(CASES), [], {}, {}
+    for name in names:
+        found = load_or_measure_case("growth", CASES[name], options, rounds=options.rounds)
+        rows.append(row(CASES[name], found))
+        medians[name] = medians_by_length(CASES[name], found)
+        places[found["where"]] = None
+    report = Report(options)
+    report.begin(
         f"Forward and backward, ms: median of {options.rounds} turns. Slope of log time against log T from"
-        f" T = {FROM_LENGTH} on.\n\n| layer | {' | '.join(f'T {length}' for length in LENGTHS)} | slope | theory | |"
-        f"\n|{'---|' * (len(LENGTHS) + 4)}",
-        flush=True,
+        f" T = {FROM_LENGTH} on."
     )
-    all_found = []
-    for name in options.layer or GROWTH:
-        case = GROWTH[name]
-        values = kept(
-            f"growth/{name}",
-            settings,
-            lambda case=case: measure(case, options.rounds, memory_rounds=1, tiny=options.tiny).to_json(),
-            options.fresh,
-        )
-        all_found.append(Found.from_json(case, values))
-        print(row(all_found[-1]), flush=True)
-    print(f"\n{', '.join(dict.fromkeys(found.where for found in all_found))}.")
-    plot(all_found, options.plot)
-    return 0
+    report.add("\n".join(table(["layer", *(f"T {length}" for length in LENGTHS), "slope", "theory", ""], rows)))
+    report.add(f"{', '.join(places)}.")
+    plot(medians, options.plot)
+    return report.end()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Memory as the operating system accounts it: a process's peak while it does something, less what it held before."""
+"""Memory as the operating system accounts it: a process's peak, and by how much it grows while it does something."""
 
+import contextlib
 import ctypes
 import gc
 import resource
@@ -13,31 +14,35 @@ _CLEAR = Path("/proc/self/clear_refs")
 def extra_memory(function: Callable[[], object]) -> int:
     """Returns how many bytes the process grows by, at most, while `function` runs.
 
-    What `function` can take from memory that the process has freed and not given back is given back first. Nothing that
-    another process does counts.
-
-    Args:
-        function: What to measure.
+    Memory that the process has freed but kept is given back first, so that `function` cannot take it unseen. Nothing
+    that another process does counts.
     """
     gc.collect()
-    _give_back()
-    _forget_peak()
-    before = _resident()
-    function()
-    return max(0, _peak() - before)
-
-
-def _give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
     if trim is not None:
         trim(0)
+    reset_peak()
+    before = resident_memory()
+    function()
+    return max(0, peak_memory() - before)
 
 
-def _forget_peak() -> None:
-    try:
+def reset_peak() -> None:
+    """Forgets the former peak; where the system cannot, the peak is that since the process began."""
+    with contextlib.suppress(OSError):
         _CLEAR.write_text("5", encoding="ascii")  # "reset the peak resident set size", see proc(5)
-    except OSError:
-        pass  # the peak is then that since the process began
+
+
+def resident_memory() -> int:
+    """Returns the bytes that this process has in memory."""
+    return _field("VmRSS") if _STATUS.exists() else peak_memory()
+
+
+def peak_memory() -> int:
+    """Returns the largest number of bytes that this process ever had in memory."""
+    if _STATUS.exists():
+        return _field("VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _field(name: str) -> int:
@@ -45,13 +50,3 @@ def _field(name: str) -> int:
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     raise KeyError(name)
-
-
-def _resident() -> int:
-    return _field("VmRSS") if _STATUS.exists() else _peak()
-
-
-def _peak() -> int:
-    if _STATUS.exists():
-        return _field("VmHWM")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,19 +1,19 @@
-"""A process of its own for a contestant, which answers with a line of JSON at a time."""
+"""The measuring side of the protocol: a process that answers each line of JSON with one; see `benchmarks.worker`."""
 
 import contextlib
 import json
-import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import ROOT
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Failed(Exception):
-    """A contestant told no number; the text says why."""
+    """A contestant gave no number; the text says why."""
 
 
 class Process:
@@ -21,10 +21,10 @@ class Process:
 
     Args:
         command: Program and arguments.
-        environment: What its environment has besides that of this process.
+        variables: What its environment has besides that of this process.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None):
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None):
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self._process = subprocess.Popen(
             command,
@@ -33,7 +33,7 @@ class Process:
             stderr=self._errors,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **(variables or {})},
         )
 
     @property
@@ -49,20 +49,21 @@ class Process:
 
     def close(self) -> None:
         """Ends the process."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended itself
+        with contextlib.suppress(BrokenPipeError):  # it has ended by itself
             self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()
 
-    def tell(self, line: str) -> None:
-        """Sends a line."""
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Sends a request and returns the answer; see `answer`."""
         with contextlib.suppress(BrokenPipeError):  # what it wrote last says why
-            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.write(f"{json.dumps(request)}\n")
             self._process.stdin.flush()
+        return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """Returns what it says next.
+        """Returns what the process says next.
 
         Raises:
             Failed: If it says nothing more, or that it cannot do what it should.
@@ -73,29 +74,7 @@ class Process:
             self._errors.seek(0)
             lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
             raise Failed(f"ended with status {status}: {lines[-1] if lines else 'nothing on standard error'}")
-        told = json.loads(line)
-        if "unavailable" in told:
-            raise Failed(told["unavailable"])
-        return told
-
-
-def until_failure(measure: Callable[[], float], tell: Callable[[str], None]) -> Callable[[], float]:
-    """Returns a function that measures until that fails, and from then on returns NaN, so that others have their turns.
-
-    Args:
-        measure: Measures once.
-        tell: Called with the reason, once.
-    """
-    going = True
-
-    def turn() -> float:
-        nonlocal going
-        if going:
-            try:
-                return measure()
-            except Failed as error:
-                going = False
-                tell(str(error))
-        return math.nan
-
-    return turn
+        answer = json.loads(line)
+        if "unavailable" in answer:
+            raise Failed(answer["unavailable"])
+        return answer

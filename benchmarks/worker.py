@@ -1,67 +1,105 @@
-"""A process of its own for one contestant: it tells its memory once, and then one time for each line it is sent.
+"""The contestant's side of the protocol: a process that prepares its work, and measures it once for each request.
 
-`python -m benchmarks.worker CASE CONTESTANT [--tiny]`; the parent reads JSON, a line each.
+`python -m benchmarks.worker TASK`, where `TASK` is a JSON object; its `adapter`, `MODULE:FUNCTION`, is called with a
+`Channel`. The process writes a line of JSON when it is prepared, with which it introduces itself or says why it is
+`unavailable`. After that it answers each line that it reads with one. It runs in the environments of the peers, too,
+and needs nothing but Python there.
 """
 
-import argparse
 import contextlib
+import importlib
+import importlib.metadata
 import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from benchmarks.cases import CASES
-from benchmarks.growth_cases import GROWTH
-from benchmarks.memory import extra_memory
-from benchmarks.steps import Unavailable
-
-ALL = {case.name: case for case in (*CASES.values(), *GROWTH.values())}
-REPEATS = 2  # passes that the memory is taken over
+from benchmarks.memory import peak_memory
 
 
-def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
+class Unavailable(Exception):
+    """A contestant cannot run here: it lacks a layer or a device."""
 
-    Args:
-        arguments: Command line without the program. Default: that of the process.
+
+class Channel:
+    """The connection of a contestant with the process that measures.
+
+    Attributes:
+        task: What is to be done: sizes, precision and the like.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
-    parser.add_argument("case", choices=ALL)
-    parser.add_argument("contestant")
-    parser.add_argument("--tiny", action="store_true")
-    options = parser.parse_args(arguments)
+
+    def __init__(self, task: Mapping[str, Any]):
+        self.task = task
+        # Libraries print what they like; the answers go where standard output went.
+        self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+
+    def send(self, **values: Any) -> None:
+        """Sends a line of JSON."""
+        print(json.dumps(values), file=self._answers, flush=True)
+
+    def introduce(self, packages: Iterable[str] = (), **values: Any) -> None:
+        """Says what takes part, after its first step, which compiles.
+
+        Args:
+            packages: Names of the distributions whose versions count.
+            **values: What else there is to know, such as the number of `parameters`.
+        """
+        self.send(versions={name: importlib.metadata.version(name) for name in packages}, **values)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Waits for the next request and returns it; `None` after the last one."""
+        line = sys.stdin.readline()
+        return json.loads(line) if line else None
+
+    def begin(self) -> None:
+        """Begins a turn."""
+        self._began = time.perf_counter(), time.process_time()
+
+    def taken(self) -> dict[str, float]:
+        """Returns what the turn took so far: time on the clock and of processors, and the peak of memory."""
+        seconds, processor = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
+        return {"seconds": seconds, "processor": processor, "peak": peak_memory()}
+
+    def serve(self, measure: Callable[[], Any], describe: Callable[[Any], Mapping[str, Any]]) -> None:
+        """Takes a turn for each request.
+
+        Args:
+            measure: Does the work, which is timed.
+            describe: From what `measure` returned to what is sent besides the time; may raise where work was not equal.
+        """
+        while self.receive() is not None:
+            self.begin()
+            outcome = measure()
+            taken = self.taken()
+            self.send(**taken, **describe(outcome))
+        self.leave()
+
+    def leave(self) -> None:
+        """Ends the process at once: libraries take up to a minute to put everything away."""
+        os._exit(0)
+
+
+def main() -> int:
+    """Runs the contestant of the task on the command line."""
     # Some passes take 10 GB: if the memory runs out, this process is the one to end, and not a neighbour's.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    # Libraries print what they like; the answers go where standard output went.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def tell(**values):
-        print(json.dumps(values), file=answers, flush=True)
-
-    contestant = ALL[options.case].contestant(options.contestant)
+    channel = Channel(json.loads(sys.argv[1]))
+    module, _, function = channel.task["adapter"].partition(":")
     try:
-        step, grown = prepare(contestant, options.tiny)
+        getattr(importlib.import_module(module), function)(channel)
     except Unavailable as error:
-        tell(unavailable=str(error))
-        return 0
-    tell(extra_memory=grown)
-    for _ in sys.stdin:
-        begun = time.perf_counter()
-        step()
-        tell(seconds=time.perf_counter() - begun)
+        channel.send(unavailable=str(error))
+    except ModuleNotFoundError as error:
+        channel.send(unavailable=f"{error.name} is not installed")
     return 0
 
 
-def prepare(contestant, tiny):
-    """Returns the contestant's pass and the bytes that it grows the process by."""
-    # Starts up the libraries, so that what they keep for good is not the layer's.
-    contestant.step(contestant.sizes.tiny())()
-    step = contestant.step(contestant.sizes.tiny() if tiny else contestant.sizes)
-    return step, extra_memory(lambda: [step() for _ in range(REPEATS)])
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from benchmarks import worker  # as adapters import it: two modules would have two exceptions
+
+    sys.exit(worker.main())

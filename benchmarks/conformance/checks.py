@@ -1,7 +1,6 @@
-"""The checks: each takes a subject and says nothing if all is well, and otherwise what happened.
+"""The checks of the attention contract: each takes a subject, and its name is that of its function.
 
-They raise `Broken` with what happened, or `NotApplicable` where the layer does not offer what they are about. The name
-of a function is the name of its check.
+A check raises `Broken` with what happened, or `NotApplicable` where the layer does not offer what it is about.
 """
 
 import inspect
@@ -71,9 +70,18 @@ def check(item, groups="attention"):
     return add
 
 
-def _must(condition, told):
+def _require(condition, problem):
     if not condition:
-        raise Broken(told)
+        raise Broken(problem)
+
+
+def _require_none(problems):
+    _require(not problems, "; ".join(problems))
+
+
+def _require_close(found, expected, problem="off by", tolerance=FLOAT32):
+    distance = _distance(found, expected)
+    _require(distance < tolerance, f"{problem} {distance:.2g}")
 
 
 def _distance(first, second):
@@ -106,11 +114,6 @@ def _offered(subject, *roles):
     return found
 
 
-def _weights(subject):
-    """Checks that a layer returns its weights."""
-    return bool(subject.argument("scores"))
-
-
 def _hide_keys(subject, mask):
     """Returns the arguments that hide the keys where `mask` [B, S] is False, by whatever argument the layer has."""
     if _offered(subject, "value_mask", "attention_mask")[0] == "value_mask":
@@ -132,7 +135,7 @@ def _influence(subject, layer, inputs, targets, **options):
 
 
 def _compare_sight(subject, seen, allowed, real=None):
-    """Checks that every query saw what it may see, and nothing else; only those at `real` [B, T] if that is given."""
+    """Checks that every query, of those at `real` [B, T], saw what it may see, and nothing else."""
     wrong = seen != np.broadcast_to(allowed, seen.shape)
     if real is not None:
         wrong = wrong & real[:, :, None]
@@ -149,27 +152,24 @@ def _how_read(subject, layer, role):
     """Returns what a layer makes of a mask of 0 and −1e9, or `None` where it refuses it."""
     inputs, mask = subject.inputs(), _mask(subject, role)
     try:
-        found, _ = subject.run(layer, inputs, **{role: np.where(mask, 0.0, -1e9).astype("float32")})
+        output, _ = subject.run(layer, inputs, **{role: np.where(mask, 0.0, -1e9).astype("float32")})
     except Exception:
         return None
-    readings = {
-        "ignored": {},
-        "read as boolean and so inverted": {role: ~mask},
-        "accepted and read as additive": {role: mask},
-    }
-    for text, given in readings.items():
-        if _distance(found, subject.run(layer, inputs, **given)[0]) < FLOAT32:
+    readings = {"ignored": {}, "read as boolean and so inverted": {role: ~mask}}
+    readings["accepted and read as additive"] = {role: mask}
+    for text, masks in readings.items():
+        if _distance(output, subject.run(layer, inputs, **masks)[0]) < FLOAT32:
             return text
     return "accepted"
 
 
 @check("1")
 def float_masks_are_refused(subject):
-    layer, told = subject.build(), {}
+    layer, arguments = subject.build(), {}
     for role in _offered(subject, *MASKS):
-        told.setdefault(_how_read(subject, layer, role), {})[f"`{subject.argument(role)}`"] = None
-    told.pop(None, None)
-    _must(not told, "; ".join(f"{' and '.join(names)} of 0 and −1e9 {how}" for how, names in told.items()))
+        arguments.setdefault(_how_read(subject, layer, role), {})[f"`{subject.argument(role)}`"] = None
+    arguments.pop(None, None)
+    _require_none([f"{' and '.join(names)} of 0 and −1e9 {how}" for how, names in arguments.items()])
 
 
 @check("1")
@@ -179,21 +179,21 @@ def masks_are_ANDed(subject):  # noqa: N802
     if len(roles) + causal < 2:
         raise NotApplicable("there are not two kinds of masks to combine")
     inputs = subject.inputs(queries=KEYS)
-    given, allowed = {}, np.repeat((np.tri(KEYS) if causal else np.ones((KEYS, KEYS)))[None] > 0, BATCH, axis=0)
+    masks, allowed = {}, np.repeat((np.tri(KEYS) if causal else np.ones((KEYS, KEYS)))[None] > 0, BATCH, axis=0)
     for number, role in enumerate(roles):  # each hides a key of its own, another one in each sequence
         hidden = np.arange(KEYS) == np.arange(1, BATCH + 1)[:, None] + number
-        given[role] = ~np.repeat(hidden[:, None], KEYS, axis=1) if role == "attention_mask" else ~hidden
+        masks[role] = ~np.repeat(hidden[:, None], KEYS, axis=1) if role == "attention_mask" else ~hidden
         allowed &= ~hidden[:, None]
-    seen = _influence(subject, subject.build(), inputs, subject.memory, causal=causal, **given)
+    seen = _influence(subject, subject.build(), inputs, subject.memory, causal=causal, **masks)
     # Where one mask is for queries and keys at once, a layer may do either with a masked query.
-    _compare_sight(subject, seen, allowed, given.get("value_mask") if subject.is_self_attention else None)
+    _compare_sight(subject, seen, allowed, masks.get("value_mask") if subject.is_self_attention else None)
 
 
 @check("1")
 def a_query_mask_is_respected(subject):
     layer, inputs = subject.build(), subject.inputs()
     role = _offered(subject, "query_mask")[0]
-    mask, told = _mask(subject, role), []
+    mask, problems = _mask(subject, role), []
     scores = subject.offers("scores")
     if subject.residual and not scores:
         raise NotApplicable("the output holds the block's input, and there are no weights")
@@ -201,10 +201,10 @@ def a_query_mask_is_respected(subject):
     if not subject.residual and np.any(output[~mask]):
         plain, _ = subject.run(layer, inputs, scores=scores)
         ignored = np.array_equal(plain, output)
-        told.append("ignored" if ignored else f"output of a masked query is {np.abs(output[~mask]).max():.2g}")
-    if weights is not None and np.any(np.moveaxis(weights, -2, 1)[~mask]):
-        told.append(f"weights of a masked query sum to {np.moveaxis(weights, -2, 1)[~mask].sum(-1).max():.2g}")
-    _must(not told, "; ".join(told))
+        problems.append("ignored" if ignored else f"output of a masked query is {np.abs(output[~mask]).max():.2g}")
+    if weights is not None and np.any(weights_of_masked := np.moveaxis(weights, -2, 1)[~mask]):
+        problems.append(f"weights of a masked query sum to {weights_of_masked.sum(-1).max():.2g}")
+    _require_none(problems)
 
 
 @check("1")
@@ -221,21 +221,20 @@ def each_head_can_have_a_mask(subject):
         seen = _influence(subject, layer, inputs, subject.memory, attention_mask=mask)
         return _compare_sight(subject, seen, mask.any(axis=1))
     _, weights = subject.run(layer, inputs, scores=True, attention_mask=mask)
-    _must(np.array_equal(weights > 0, mask), "the weights do not follow the mask of their head")
+    _require(np.array_equal(weights > 0, mask), "the weights do not follow the mask of their head")
 
 
 @check("1")
 def a_float_bias_is_added_to_the_scores(subject):
     subject.argument("bias")
-    _weights(subject)
+    subject.argument("scores")
     layer, inputs = subject.build(), subject.inputs()
     queries, keys = _lengths(subject)
     bias = random_array((BATCH, *((1,) if subject.num_heads else ()), queries, keys), 5)
     _, plain = subject.run(layer, inputs, scores=True)
     _, weights = subject.run(layer, inputs, scores=True, bias=bias)
     expected = plain * np.exp(bias)
-    distance = _distance(weights, expected / expected.sum(-1, keepdims=True))
-    _must(distance < FLOAT32, f"the weights are off by {distance:.2g}")
+    _require_close(weights, expected / expected.sum(-1, keepdims=True), "the weights are off by")
 
 
 def _masked_inputs(subject, mask, names):
@@ -256,8 +255,8 @@ def masks_come_with_the_tensors(subject):
     found = to_numpy(subject.call(layer, carriers)[0])
     real = mask if subject.is_self_attention else np.ones(found.shape[:2], bool)
     ignored = _distance(found[real], subject.run(layer, plain)[0][real]) < FLOAT32
-    told = "ignored" if ignored else "not the output with the same mask as an argument"
-    _must(_distance(found[real], expected[real]) < FLOAT32, told)
+    problems = "ignored" if ignored else "not the output with the same mask as an argument"
+    _require(_distance(found[real], expected[real]) < FLOAT32, problems)
 
 
 @check("Keras")
@@ -266,8 +265,8 @@ def the_output_carries_the_mask_of_the_query(subject):
     _, carriers = _masked_inputs(subject, mask, ("query",))
     output, _ = subject.call(subject.build(), carriers)
     found = getattr(output, "_keras_mask", None)
-    _must(found is not None, "the output carries no mask")
-    _must(np.array_equal(ops.convert_to_numpy(found), mask), "the output carries another mask")
+    _require(found is not None, "the output carries no mask")
+    _require(np.array_equal(ops.convert_to_numpy(found), mask), "the output carries another mask")
 
 
 def _empty_rows(subject):
@@ -283,42 +282,42 @@ def _empty_rows(subject):
 def output_is_zero_where_all_is_masked(subject):
     if subject.residual:
         raise NotApplicable("the output holds the block's input")
-    layer, inputs, told = subject.build(), subject.inputs(), []
-    for role, given in _empty_rows(subject):
-        for scores in (False, True) if subject.offers("scores") else (False,):
-            output, _ = subject.run(layer, inputs, scores=scores, **given)
+    layer, inputs, problems = subject.build(), subject.inputs(), []
+    for role, masks in _empty_rows(subject):
+        for scores in subject.with_or_without_scores:
+            output, _ = subject.run(layer, inputs, scores=scores, **masks)
             if np.any(output[0]):
                 asked = "with scores" if scores else "without scores"
-                told.append(f"`{subject.argument(role)}`, {asked}: up to {np.abs(output[0]).max():.2g}")
-    _must(not told, "; ".join(told))
+                problems.append(f"`{subject.argument(role)}`, {asked}: up to {np.abs(output[0]).max():.2g}")
+    _require_none(problems)
 
 
 @check("2")
 def weights_are_zero_where_all_is_masked(subject):
-    _weights(subject)
-    layer, inputs, told = subject.build(), subject.inputs(), []
-    for role, given in _empty_rows(subject):
-        _, weights = subject.run(layer, inputs, scores=True, **given)
+    subject.argument("scores")
+    layer, inputs, problems = subject.build(), subject.inputs(), []
+    for role, masks in _empty_rows(subject):
+        _, weights = subject.run(layer, inputs, scores=True, **masks)
         if np.any(weights[0]):
-            told.append(f"`{subject.argument(role)}`: they sum to {weights[0].sum(-1).max():.2g}")
-    _must(not told, "; ".join(told))
+            problems.append(f"`{subject.argument(role)}`: they sum to {weights[0].sum(-1).max():.2g}")
+    _require_none(problems)
 
 
 @check("2")
 def gradients_are_finite_where_all_is_masked(subject):
-    layer, told = subject.build(), []
-    for role, given in _empty_rows(subject):
-        given = {name: ops.convert_to_tensor(mask) for name, mask in given.items()}
+    layer, problems = subject.build(), []
+    for role, masks in _empty_rows(subject):
+        masks = {name: ops.convert_to_tensor(mask) for name, mask in masks.items()}
         tensors = {name: tf.constant(value) for name, value in subject.inputs().items()}
         with tf.GradientTape() as tape:
             tape.watch(list(tensors.values()))
-            output, _ = subject.call(layer, tensors, **given)
+            output, _ = subject.call(layer, tensors, **masks)
             loss = tf.reduce_sum(output * random_array(output.shape, 97))
         sources = {**tensors, **{variable.path: variable.value for variable in layer.trainable_variables}}
         for name, gradient in zip(sources, tape.gradient(loss, list(sources.values())), strict=True):
             if gradient is not None and not np.all(np.isfinite(to_numpy(gradient))):
-                told.append(f"`{subject.argument(role)}`: gradient of {name}")
-    _must(not told, "; ".join(told))
+                problems.append(f"`{subject.argument(role)}`: gradient of {name}")
+    _require_none(problems)
 
 
 def _situations(subject):
@@ -330,42 +329,42 @@ def _situations(subject):
     if subject.offers("causal"):
         yield "causal", {"causal": True}
     if subject.offers("value_mask") or subject.offers("attention_mask"):
-        yield from (("all masked", given) for _, given in list(_empty_rows(subject))[:1])
+        yield from (("all masked", masks) for _, masks in list(_empty_rows(subject))[:1])
 
 
 @check("3")
 def asking_for_the_scores_changes_nothing(subject):
-    _weights(subject)
-    inputs, told = subject.inputs(), []
+    subject.argument("scores")
+    inputs, problems = subject.inputs(), []
     for dropout, training in ((0.0, False), (0.5, False), (0.5, True)):
-        for name, given in _situations(subject):
+        for name, masks in _situations(subject):
             plain, asked = (
-                subject.run(subject.build(dropout=dropout), inputs, scores=scores, training=training, **given)[0]
+                subject.run(subject.build(dropout=dropout), inputs, scores=scores, training=training, **masks)[0]
                 for scores in (False, True)
             )
             distance = _distance(asked, plain)
             if distance > FLOAT32:
                 when = "" if not dropout else ", dropout in training" if training else ", dropout at inference"
-                told.append(f"{name}{when}: the output changes by {distance:.2g}")
-    _must(not told, "; ".join(told))
+                problems.append(f"{name}{when}: the output changes by {distance:.2g}")
+    _require_none(problems)
 
 
 def _compiled_agrees(subject, xla):
     layer, inputs = subject.build(), subject.inputs()
-    for name, given in list(_situations(subject)):
-        for scores in (False, True) if subject.offers("scores") else (False,):
-            flags = {key: value for key, value in given.items() if key == "causal"}
-            masks = {key: ops.convert_to_tensor(value) for key, value in given.items() if key != "causal"}
+    for name, options in list(_situations(subject)):
+        for scores in subject.with_or_without_scores:
+            flags = {key: value for key, value in options.items() if key == "causal"}
+            masks = {key: ops.convert_to_tensor(value) for key, value in options.items() if key != "causal"}
 
             @tf.function(jit_compile=xla)
-            def function(tensors, masks, scores=scores, flags=flags):
-                return [each for each in subject.call(layer, tensors, scores, **flags, **masks) if each is not None]
+            def compiled(tensors, masks, scores=scores, flags=flags):
+                results = subject.call(layer, tensors, scores, **flags, **masks)
+                return [result for result in results if result is not None]
 
-            expected = [each for each in subject.run(layer, inputs, scores=scores, **given) if each is not None]
+            expected = [result for result in subject.run(layer, inputs, scores=scores, **options) if result is not None]
             tensors = {key: tf.constant(value) for key, value in inputs.items()}
-            for found, reference in zip(function(tensors, masks), expected, strict=True):
-                distance = _distance(to_numpy(found), reference)
-                _must(distance < FLOAT32, f"{name}: off by {distance:.2g}")
+            for result, reference in zip(compiled(tensors, masks), expected, strict=True):
+                _require_close(to_numpy(result), reference, f"{name}: off by")
 
 
 @check("3", "all")
@@ -380,13 +379,12 @@ def XLA_agrees_with_eager(subject):  # noqa: N802
 
 def _mixed_is_close(subject, policy):
     inputs, exact, layer = subject.inputs(), subject.build(), subject.build(policy)
-    for name, given in _situations(subject):
-        for scores in (False, True) if subject.offers("scores") else (False,):
-            results = (subject.run(each, inputs, scores=scores, **given) for each in (layer, exact))
-            for found, expected in zip(*results, strict=True):
-                if found is not None:
-                    distance = _distance(found, expected)
-                    _must(distance < MIXED[policy], f"{name}: off by {distance:.2g}")
+    for name, masks in _situations(subject):
+        for scores in subject.with_or_without_scores:
+            results = (subject.run(each, inputs, scores=scores, **masks) for each in (layer, exact))
+            for result, expected in zip(*results, strict=True):
+                if result is not None:
+                    _require_close(result, expected, f"{name}: off by", MIXED[policy])
 
 
 @check("3", "all")
@@ -403,13 +401,13 @@ def mixed_bfloat16_is_close_to_float32(subject):
 def large_activations_stay_finite_in_float16(subject):
     inputs = {name: value * subject.large for name, value in subject.inputs().items()}
     layer, worst = subject.build("mixed_float16", inputs=inputs), {}
-    for _, given in _situations(subject):
-        for scores in (False, True) if subject.offers("scores") else (False,):
-            output, _ = subject.run(layer, inputs, scores=scores, **given)
+    for _, masks in _situations(subject):
+        for scores in subject.with_or_without_scores:
+            output, _ = subject.run(layer, inputs, scores=scores, **masks)
             if not np.all(np.isfinite(output)):
                 where = "with scores" if scores else "without scores"
                 worst[where] = max(worst.get(where, 0.0), np.mean(~np.isfinite(output)))
-    _must(
+    _require(
         not worst, "; ".join(f"{where} up to {share:.0%} of the output is not finite" for where, share in worst.items())
     )
 
@@ -418,34 +416,36 @@ def large_activations_stay_finite_in_float16(subject):
 def decoding_with_a_cache_agrees_with_the_full_pass(subject):
     if subject.steps is None:
         raise NotApplicable("there is no cache")
-    sizes = subject.sizes if subject.residual else {name: 11 for name in subject.sizes}
-    inputs = subject.inputs(queries=KEYS, sizes=sizes, seed=3)
+    inputs = subject.inputs(queries=KEYS, sizes=None if subject.residual else dict.fromkeys(subject.sizes, 11), seed=3)
     if not subject.residual:
-        inputs = {name: inputs["query"] for name in inputs}
+        inputs = dict.fromkeys(inputs, inputs["query"])
     layer = subject.build(inputs=inputs)
-    if not (
-        hasattr(getattr(layer, "self_attention", layer), "create_cache") or "cache" in " ".join(subject.parameters)
-    ):
+    has_cache = hasattr(getattr(layer, "self_attention", layer), "create_cache")
+    if not has_cache and "cache" not in " ".join(subject.parameters):
         raise NotApplicable("there is no cache")
     causal = subject.offers("causal") and not subject.causal
-    ruled = causal or subject.causal
-    mask = {} if ruled else {"attention_mask": np.repeat(np.tri(KEYS, dtype=bool)[None], BATCH, axis=0)}
-    expected, _ = subject.run(layer, inputs, causal=causal, **mask)
-    distance = _distance(subject.steps(subject, layer, inputs, first=2), expected)
-    _must(distance < FLOAT32, f"off by {distance:.2g}")
+    mask = {"attention_mask": np.repeat(np.tri(KEYS, dtype=bool)[None], BATCH, axis=0)}
+    expected, _ = subject.run(layer, inputs, causal=causal, **({} if causal or subject.causal else mask))
+    _require_close(subject.steps(subject, layer, inputs, first=2), expected)
+
+
+def _causal_view(subject):
+    """Returns the inputs that a causal layer must not look ahead in, and the options that make it causal."""
+    if subject.causal:
+        return ("query",), {}
+    subject.argument("causal")
+    return subject.memory, {"causal": True}
 
 
 @check("4")
 def the_causal_mask_hides_the_future(subject):
     layer, inputs = subject.build(), subject.inputs(queries=KEYS)
-    if not subject.causal:
-        subject.argument("causal")
-    targets, options = (("query",), {}) if subject.causal else (subject.memory, {"causal": True})
+    targets, options = _causal_view(subject)
     seen = _influence(subject, layer, inputs, targets, **options)
     _compare_sight(subject, seen, np.tri(KEYS, dtype=bool))
     if subject.offers("scores") and not subject.causal:
         _, weights = subject.run(layer, inputs, scores=True, causal=True)
-        _must(not np.any(np.triu(weights, 1)), "with scores the weights of the future are not zero")
+        _require(not np.any(np.triu(weights, 1)), "with scores the weights of the future are not zero")
 
 
 @check("4")
@@ -458,61 +458,53 @@ def the_causal_mask_knows_the_offset(subject):
     _compare_sight(subject, seen, allowed)
 
 
-def _leak(subject, layer, inputs, real, mask, content, **options):
-    """Returns whether outputs at `real` [B, T] change, not in the least, with what stands at masked places."""
-    targets = subject.memory
-    changed = {
-        name: np.where(mask[..., None], value, content(value.shape)).astype("float32") if name in targets else value
-        for name, value in inputs.items()
-    }
-    scores = subject.offers("scores")
-    before, after = (subject.run(layer, each, scores=scores, **options) for each in (inputs, changed))
-    if not np.array_equal(before[0][real], after[0][real]):
-        return True
-    return scores and not np.array_equal(*(np.moveaxis(each[1], -2, 1)[real] for each in (before, after)))
+def _leaks(subject, contents):
+    """Returns those of some contents, by name, that change the output of real positions when masked keys have them.
+
+    Args:
+        subject: The layer.
+        contents: From the shape of an input to its contents, by name.
+    """
+    layer, inputs, mask = subject.build(), subject.inputs(), _mask(subject, "value_mask", seed=2)
+    real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)
+    options = {"scores": subject.offers("scores"), **_hide_keys(subject, mask)}
+    before = subject.run(layer, inputs, **options)
+
+    def changes(content):
+        changed = {
+            name: np.where(mask[..., None], value, content(value.shape)).astype("float32")
+            if name in subject.memory
+            else value
+            for name, value in inputs.items()
+        }
+        after = subject.run(layer, changed, **options)
+        same = np.array_equal(before[0][real], after[0][real])
+        if same and options["scores"]:
+            same = np.array_equal(*(np.moveaxis(weights, -2, 1)[real] for _, weights in (before, after)))
+        return not same
+
+    return [name for name, content in contents.items() if changes(content)]
 
 
 @check("5")
 def masked_keys_cannot_leak(subject):
-    layer, inputs, mask = subject.build(), subject.inputs(), _mask(subject, "value_mask", seed=2)
-    real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)
     sizes = (1.0, 1e4, 1e12)
-    told = [
-        f"{size:g}"
-        for size in sizes
-        if _leak(
-            subject,
-            layer,
-            inputs,
-            real,
-            mask,
-            lambda shape, size=size: size * random_array(shape, 89),
-            **_hide_keys(subject, mask),
-        )
-    ]
-    _must(not told, f"numbers of size {' and '.join(told)} do")
+    contents = {f"{size:g}": lambda shape, size=size: size * random_array(shape, 89) for size in sizes}
+    leaks = _leaks(subject, contents)
+    _require(not leaks, f"numbers of size {' and '.join(leaks)} do")
 
 
 @check("5")
 def masked_NaN_and_infinity_cannot_leak(subject):  # noqa: N802
-    layer, inputs, mask = subject.build(), subject.inputs(), _mask(subject, "value_mask", seed=2)
-    real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)
-    told = [
-        str(content)
-        for content in (np.nan, np.inf)
-        if _leak(
-            subject, layer, inputs, real, mask, lambda shape, c=content: np.full(shape, c), **_hide_keys(subject, mask)
-        )
-    ]
-    _must(not told, f"{' and '.join(told)} do")
+    contents = {str(value): lambda shape, value=value: np.full(shape, value) for value in (np.nan, np.inf)}
+    leaks = _leaks(subject, contents)
+    _require(not leaks, f"{' and '.join(leaks)} do")
 
 
 @check("5")
 def the_future_cannot_leak(subject):
     inputs = subject.inputs(queries=KEYS)
-    if not subject.causal:
-        subject.argument("causal")
-    targets, options = (("query",), {}) if subject.causal else (subject.memory, {"causal": True})
+    targets, options = _causal_view(subject)
     layer, last = subject.build(), KEYS - 2
     before, _ = subject.run(layer, inputs, **options)
     for size in (1.0, 1e4, 1e12):
@@ -520,7 +512,7 @@ def the_future_cannot_leak(subject):
         for name in targets:
             changed[name][:, last:] = size * random_array(changed[name][:, last:].shape, 89)
         after, _ = subject.run(layer, changed, **options)
-        _must(np.array_equal(after[:, :last], before[:, :last]), f"numbers of size {size:g} do")
+        _require(np.array_equal(after[:, :last], before[:, :last]), f"numbers of size {size:g} do")
 
 
 def _score_shape(subject):
@@ -530,50 +522,51 @@ def _score_shape(subject):
 
 @check("6")
 def scores_have_their_shape(subject):
-    _weights(subject)
+    subject.argument("scores")
     _, weights = subject.run(subject.build(), subject.inputs(), scores=True)
-    _must(weights.shape == _score_shape(subject), f"{weights.shape} instead of {_score_shape(subject)}")
+    _require(weights.shape == _score_shape(subject), f"{weights.shape} instead of {_score_shape(subject)}")
 
 
 @check("6")
 def scores_have_that_shape_symbolically(subject):
-    _weights(subject)
+    subject.argument("scores")
     symbolic = {name: keras.KerasTensor(value.shape) for name, value in subject.inputs().items()}
     _, weights = subject.call(subject.make(), symbolic, scores=True)
-    _must(weights is not None, "the symbolic call returns no weights")
-    _must(tuple(weights.shape) == _score_shape(subject), f"{tuple(weights.shape)} instead of {_score_shape(subject)}")
-
-
-@check("6")
-def scores_are_behind_the_softmax(subject):
-    _weights(subject)
-    _, weights = subject.run(subject.build(), subject.inputs(), scores=True)
-    _must(
-        np.abs(weights.sum(-1) - 1).max() < FLOAT32,
-        f"rows sum to {weights.sum(-1).min():.2g} … {weights.sum(-1).max():.2g}",
+    _require(weights is not None, "the symbolic call returns no weights")
+    _require(
+        tuple(weights.shape) == _score_shape(subject), f"{tuple(weights.shape)} instead of {_score_shape(subject)}"
     )
 
 
 @check("6")
+def scores_are_after_the_softmax(subject):
+    subject.argument("scores")
+    _, weights = subject.run(subject.build(), subject.inputs(), scores=True)
+    sums = weights.sum(-1)
+    _require(np.abs(sums - 1).max() < FLOAT32, f"rows sum to {sums.min():.2g} … {sums.max():.2g}")
+
+
+@check("6")
 def scores_are_before_dropout(subject):
-    _weights(subject)
+    subject.argument("scores")
     if not subject.pure_weights:
         raise NotApplicable("dropout elsewhere in the block changes the weights, too")
     layer, inputs = subject.build(dropout=0.5), subject.inputs()
     output, weights = subject.run(layer, inputs, scores=True)
-    trained, kept = subject.run(layer, inputs, scores=True, training=True)
-    _must(not np.array_equal(trained, output), "dropout does nothing in training")
-    _must(np.array_equal(kept, weights), f"in training {np.mean((kept == 0) & (weights > 0)):.0%} of them are zero")
+    trained, weights_in_training = subject.run(layer, inputs, scores=True, training=True)
+    _require(not np.array_equal(trained, output), "dropout does nothing in training")
+    share = np.mean((weights_in_training == 0) & (weights > 0))
+    _require(np.array_equal(weights_in_training, weights), f"in training {share:.0%} of them are zero")
 
 
 @check("6")
 def scores_are_in_the_compute_dtype(subject):
-    _weights(subject)
+    subject.argument("scores")
     layer = subject.build("mixed_bfloat16")
     tensors = {name: ops.convert_to_tensor(value) for name, value in subject.inputs().items()}
     _, weights = subject.call(layer, tensors, scores=True)
     found = keras.backend.standardize_dtype(weights.dtype)
-    _must(found == "bfloat16", f"{found} under mixed_bfloat16")
+    _require(found == "bfloat16", f"{found} under mixed_bfloat16")
 
 
 @check("4", "positions")
@@ -582,18 +575,18 @@ def start_index_goes_on_with_the_sequence(subject):
     full = to_numpy(subject.apply(layer, ops.convert_to_tensor(inputs)))
     for start in (2, tf.constant(2)):
         tail = to_numpy(subject.apply(layer, ops.convert_to_tensor(inputs[:, 2:]), start_index=start))
-        _must(_distance(tail, full[:, 2:]) < FLOAT32, f"off by {_distance(tail, full[:, 2:]):.2g}")
+        _require_close(tail, full[:, 2:])
 
 
 @check("3", "positions")
 def far_positions_keep_their_precision(subject):
     inputs = ops.convert_to_tensor(subject.inputs()["query"])
     expected = to_numpy(subject.apply(subject.build(), inputs, start_index=FAR))
-    told = []
+    problems = []
     for policy, tolerance in MIXED.items():
         distance = _distance(to_numpy(subject.apply(subject.build(policy), inputs, start_index=FAR)), expected)
-        told += [f"{policy}, from position {FAR}: off by {distance:.2g}"] if distance > tolerance else []
-    _must(not told, "; ".join(told))
+        problems += [f"{policy}, from position {FAR}: off by {distance:.2g}"] if distance > tolerance else []
+    _require_none(problems)
 
 
 @check("Keras", "all")
@@ -603,7 +596,7 @@ def every_option_is_in_the_config(subject):
     options = inspect.signature(type(layer)).parameters.values()
     named = [option.name for option in options if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)]
     missing = [f"`{name}`" for name in named if name not in config]
-    _must(not missing, f"without {', '.join(missing)}")
+    _require(not missing, f"without {', '.join(missing)}")
 
 
 @check("Keras", "all")
@@ -613,10 +606,10 @@ def the_config_makes_the_same_layer(subject):
     again = type(layer).from_config(config)
     found = json.loads(json.dumps(again.get_config()))
     differing = [name for name in config if found.get(name) != config[name]]
-    _must(not differing, f"`{'`, `'.join(differing)}` changed")
+    _require(not differing, f"`{'`, `'.join(differing)}` changed")
     subject.run(again, inputs)
     again.set_weights(layer.get_weights())
-    _must(np.array_equal(subject.run(again, inputs)[0], subject.run(layer, inputs)[0]), "another output")
+    _require(np.array_equal(subject.run(again, inputs)[0], subject.run(layer, inputs)[0]), "another output")
 
 
 @check("Keras", "all")
@@ -628,4 +621,4 @@ def a_saved_model_reloads(subject):
         model.save(Path(folder) / "model.keras")
         loaded = keras.saving.load_model(Path(folder) / "model.keras")
     found = to_numpy(loaded([ops.convert_to_tensor(value) for value in inputs.values()]))
-    _must(np.array_equal(found, subject.run(layer, inputs)[0]), "another output")
+    _require(np.array_equal(found, subject.run(layer, inputs)[0]), "another output")

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks import timing
 from benchmarks.conformance.checks import CHECKS, Broken, Check
 from benchmarks.conformance.subjects import SUBJECTS, Missing, NotApplicable, Subject, find
+from benchmarks.report import machine_and_commit
+from benchmarks.report import table as table_lines
 
 PASS, FAIL, NONE = "pass", "fail", "n/a"
 PACKAGES = {"keras": "Keras", "keras-hub": "KerasHub", "tensorflow": "TensorFlow"}
@@ -103,7 +104,7 @@ def versions() -> str:
             found.append(f"{name} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             found.append(f"{name} not installed")
-    return f"{', '.join(found)}, Python {platform.python_version()}; {timing.where()}"
+    return f"{', '.join(found)}, Python {platform.python_version()}; {machine_and_commit()}"
 
 
 def _short(subject):
@@ -119,19 +120,10 @@ def _table(group, results):
     checks = [check for check in CHECKS if any(check in results[subject] for subject in subjects)]
     cells = {PASS: "pass", FAIL: "**fail**", NONE: "–"}
     rows = [
-        f"| {check.name} | {check.item} | "
-        + " | ".join(cells[results[subject][check].outcome] for subject in subjects)
-        + " |"
-        for check in checks
+        [check.name, check.item, *(cells[results[subject][check].outcome] for subject in subjects)] for check in checks
     ]
-    return "\n".join(
-        [
-            f"| {group} | item | {' | '.join(map(_short, subjects))} |",
-            "|---|---|" + "---|" * len(subjects),
-            *rows,
-            f"| passed of those that apply | | {' | '.join(count(results[subject]) for subject in subjects)} |",
-        ]
-    )
+    rows.append(["passed of those that apply", "", *(count(results[subject]) for subject in subjects)])
+    return "\n".join(table_lines([group, "item", *map(_short, subjects)], rows)).replace("|  |", "| |")
 
 
 def _reasons(results, outcome):

@@ -50,7 +50,7 @@ def find(path: str) -> type:
 class Subject:
     """A layer and how it is called.
 
-    Args:
+    Attributes:
         path: Where the class is.
         group: The table it belongs to.
         options: Its options, from a dtype policy and a rate of dropout.
@@ -59,7 +59,7 @@ class Subject:
         arguments: For what we call an argument, what the layer calls it, where that differs.
         packed: Whether inputs and masks come as lists.
         num_heads: Number of heads, or `None` for a layer whose scores have no such axis.
-        residual: Whether it adds its input to what attention finds.
+        residual: Whether it adds its input to the output of attention.
         causal: Whether it is causal by itself, in its first input.
         pure_weights: Whether dropout acts on nothing before the weights.
         large: Factor of inputs that brings products, but not scaled products, out of float16's range.
@@ -146,7 +146,12 @@ class Subject:
         except NotApplicable:
             return False
 
-    def call(self, layer, inputs, scores=False, causal=False, training=False, **given):
+    @property
+    def with_or_without_scores(self) -> tuple[bool, ...]:
+        """Both choices of asking for the scores, or the only one."""
+        return (False, True) if self.offers("scores") else (False,)
+
+    def call(self, layer, inputs, scores=False, causal=False, training=False, **masks):
         """Returns the output and the weights, or `None` for those not asked for.
 
         Args:
@@ -155,14 +160,14 @@ class Subject:
             scores: Whether the weights are asked for.
             causal: Whether a causal mask is.
             training: Whether dropout is active.
-            **given: Masks and `bias`, by our names.
+            **masks: Masks and `bias`, by our names.
         """
         if self.apply is not None:
-            return self.apply(layer, *inputs.values(), **given), None
-        options = {} if self.packed else {self.argument(role): value for role, value in given.items()}
-        if self.packed and given:
-            [self.argument(role) for role in given]
-            options["mask"] = [given.get("query_mask"), given.get("value_mask")]
+            return self.apply(layer, *inputs.values(), **masks), None
+        options = {} if self.packed else {self.argument(role): value for role, value in masks.items()}
+        if self.packed and masks:
+            [self.argument(role) for role in masks]
+            options["mask"] = [masks.get("query_mask"), masks.get("value_mask")]
         options |= {self.argument("scores"): True} if scores else {}
         options |= {self.argument("causal"): True} if causal else {}
         options |= {"training": training} if "training" in self.parameters else {}

@@ -1,1 +1,1 @@
-"""What serving a trained model shows: latency, throughput, changes of version, memory, requests that mean no good."""
+"""How a trained model is served: latency, throughput, changes of version, memory, hostile requests."""

@@ -1,17 +1,16 @@
 """Measures how trained translators are served: `python -m benchmarks.serving WORKDIR … --text FILE`.
 
-For each work directory: latency, throughput, changes of version, memory, and what requests get that mean no good. The
-server is a process of its own, and so are its clients.
+For each work directory: latency, throughput, changes of version, memory, and what hostile requests get. The server is a
+process of its own, and so are its clients.
 """
 
-import importlib
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.arguments import MeasurementParser
-from benchmarks.timing import where
+from benchmarks.command import MeasurementParser
+from benchmarks.report import machine_and_commit
 from zoo.startup import without_greeting
 
 CASES = ("latency", "throughput", "swaps", "soak", "hostile")
@@ -29,10 +28,10 @@ def main(arguments=None) -> int:
     parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
     parser.add_argument("--seconds", type=float, help="how long throughput (60), swaps (120) and soak (600) last")
     parser.add_count("connections", 10_000, "that hostile opens and drops")
-    parser.add_argument("--exports", type=Path, help="where exports are kept, and found the next time (nowhere)")
+    parser.add_argument("--exports", type=Path, help="where exports are stored, and found the next time (nowhere)")
     options = parser.parse_args(arguments)
     if len({path.resolve().name for path in options.workdirs}) < len(options.workdirs):
-        parser.error("work directories need names of their own")
+        parser.error("work directories must have different names")
     for path in options.workdirs:
         if not path.is_dir():
             parser.error(f"{path} is no work directory")
@@ -41,16 +40,15 @@ def main(arguments=None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the targets are about processors
     with without_greeting():
+        from benchmarks.serving.cases import CASES as measures
         from benchmarks.serving.exports import Exports
-
-        modules = [importlib.import_module(f"benchmarks.serving.{name}") for name in options.case or CASES]
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{where()}.", flush=True)
+        print(f"{machine_and_commit()}.", flush=True)
         for workdir in options.workdirs:
             exports = Exports(workdir, options.exports or Path(folder), options.text)
             print(f"\n## {exports.name}", flush=True)
-            for module in modules:
-                print(f"\n{module.measure(exports, options)}", flush=True)
+            for name in options.case or CASES:
+                print(f"\n{measures[name](exports, options)}", flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Requests that mean no good, and what the stock server answers to them.
+"""Hostile requests, and what the stock server answers to them.
 
 The expected codes are those of the stock server's sources (`predict_util.cc`, `server_core.cc`) and of gRPC itself.
 """
@@ -19,13 +19,13 @@ LARGE, LIMIT = 64 << 20, 32 << 20  # bytes of a large message, and of the larges
 
 
 class Attack(NamedTuple):
-    """Something sent, what came of it, and what the stock server says to it.
+    """Something sent, what came of it, and what the stock server does.
 
     Attributes:
         sent: What was sent.
         got: The status, or what became of the connection.
         stock: The same of the stock server.
-        message: What it was told.
+        message: The message of the status.
     """
 
     sent: str

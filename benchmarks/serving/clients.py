@@ -2,26 +2,18 @@
 
 import json
 import sys
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.process import Process
 from benchmarks.serving.questions import Answer
 
 
 @dataclass(frozen=True)
-class Got:
-    """An answer that clients got, and how often.
-
-    Attributes:
-        question: Which question it answers.
-        version: The version that it says it is of.
-        answer: What it says.
-        count: How often.
-    """
+class Counted:
+    """An answer that clients got: to which question, from which version, and how often."""
 
     question: int
     version: int
@@ -35,20 +27,20 @@ class Tally:
 
     Attributes:
         seconds: How long they asked.
-        got: The answers.
+        counted: The answers.
         failures: How often each status came instead of one.
         milliseconds: Median, 99 % and longest wait.
     """
 
     seconds: float
-    got: Sequence[Got]
+    counted: Sequence[Counted]
     failures: Mapping[str, int]
     milliseconds: tuple[float, float, float]
 
     @property
     def answers(self) -> int:
         """How many questions were answered."""
-        return sum(each.count for each in self.got)
+        return sum(each.count for each in self.counted)
 
     @property
     def failed(self) -> int:
@@ -60,21 +52,18 @@ class Tally:
         """Answers in a second."""
         return self.answers / self.seconds
 
+    @property
+    def failure_lines(self) -> list[str]:
+        """A line for each status."""
+        return [f"- {count} × {failure}" for failure, count in self.failures.items()]
+
     def wrong(self, expected: Callable[[int], Sequence[Answer]]) -> int:
         """Returns how many answers are not, whole, what is expected.
 
         Args:
-            expected: Tells the right answers to all questions by the version that answers.
+            expected: Returns the right answers to all questions by the version that answers.
         """
-        return sum(each.count for each in self.got if not each.answer.agrees(expected(each.version)[each.question]))
-
-    def __add__(self, other: "Tally") -> "Tally":
-        """Returns what both together got; the waits are those of the slower."""
-        failures = {
-            name: self.failures.get(name, 0) + other.failures.get(name, 0) for name in {*self.failures, *other.failures}
-        }
-        slower = max(self.milliseconds, other.milliseconds)
-        return Tally(self.seconds + other.seconds, [*self.got, *other.got], failures, slower)
+        return sum(each.count for each in self.counted if not each.answer.agrees(expected(each.version)[each.question]))
 
 
 class Clients(Process):
@@ -86,32 +75,26 @@ class Clients(Process):
     """
 
     def __init__(self, address: str, questions: Sequence[Sequence[str]]):
-        self._folder = tempfile.TemporaryDirectory()
-        path = Path(self._folder.name, "questions.json")
-        path.write_text(json.dumps([list(texts) for texts in questions]), encoding="utf-8")
-        super().__init__([sys.executable, "-m", "benchmarks.serving.load", address, str(path)])
-
-    def close(self) -> None:
-        """Ends the process."""
-        super().close()
-        self._folder.cleanup()
+        task = {"adapter": "benchmarks.serving.load:ask_in_turn", "address": address}
+        task["questions"] = [list(texts) for texts in questions]
+        super().__init__([sys.executable, "-m", "benchmarks.worker", json.dumps(task)])
+        self.answer()
 
     def start(self, count: int) -> None:
-        """Has so many clients ask from now on."""
-        self.tell(str(count))
+        """Lets so many clients ask from now on."""
+        self.ask(clients=count)
 
     def stop(self) -> Tally:
-        """Has them stop; returns what they got since `start`."""
-        self.tell("stop")
-        told = self.answer()
-        got = [
-            Got(index, version, Answer(tuple(texts), tuple(log_probs)), count)
-            for index, version, texts, log_probs, count in told["got"]
+        """Stops them; returns what they got since `start`."""
+        outcome = self.ask(clients=0)
+        counted = [
+            Counted(index, version, Answer(tuple(texts), tuple(log_probs)), count)
+            for index, version, texts, log_probs, count in outcome["answers"]
         ]
-        return Tally(told["seconds"], got, told["failures"], tuple(told["milliseconds"]))
+        return Tally(outcome["seconds"], counted, Counter(outcome["failures"]), tuple(outcome["milliseconds"]))
 
     def ask_for(self, count: int, seconds: float) -> Tally:
-        """Has so many clients ask for some time; returns what they got."""
+        """Lets so many clients ask for some time; returns what they got."""
         self.start(count)
         time.sleep(seconds)
         return self.stop()

@@ -1,4 +1,8 @@
-"""Connections that mean no good: broken off, dropped by the thousand, or hardly read from."""
+"""Hostile connections: broken off, dropped by the thousand, or hardly read from.
+
+They speak HTTP/2 over a bare socket, since no library would break its rules (RFC 9113, sections 3.4 and 4.1; RFC 7541,
+section 6.2.2; gRPC over HTTP2, "Length-Prefixed-Message").
+"""
 
 import socket
 import struct
@@ -6,16 +10,57 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.serving import frames
 from benchmarks.serving.attacks import Attack
-from benchmarks.serving.questions import question
-from benchmarks.serving.server import Server
+from benchmarks.serving.questions import METHOD, question
+from benchmarks.serving.server import HOST, SECONDS, Server
 
 AT_ONCE = 100  # connections
 READERS, UNREAD = 10, 10  # slow readers, and seconds for which they read nothing
 WINDOW = 65_535  # bytes that a server may send before it is told that some were read
 BUFFER = WINDOW // 4  # bytes that a slow reader holds, unread
 CLOSED, DROPPED = "closed", "dropped"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS = 0, 1, 4
+ACKNOWLEDGED, END_STREAM, END_HEADERS = 1, 1, 4
+
+
+def connect(port: int, receive_buffer: int = 0) -> socket.socket:
+    """Returns a connection on which nothing was said yet.
+
+    Args:
+        port: The server's port.
+        receive_buffer: Bytes that this side can hold; 0 means as many as the system likes.
+    """
+    connection = socket.socket()
+    connection.settimeout(SECONDS)
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.connect((HOST, port))
+    return connection
+
+
+def greet(connection: socket.socket) -> None:
+    """Exchanges the greetings of HTTP/2, without which a server hangs up sooner or later."""
+    connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b""))
+    if not connection.recv(1):
+        raise ConnectionResetError("the server hung up")
+    connection.sendall(_frame(SETTINGS, ACKNOWLEDGED, 0, b""))
+
+
+def call(message: bytes) -> bytes:
+    """Returns what a client sends, after the greeting, with a serialized request for a prediction."""
+    headers = {":method": "POST", ":scheme": "http", ":path": METHOD, ":authority": HOST}
+    headers |= {"te": "trailers", "content-type": "application/grpc"}
+    fields = b"".join(
+        b"\x00" + b"".join(bytes([len(text)]) + text.encode() for text in header) for header in headers.items()
+    )
+    body = struct.pack(">BI", 0, len(message)) + message
+    return _frame(HEADERS, END_HEADERS, 1, fields) + _frame(DATA, END_STREAM, 1, body)
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """Returns a frame; a payload has at most 16 KiB unless the other side allows more."""
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
 def connections(server: Server, texts: Sequence[str], count: int) -> list[Attack]:
@@ -27,18 +72,18 @@ def connections(server: Server, texts: Sequence[str], count: int) -> list[Attack
         count: How many connections to open and drop.
     """
     return [
-        _stream(server, "a frame that breaks off", frames.call(question(texts).SerializeToString())[:-1]),
-        _stream(server, "no HTTP/2", b"GET / HTTP/1.1\r\n\r\n", greeted=False),
+        _break_off(server, "a frame that breaks off", call(question(texts).SerializeToString())[:-1]),
+        _break_off(server, "no HTTP/2", b"GET / HTTP/1.1\r\n\r\n", greeting=False),
         _drop(server, count),
         _read_slowly(server, texts),
     ]
 
 
-def _stream(server: Server, sent: str, data: bytes, greeted: bool = True) -> Attack:
-    """Sends bytes and no more; then waits for the server to hang up."""
-    with frames.connect(server.port) as connection:
-        if greeted:
-            frames.greet(connection)
+def _break_off(server: Server, sent: str, data: bytes, greeting: bool = True) -> Attack:
+    """Sends bytes and nothing after them; then waits for the server to hang up."""
+    with connect(server.port) as connection:
+        if greeting:
+            greet(connection)
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         try:
@@ -53,20 +98,20 @@ def _stream(server: Server, sent: str, data: bytes, greeted: bool = True) -> Att
 
 def _drop(server: Server, count: int) -> Attack:
     """Opens connections, so many at once, and resets them in the midst of a request."""
-    data, made = frames.call(question(["A man."]).SerializeToString())[:-1], 0
+    data, made = call(question(["A man."]).SerializeToString())[:-1], 0
     sent = f"{count:,} connections, {AT_ONCE} at a time"
     for start in range(0, count, AT_ONCE):
-        held = []
+        opened: list[socket.socket] = []
         try:
             for _ in range(min(AT_ONCE, count - start)):
-                held.append(frames.connect(server.port))
-                frames.greet(held[-1])
-                held[-1].sendall(data)
+                opened.append(connect(server.port))
+                greet(opened[-1])
+                opened[-1].sendall(data)
                 made += 1
         except OSError as error:
             return Attack(sent, f"{made:,} made", DROPPED, str(error))
         finally:
-            for connection in held:
+            for connection in opened:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # no goodbye
                 connection.close()
     return Attack(sent, DROPPED, DROPPED)
@@ -79,19 +124,19 @@ def _read_slowly(server: Server, texts: Sequence[str]) -> Attack:
     """
     request = question(texts)
     request.model_spec.signature_name = "attention"
-    connections = [frames.connect(server.port, receive_buffer=BUFFER) for _ in range(READERS)]
-    for connection in connections:
-        frames.greet(connection)
-        connection.sendall(frames.call(request.SerializeToString()))
+    readers = [connect(server.port, receive_buffer=BUFFER) for _ in range(READERS)]
+    for connection in readers:
+        greet(connection)
+        connection.sendall(call(request.SerializeToString()))
     time.sleep(UNREAD)
     with ThreadPoolExecutor(READERS) as pool:
-        failures = sum(pool.map(_read, connections), [])
+        failures = sum(pool.map(_read_window, readers), [])
     sent = f"{READERS} slow readers, of {UNREAD} s"
     return Attack(sent, f"{READERS - len(failures)} served", f"{READERS} served", "; ".join(failures))
 
 
-def _read(connection: socket.socket) -> list[str]:
-    """Reads what the server may send, and returns why it does not come where it does not."""
+def _read_window(connection: socket.socket) -> list[str]:
+    """Reads what the server may send; returns why it does not come where it does not."""
     left = WINDOW
     with connection:
         try:

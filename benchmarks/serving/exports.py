@@ -1,4 +1,4 @@
-"""The exports of a work directory that the cases serve, and what they should say, asked in this process."""
+"""The exports of a work directory that the cases serve, and what they should answer, asked in this process."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,14 +15,10 @@ SENTENCES = 64
 
 
 class Local:
-    """An exported model in this process, loaded as a server does.
-
-    Args:
-        folder: The version's folder.
-    """
+    """An exported model in this process, loaded as a server does from the folder of its version."""
 
     def __init__(self, folder: Path):
-        tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated; what it does is wanted
+        tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated, but servers load so
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=THREADS)
         session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         with session.graph.as_default():
@@ -32,7 +28,7 @@ class Local:
         self._run = session.make_callable(fetches, feed_list=[signature.inputs["text"].name])
 
     def answer(self, texts: Sequence[str]) -> Answer:
-        """Returns what the model says to some sentences."""
+        """Returns the model's answer to some sentences."""
         return Answer.of(*self._run([text.encode() for text in texts]))
 
 
@@ -41,7 +37,7 @@ class Exports:
 
     Args:
         workdir: The work directory of a translator.
-        folder: Where exports are kept; those that are there already are taken as they are.
+        folder: Where exports are stored; those that it already has are used as they are.
         text: A file of source sentences, one a line.
 
     Attributes:
@@ -65,6 +61,6 @@ class Exports:
         return base
 
     def answers(self, questions: Sequence[Sequence[str]], **options) -> list[Answer]:
-        """Returns what the export with these options says to each question, one at a time and one after the other."""
+        """Returns the answer of the export with these options to each question, one after the other."""
         local = Local(self.base(**options) / "1")
         return [local.answer(texts) for texts in questions]

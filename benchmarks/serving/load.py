@@ -1,29 +1,27 @@
-"""Worker: clients that ask a server one question after the other, each on a connection of its own.
+"""Adapter of `benchmarks.worker`: clients that ask a server one question after the other, each on its own connection.
 
-`python -m benchmarks.serving.load ADDRESS QUESTIONS.json`: a line with a number starts so many clients, the next line
-stops them, and a line of JSON tells what they got.
+A request with a number starts so many `clients`; the next one, with 0, stops them, and is answered with what they got.
 """
 
 import collections
 import itertools
-import json
-import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import grpc
 import numpy as np
 
 from benchmarks.serving.questions import METHOD, question, read
 from benchmarks.serving.server import OPTIONS
+from benchmarks.worker import Channel
 from export.wire.protos import predict_pb2
 
 SECONDS = 60  # for an answer
 
 
-class Clients:
+class RunningClients:
     """Clients at work until they are told to stop.
 
     Args:
@@ -32,11 +30,11 @@ class Clients:
         count: How many clients.
     """
 
-    def __init__(self, address: str, questions: list[bytes], count: int):
+    def __init__(self, address: str, questions: Sequence[bytes], count: int):
         self._address, self._questions = address, questions
-        self._turn = itertools.count()
+        self._numbers = itertools.count()
         self._stopped = threading.Event()
-        self._got: collections.Counter = collections.Counter()
+        self._answers: collections.Counter = collections.Counter()
         self._failures: collections.Counter = collections.Counter()
         self._seconds: list[float] = []
         self._lock = threading.Lock()
@@ -45,14 +43,14 @@ class Clients:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> dict:
+    def stop(self) -> dict[str, Any]:
         """Stops them once they have their answers, and returns what they got."""
         self._stopped.set()
         for thread in self._threads:
             thread.join()
         return {
             "seconds": time.monotonic() - self._began,
-            "got": [[index, version, *answer, count] for (index, version, answer), count in self._got.items()],
+            "answers": [[index, version, *answer, count] for (index, version, answer), count in self._answers.items()],
             "failures": dict(self._failures),
             "milliseconds": [1000 * value for value in np.percentile(self._seconds or [0.0], [50, 99, 100])],
         }
@@ -65,27 +63,25 @@ class Clients:
                 self._ask_once(ask)
 
     def _ask_once(self, ask: Callable) -> None:
-        index = next(self._turn) % len(self._questions)
+        index = next(self._numbers) % len(self._questions)
         began = time.monotonic()
         try:
-            found, counter = (index, *read(ask(self._questions[index], timeout=SECONDS))), self._got
+            outcome, counter = (index, *read(ask(self._questions[index], timeout=SECONDS))), self._answers
         except grpc.RpcError as error:
-            found, counter = f"{error.code().name}: {error.details()}", self._failures
+            outcome, counter = f"{error.code().name}: {error.details()}", self._failures
         except Exception as error:
-            found, counter = f"no answer that can be read: {error!r}", self._failures
+            outcome, counter = f"no answer that can be read: {error!r}", self._failures
         with self._lock:
-            counter[found] += 1
+            counter[outcome] += 1
             self._seconds.append(time.monotonic() - began)
 
 
-def main() -> None:
-    address, path = sys.argv[1:]
-    questions = [question(texts).SerializeToString() for texts in json.loads(Path(path).read_text(encoding="utf-8"))]
-    for line in sys.stdin:
-        clients = Clients(address, questions, int(line))
-        sys.stdin.readline()
-        print(json.dumps(clients.stop()), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def ask_in_turn(channel: Channel) -> None:
+    """Lets clients ask the `questions` of the task, some sentences each, at its `address`."""
+    questions = [question(texts).SerializeToString() for texts in channel.task["questions"]]
+    channel.introduce()
+    while (request := channel.receive()) is not None:
+        clients = RunningClients(channel.task["address"], questions, request["clients"])
+        channel.send()
+        channel.receive()
+        channel.send(**clients.stop())

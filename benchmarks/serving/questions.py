@@ -13,25 +13,20 @@ TOLERANCE = 0.025  # of log probabilities: other neighbours in a batch mean othe
 
 
 class Answer(NamedTuple):
-    """What a translator says to one question, a value for each of its sentences.
-
-    Attributes:
-        texts: The translations.
-        log_probs: Their log probabilities.
-    """
+    """What a translator answers to one question: the translation of each sentence, and its log probability."""
 
     texts: tuple[str, ...]
     log_probs: tuple[float, ...]
 
     @classmethod
     def of(cls, texts: Sequence[bytes], log_probs: Sequence[float]) -> "Answer":
-        """Returns the answer that these outputs are, rounded so that equal ones are counted together."""
+        """Returns the answer of these outputs, rounded so that equal ones are counted together."""
         return cls(tuple(text.decode() for text in texts), tuple(round(float(value), 2) for value in log_probs))
 
     def agrees(self, other: "Answer") -> bool:
         """Tells whether this is the other answer, as far as rounding lets one see."""
         pairs = zip(self.log_probs, other.log_probs, strict=False)
-        return self.texts == other.texts and all(abs(one - two) <= TOLERANCE for one, two in pairs)
+        return self.texts == other.texts and all(abs(first - second) <= TOLERANCE for first, second in pairs)
 
 
 def question(texts: Sequence[str]) -> predict_pb2.PredictRequest:

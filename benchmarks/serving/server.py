@@ -28,7 +28,6 @@ OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
 ]
-_AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 
 
 class Server(Process):
@@ -45,9 +44,8 @@ class Server(Process):
         self.address = f"{HOST}:{self.port}"
         places = [f"--port={self.port}", f"--model_name={MODEL}", f"--model_base_path={base}"]
         threads = f"--tensorflow_intra_op_parallelism={THREADS}"
-        super().__init__(
-            [sys.executable, "-m", "export.serve", *places, threads, *flags], {"CUDA_VISIBLE_DEVICES": "-1"}
-        )
+        command = [sys.executable, "-m", "export.serve", *places, threads, *flags]
+        super().__init__(command, {"CUDA_VISIBLE_DEVICES": "-1"})
 
     def close(self) -> None:
         """Ends the server."""
@@ -62,7 +60,7 @@ class Server(Process):
         """Returns the seconds that it has kept a core busy, all cores together."""
         return sum(psutil.Process(self.pid).cpu_times()[:2])
 
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Tells whether it has not ended."""
         return self._process.poll() is None
 
@@ -75,7 +73,8 @@ class Server(Process):
                 status = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request, timeout=5)
             except grpc.RpcError:
                 return set()
-        return {entry.version for entry in status.model_version_status if entry.state == _AVAILABLE}
+        available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+        return {entry.version for entry in status.model_version_status if entry.state == available}
 
     def wait(self) -> None:
         """Returns when a version answers.
@@ -84,18 +83,14 @@ class Server(Process):
             Failed: The server has ended.
             TimeoutError: That takes too long.
         """
-        until(lambda: self.versions() or not self.runs())
-        if not self.runs():
+        wait_until(lambda: self.versions() or not self.is_running())
+        if not self.is_running():
             self._process.stdout.read()  # its greeting; what it says next is why it has ended
             self.answer()
 
 
-def until(condition: Callable[[], object], seconds: float = START) -> None:
-    """Returns when a condition holds.
-
-    Raises:
-        TimeoutError: That takes longer than `seconds`.
-    """
+def wait_until(condition: Callable[[], object], seconds: float = START) -> None:
+    """Returns when a condition holds; raises `TimeoutError` if that takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -243,7 +243,7 @@ class _(_Turned):
     pass
 
 
-@breaks("scores are behind the softmax")
+@breaks("scores are after the softmax")
 class _(_Single):
     def after(self, given, output, weights):
         return output, None if weights is None else weights * 2.0
@@ -374,11 +374,11 @@ def test_report():
 
 def test_command_writes_the_table(tmp_path, capsys):
     file = tmp_path / "table.md"
-    arguments = ["--layer", "keras.layers.A*", "--check", "scores are b*", "--output", str(file)]
+    arguments = ["--layer", "keras.layers.A*", "--check", "scores are [ab]*", "--output", str(file)]
     assert command.main(arguments) == 0
     out, err = capsys.readouterr()
     assert out == file.read_text(encoding="utf-8")
-    assert "| scores are behind the softmax | 6 | pass | pass |" in out
+    assert "| scores are after the softmax | 6 | pass | pass |" in out
     assert "keras.layers.AdditiveAttention: 1 of 2" in err
 
 

@@ -2,81 +2,71 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
-from benchmarks import growth
-from benchmarks import kept as keeping
-from benchmarks.attention import Found, measure
-from benchmarks.growth_cases import EXPONENTS, GROWTH, LENGTHS
-from benchmarks.timing import Spread
+from benchmarks import command, growth, store
+from benchmarks.growth import CASES, LAYERS, LENGTHS
+from benchmarks.measure import measure
 from zoo import layers
 
 
 def _found(name, seconds):
-    found = Found(GROWTH[name], "a machine")
-    for contestant in found.case.contestants:
-        value = seconds(contestant.sizes.length)
-        found.time[contestant.name] = Spread(value, value, value)
-    return found
+    results = {each.label: {"seconds": [seconds(each.work["length"])]} for each in CASES[name].contestants}
+    return {"where": "a machine", "results": results, "fastest": {}}
 
 
 def test_slope():
     medians = {length: 3e-6 * length**2 for length in LENGTHS}
     assert growth.slope(medians) == pytest.approx(2.0)
-    # What every length costs alike is left behind where lengths begin to count.
+    # What every length costs alike does not count: it is most of the time of short ones alone.
     assert growth.slope({**medians, 128: 5.0, 256: 5.0, 512: 5.0}) == pytest.approx(2.0)
     assert str(growth.slope({128: 1.0, 1024: 2.0})) == "nan"
 
 
 def test_rows():
-    assert growth.row(_found("multi_head", lambda length: length**2 / 1e8)).endswith("| 2.00 | 2 ± 0.15 | met |")
-    assert growth.row(_found("linear", lambda length: length**1.2)).endswith("| 1.20 | 1 ± 0.15 | missed |")
-    nothing = Found(GROWTH["multi_head"], "a machine")
-    assert (
-        growth.row(nothing)
-        == "| MultiHeadAttention, B1 |" + " – |" * len(LENGTHS) + " not yet measured | 2 ± 0.15 |  |"
-    )
-    nothing.failed = {"MultiHeadAttention, T=128": "ended with status 1"}
-    assert "not measured: ended with status 1 |" in growth.row(nothing)
+    def row(name, found):
+        return growth.row(CASES[name], found)
+
+    assert row("multi_head", _found("multi_head", lambda length: length**2 / 1e8))[-3:] == ["2.00", "2 ± 0.15", "met"]
+    assert row("linear", _found("linear", lambda length: length**1.2))[-3:] == ["1.20", "1 ± 0.15", "missed"]
+    nothing = {"where": "a machine", "results": {}, "fastest": {}}
+    empty = ["–"] * len(LENGTHS)
+    assert row("multi_head", nothing) == ["MultiHeadAttention, B1", *empty, "not yet measured", "2 ± 0.15", ""]
+    nothing["results"] = {"MultiHeadAttention, T=128": {"failed": "ended with status 1"}}
+    assert row("multi_head", nothing)[-3] == "not measured: ended with status 1"
 
 
 def test_every_attention_layer_is_there():
     named = {name for name in layers.__all__ if name.endswith("Attention") or name == "AttentionPooling"}
-    titles = {case.title.split(",")[0].split()[0] for case in GROWTH.values()}
-    assert titles == named - {"BaseAttention", "Attention"}, "the layers that take any score stand for none"
-    assert {contestant.sizes.length for contestant in GROWTH["dot"].contestants} == {*LENGTHS}
-    linear = {name for name, exponent in EXPONENTS.items() if exponent == 1}
-    assert linear == {f"growth_{name}" for name in ("sliding_window", "block_local", "linear", "performer", "pooling")}
+    assert {layer.name for layer in LAYERS.values()} == named - {"BaseAttention", "Attention"}, "those take any score"
+    assert {contestant.work["length"] for contestant in CASES["dot"].contestants} == {*LENGTHS}
+    linear = {name for name, layer in LAYERS.items() if layer.exponent == 1}
+    assert linear == {"sliding_window", "block_local", "linear", "performer", "pooling"}
 
 
 def test_command(monkeypatch, tmp_path, capsys):
     asked = []
 
-    def measured(case, rounds, memory_rounds, tiny):
-        asked.append((case.name, rounds, memory_rounds, tiny))
+    def measured(case, **settings):
+        asked.append((case.name, settings))
         return _found("dot", lambda length: length**2 / 1e9)
 
-    monkeypatch.setattr(keeping, "FOLDER", tmp_path / "bench")
-    monkeypatch.setattr(growth, "measure", measured)
+    monkeypatch.setattr(store, "FOLDER", tmp_path / "bench")
+    monkeypatch.setattr(command.load_or_measure_case, "__defaults__", (measured, ()))
     plot = tmp_path / "growth.png"
     arguments = ["--layer", "dot", "--rounds", "2", "--tiny", "--plot", str(plot)]
     assert growth.main(arguments) == growth.main(arguments) == 0
-    assert asked == [("growth_dot", 2, 1, True)]
+    assert asked == [("dot", {"rounds": 2, "tiny": True})]
     assert plot.read_bytes().startswith(b"\x89PNG")
     out = capsys.readouterr().out
+    assert "| layer | T 128 | T 256 |" in out
     assert "| DotAttention, B4 | 0.0 | 0.1 | 0.3 | 1.0 | 4.2 | 16.8 | 67.1 | 2.00 | 2 ± 0.15 | met |" in out
     assert "a machine." in out
 
 
-def test_pooling_has_no_length_left():
-    contestant = GROWTH["pooling"].contestants[0]
-    gradient = contestant.step(contestant.sizes.tiny())()
-    assert gradient.shape == (1, 8, 16) and np.isfinite(gradient).all() and np.abs(gradient).max() > 0
-
-
 @pytest.mark.slow
 def test_every_layer_runs():
-    for case in GROWTH.values():
+    for case in CASES.values():
         case = dataclasses.replace(case, contestants=case.contestants[:1])  # tiny, all lengths are one
-        assert not measure(case, rounds=1, memory_rounds=1, tiny=True).failed, case.name
+        (result,) = measure(case, rounds=1, tiny=True)["results"].values()
+        assert "failed" not in result, case.name

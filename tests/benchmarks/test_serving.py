@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.process import Failed
-from benchmarks.serving import attacks, connections, hostile, latency, soak, swaps, throughput
+from benchmarks.serving import __main__ as command
+from benchmarks.serving import attacks, cases, connections
 from benchmarks.serving import server as servers
 from benchmarks.serving.attacks import Attack
-from benchmarks.serving.clients import Clients, Got, Tally
+from benchmarks.serving.clients import Clients, Counted, Tally
 from benchmarks.serving.exports import Exports, Local
 from benchmarks.serving.questions import MODEL, Answer
 from export.serve import ModelServer
@@ -21,7 +22,7 @@ WRONG = Answer(("eine Frau",), (-1.0,))
 
 def tally(*got, failures=None, seconds=1.0):
     """Returns what clients got: versions with answers to the only question."""
-    counted = [Got(0, version, answer, 10) for version, answer in got]
+    counted = [Counted(0, version, answer, 10) for version, answer in got]
     return Tally(seconds, counted, failures or {}, (1.0, 2.0, 3.0))
 
 
@@ -41,8 +42,8 @@ def missed(text):
 
 def test_latency_is_judged_against_the_call_in_process():
     within = [10.0] * 3
-    assert verdicts(latency.judge({"in process": within, "over gRPC": [13.9] * 3})) == {"over gRPC": "met"}
-    assert missed(latency.judge({"in process": within, "over gRPC": [14.1] * 3})) == {"over gRPC"}
+    assert verdicts(cases.judge_latency({"in process": within, "over gRPC": [13.9] * 3})) == {"over gRPC": "met"}
+    assert missed(cases.judge_latency({"in process": within, "over gRPC": [14.1] * 3})) == {"over gRPC"}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +57,8 @@ def test_latency_is_judged_against_the_call_in_process():
     ],
 )
 def test_throughput(one, many, expected):
-    turns = {1: [throughput.Turn(one, 0.2)] * 3, 16: [throughput.Turn(many, 0.1)] * 3}
-    assert missed(throughput.judge(turns, [LONG])) == expected
+    turns = {1: [cases.Turn(one, 0.2)] * 3, 16: [cases.Turn(many, 0.1)] * 3}
+    assert missed(cases.judge_throughput(turns, [LONG])) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_throughput(one, many, expected):
     ],
 )
 def test_swaps(got, expected):
-    text = swaps.judge(got, [[LONG], [SHORT]], 3)
+    text = cases.judge_swaps(got, [[LONG], [SHORT]], 3)
     assert missed(text) == expected
     assert ("NOT_FOUND: gone" in text) == ("failed" in expected)
 
@@ -82,20 +83,20 @@ def test_soak():
 
     flat = samples(100, 300, 310, 305, 306, 307, 309, 310, 311)
     name = "memory, largest less smallest"
-    assert verdicts(soak.judge(flat, FINE, [LONG]))[name] == "met", "what grows at first does not count"
+    assert verdicts(cases.judge_soak(flat, FINE, [LONG]))[name] == "met", "what grows at first does not count"
     growing = samples(300, *range(300, 320, 2))
-    assert missed(soak.judge(growing, FINE, [LONG])) == {name}
-    assert "+20.00 MB" in soak.judge(growing, FINE, [LONG])
-    assert missed(soak.judge(flat, FAILED, [LONG])) == {"failed"}
-    assert missed(soak.judge(flat, FINE, [WRONG])) == {"wrong"}
+    assert missed(cases.judge_soak(growing, FINE, [LONG])) == {name}
+    assert "+20.00 MB" in cases.judge_soak(growing, FINE, [LONG])
+    assert missed(cases.judge_soak(flat, FAILED, [LONG])) == {"failed"}
+    assert missed(cases.judge_soak(flat, FINE, [WRONG])) == {"wrong"}
 
 
 def test_hostile():
     fine, other = Attack("a", "NOT_FOUND", "NOT_FOUND"), Attack("b", "INTERNAL", "INVALID_ARGUMENT", "why | not")
-    assert not missed(hostile.judge([fine], FINE, [LONG], 0))
-    assert missed(hostile.judge([fine, other], FINE, [LONG], 0)) == {"answered as by the stock server"}
-    assert missed(hostile.judge([fine], FAILED, [LONG], 0)) == {"good requests that failed"}
-    assert missed(hostile.judge([fine], FINE, [WRONG], 0)) == {"good requests with a wrong answer"}
+    assert not missed(cases.judge_hostile([fine], FINE, [LONG], 0))
+    assert missed(cases.judge_hostile([fine, other], FINE, [LONG], 0)) == {"answered as by the stock server"}
+    assert missed(cases.judge_hostile([fine], FAILED, [LONG], 0)) == {"good requests that failed"}
+    assert missed(cases.judge_hostile([fine], FINE, [WRONG], 0)) == {"good requests with a wrong answer"}
 
 
 # A toy in place of a translator
@@ -142,7 +143,7 @@ def test_clients_count_answers_and_failures(running, toy):
     with Clients(running.address, questions) as clients:
         found = clients.ask_for(3, 0.2)
         assert found.answers >= 3 and found.failed == 0
-        assert {each.version for each in found.got} == {1}
+        assert {each.version for each in found.counted} == {1}
         assert found.wrong(lambda _: expected) == 0
         assert found.wrong(lambda _: expected[::-1]) == found.answers
     with Clients(f"{servers.HOST}:1", questions) as clients:
@@ -181,10 +182,12 @@ def test_every_case_runs(toy, tmp_path, monkeypatch):
     exports.folder = tmp_path
     monkeypatch.setattr(exports, "base", lambda **options: short if "max_length" in options else toy)
     options = argparse.Namespace(seconds=2.0, rounds=10, connections=150)
-    verdicts_by_case = {case.__name__: verdicts(case.measure(exports, options)) for case in (hostile, soak, swaps)}
+    verdicts_by_case = {
+        case.__name__: verdicts(case(exports, options)) for case in (cases.hostile, cases.soak, cases.swaps)
+    }
     assert {verdict for case in verdicts_by_case.values() for verdict in case.values()} == {"met"}, verdicts_by_case
-    assert set(verdicts(throughput.measure(exports, options))) == {"ratio", "wrong", "failed"}
-    assert set(verdicts(latency.measure(exports, options))) == {"over gRPC"}
+    assert set(verdicts(cases.throughput(exports, options))) == {"ratio", "wrong", "failed"}
+    assert set(verdicts(cases.latency(exports, options))) == {"over gRPC"}
 
 
 def test_exports_are_made_once(monkeypatch, tmp_path):
@@ -201,3 +204,26 @@ def test_exports_are_made_once(monkeypatch, tmp_path):
     assert exports.questions == [["Ein Mann."], ["Eine Frau."]]
     assert exports.base(max_length=3) == exports.base(max_length=3) != exports.base()
     assert made == [(Path("runs/en-de"), {"max_length": 3}), (Path("runs/en-de"), {})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "--text", "text"], "nowhere is no work directory"),
+        (["run", "other/run", "--text", "text"], "must have different names"),
+        (["run", "--text", "empty"], "empty is no file of sentences"),
+        (["run", "--text", "text", "--connections", "0"], "--connections must be positive. Received: 0"),
+    ],
+)
+def test_command_with_bad_arguments(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for name, content in (("text", "Ein Mann.\n"), ("empty", "\n")):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(SystemExit) as error:
+        command.main(arguments)
+    assert error.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_the_command_knows_all_cases():
+    assert tuple(cases.CASES) == command.CASES

@@ -1,139 +1,35 @@
-"""Steps of training beside the peers: cases, worker processes, tables."""
+"""Steps of training beside the peers: cases, targets, the text of an epoch, tables, the command."""
 
 import ast
-import dataclasses
-import sys
 from pathlib import Path
 
+import keras
 import pytest
+from support.tiny_runs import write_text
 
-from benchmarks import kept as keeping
-from benchmarks.peers import REQUIREMENTS
-from benchmarks.process import Failed
-from benchmarks.training import __main__ as command
-from benchmarks.training import cases, measure, report
-from benchmarks.training.cases import CASES, PRECISIONS, Case, Contestant, Target
+from benchmarks import command, peers, store, training, zoo_adapter
+from benchmarks.case import ZOO
+from benchmarks.environments import REQUIREMENTS
+from benchmarks.peers.batches import END, PAD, START, text_batches
+from benchmarks.training import CASES, PRECISIONS, epoch_case
 
-PEERS = Path(cases.__file__).parent / "peers"
-PROJECT = ("zoo", "training", "export", "benchmarks")
-
-STUB = f"""
-import sys
-sys.path.insert(0, {str(PEERS)!r})
-from worker import Turns
-
-turns = Turns()
-kind, steps = sys.argv[0], iter([2.0, 1.5, 1.25, 1.0])
-if turns.task["kind"] == "missing":
-    raise ImportError("there is no such library")
-print("noise that a library prints")
-def step(source, target, outputs):
-    assert source.shape[1:] == (3,) and target.shape == outputs.shape
-    if turns.task["kind"] == "dying" and (value := next(steps)) == 1.5:
-        raise MemoryError("none left")
-    return 0.5
-turns.serve(step, 7, ["numpy"])
-"""
+PEERS = Path(peers.__file__).parent
 
 
-def _case(kinds):
-    contestants = tuple(Contestant(kind, "stub", options={"kind": kind}) for kind in kinds)
-    sizes = {"batch": 2, "source_length": 3, "target_length": 5, "vocabulary": 9}
-    return Case("made_up", "made up", sizes, contestants, (Target("float32", PRECISIONS, PRECISIONS, 2.0),))
+@pytest.fixture(scope="module")
+def epoch(tmp_path_factory):
+    """The case of a small text in the tests' own folder."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("the measurements run on TensorFlow")
+    folder = tmp_path_factory.mktemp("epoch")
+    write_text(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "FOLDER", folder / "stored")
+        patch.setattr(training, "BATCH_TOKENS", 64)
+        yield epoch_case(f"text:{folder}:en-de")
 
 
-def test_contestants_run_or_say_why_not(monkeypatch, tmp_path):
-    stub = tmp_path / "stub.py"
-    stub.write_text(STUB, encoding="utf-8")
-
-    def made(contestant):
-        if contestant.name == "unmade":
-            raise Failed("pip install nothing==0: ERROR: No matching distribution")
-        return [sys.executable, str(stub)]
-
-    monkeypatch.setattr(Contestant, "command", made)
-    case = _case(("zoo", "missing", "unmade", "dying"))
-    found = measure.measure(case, rounds=3)
-    results = {label.partition(",")[0]: result for label, result in found["contestants"].items()}
-    ours = results["zoo"]
-    for times in (ours["seconds"], ours["processor"]):
-        assert len(times) == 3 and all(0 <= seconds < 1 for seconds in times)
-    assert ours["parameters"] == 7 and list(ours["versions"]) == ["numpy"] and ours["losses"] == [0.5, 0.5]
-    assert 5e6 < ours["peak"] < 500e6
-    assert results["missing"]["failed"] == "ended with status 1: ImportError: there is no such library"
-    assert results["unmade"]["failed"].startswith("pip install nothing==0")
-    assert results["dying"]["failed"] == "ended with status 1: MemoryError: none left"
-    (again,) = found["fastest"].values()
-    assert len(again["seconds"]) == 3 and "failed" not in again
-    text = report.table(case, found)
-    assert "In turns with one another, each at its fastest precision: zoo, float32 " in text
-    assert "| missing | float32 | not measured: ended with status 1: ImportError" in text
-    assert "| dying | float32 | not measured" in text and "numpy" in text
-
-
-def _found():
-    seconds = {
-        "zoo, float32": 0.4,
-        "zoo, bfloat16": 0.1,
-        "KerasHub, float32": 0.5,
-        "KerasHub, bfloat16": 0.3,
-        "PyTorch, float32": 0.42,
-    }
-    result = {"peak": 2e9, "parameters": 2_605_568, "versions": {"keras": "3.15.1"}}
-    contestants = {label: {**result, "seconds": [value], "processor": [2 * value]} for label, value in seconds.items()}
-    contestants["broken, float32"] = {"seconds": [0.001], "failed": "ended"}
-    together = {"zoo, bfloat16": 0.2, "KerasHub, bfloat16": 0.4, "PyTorch, float32": 0.5}
-    fastest = {label: {"seconds": [value]} for label, value in together.items()}
-    return {"where": "a machine", "contestants": contestants, "fastest": fastest}
-
-
-def test_table_and_ratios():
-    names = ("zoo", "KerasHub", "PyTorch", "broken")
-    contestants = tuple(
-        Contestant(name, "stub", precision=precision, note="as all") for name in names for precision in PRECISIONS
-    )
-    targets = (
-        Target("same precision", ("float32",), ("float32",), 1.3),
-        Target("fastest", PRECISIONS, PRECISIONS, 2.0),
-        Target("one peer", PRECISIONS, ("float32",), 5.0, "KerasHub"),
-        Target("nobody", PRECISIONS, PRECISIONS, 5.0, "Marian"),
-    )
-    case = Case("made_up", "made up", {"batch": 4, "target_length": 10}, contestants, targets)
-    lines = report.table(case, _found()).splitlines()
-    for line in (
-        "### made up",
-        "| zoo | float32 | 400.0 ms (400.0–400.0) | 800.0 ms | 100 | 2,000 MB | 2,605,568 | as all |",
-        "| PyTorch | bfloat16 | not yet measured |  |  |  |  | as all |",
-        "| broken | float32 | not measured: ended |  |  |  |  | as all |",
-        "| same precision | 1.05× | ≥ 1.3× | missed |",
-        "| fastest | 2.00× | ≥ 2.0× | met |",
-        "| one peer | 5.00× | ≥ 5.0× | met |",  # in a precision that is not its fastest
-        "| nobody | not yet measured | ≥ 5.0× | |",
-        "In turns with one another, each at its fastest precision: "
-        "zoo, bfloat16 200.0 ms, KerasHub, bfloat16 400.0 ms, PyTorch, float32 500.0 ms.",
-        "a machine. keras 3.15.1.",
-    ):
-        assert line in lines, line
-
-
-def test_epochs_are_not_measured_twice(monkeypatch):
-    asked = []
-    monkeypatch.setattr(measure, "_in_turns", lambda case, group, what, *rest: asked.append(what) or {})
-    case = _case(("zoo",))
-    measure.measure(dataclasses.replace(case, turn="epoch"))
-    assert asked == list(PRECISIONS)
-
-
-def test_each_contestant_counts_in_its_fastest_precision():
-    contestants = tuple(
-        Contestant(name, "stub", precision=each) for name in ("zoo", "KerasHub", "broken") for each in PRECISIONS
-    )
-    case = Case("made_up", "made up", {}, contestants, ())
-    group = measure.fastest_of_each(case, _found()["contestants"])
-    assert [contestant.label for contestant in group] == ["zoo, bfloat16", "KerasHub, bfloat16"]
-
-
-def test_targets_are_those_of_the_issue():
+def test_bounds():
     bounds = {(name, target.what): target.bound for name, case in CASES.items() for target in case.targets}
     assert bounds[("transformer_step", "float32")] == 1.3
     assert bounds[("transformer_step", "each at its fastest precision")] == 2.0
@@ -142,15 +38,28 @@ def test_targets_are_those_of_the_issue():
         assert bounds[(name, "float32")] == bounds[(name, "each at its fastest precision")] == 2.0
 
 
-def test_contestants_have_a_module_and_an_environment():
+def test_targets_compare_ours_with_all_peers_in_the_precision():
+    case = CASES["transformer_step"]
+    labels = [contestant.label for contestant in case.contestants]
+    same, fastest = case.targets
+    assert [label for label in labels if same.is_contestant(label)] == ["zoo, float32"]
+    assert [label for label in labels if fastest.is_contestant(label)] == ["zoo, float32", "zoo, bfloat16"]
+    assert all(fastest.is_peer(label) != label.startswith("zoo") for label in labels)
+    assert all("float32" in label and fastest.is_peer(label) for label in labels if same.is_peer(label))
+    assert sum(map(same.is_peer, labels)) == 8 and sum(map(fastest.is_peer, labels)) == 14
+
+
+def test_contestants_have_an_adapter_and_an_environment():
     for case in CASES.values():
         labels = [contestant.label for contestant in case.contestants]
         assert len(set(labels)) == len(labels)
         for contestant in case.contestants:
-            if contestant.name != cases.OURS:
-                assert (PEERS / f"{contestant.module}.py").is_file() and contestant.peer in REQUIREMENTS
-            task = case.task_of(contestant, threads=3, tiny=True)
-            assert task["threads"] == 3 and task["precision"] == contestant.precision and task["batch"] == 2
+            if contestant.name != ZOO:
+                module, _, function = contestant.adapter.rpartition(".")[2].partition(":")
+                source = (PEERS / f"{module}.py").read_text(encoding="utf-8")
+                assert f"\ndef {function}(" in source and contestant.environment in REQUIREMENTS
+            task = case.task(contestant, threads=3, tiny=True)
+            assert task["threads"] == 3 and task["precision"] == contestant.group and task["batch"] == 2
 
 
 def test_some_of_the_contestants():
@@ -160,35 +69,118 @@ def test_some_of_the_contestants():
     assert labels == ["zoo, bfloat16", "KerasHub, float32", "KerasHub, bfloat16"]
 
 
-def test_peers_import_nothing_of_this_project():
+def test_adapters_import_nothing_of_this_project_but_the_protocol():
     for file in PEERS.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or "."] if isinstance(node, ast.ImportFrom) else []
-            assert not [name for name in names if name.split(".")[0] in (*PROJECT, "")], file
+            ours = [name for name in names if name.split(".")[0] in ("zoo", "training", "export", "benchmarks", "")]
+            allowed = ("benchmarks.peers", "benchmarks.worker", "benchmarks.memory")
+            assert all(name.startswith(allowed) for name in ours), file
 
 
-def test_command(monkeypatch, tmp_path, capsys):
-    given = []
+def _pairs(batches):
+    """Returns the pairs of batches, each with what was asked of its target, and checks that they fit together."""
+    pairs = []
+    for source, target, outputs in batches:
+        assert (target[:, 0] == START).all() and max(source.shape[1], target.shape[1]) * len(source) <= 64
+        for row, following, asked in zip(source, target, outputs, strict=True):
+            symbols = [*asked[asked != PAD]]
+            assert symbols[-1] == END and symbols[:-1] == [*following[1 : len(symbols)]]
+            assert (following[len(symbols) :] == PAD).all(), "padding comes last"
+            pairs.append((tuple(row[row != PAD]), tuple(symbols)))
+    return sorted(pairs)
 
-    def measured(case, rounds, threads, tiny):
-        given.append((case.name, rounds, threads, tiny))
-        return {"where": "a machine", "contestants": {}, "fastest": {}}
 
-    monkeypatch.setattr(keeping, "FOLDER", tmp_path)
-    monkeypatch.setattr(measure, "measure", measured)
+def test_every_pair_is_there_once_and_ours_reads_the_same_ones(epoch):
+    task = epoch.task(epoch.contestants[0], threads=1)
+    pairs = _pairs(text_batches(task))
+    assert len(pairs) == 300
+    read = zoo_adapter.read(task, zoo_adapter.configure(task))
+    batches = [read[index] for index in range(len(read))]
+    assert _pairs((inputs["source"], inputs["target"], outputs) for inputs, outputs, _ in batches) == pairs
+    symbols = sum(len(asked) for _, asked in pairs)
+    assert sum(weights.sum() for *_, weights in batches) == epoch.work["symbols"] == symbols
+
+
+def test_epoch_case_has_those_contestants_that_need_no_compiler(epoch):
+    labels = {contestant.label for contestant in epoch.contestants}
+    steps = {contestant.label for contestant in CASES["transformer_step"].contestants}
+    assert labels < steps and {"zoo, bfloat16", "OpenNMT-tf, float32", "Joey NMT, float32"} < labels
+    assert not any("compile" in label or "XLA" in label for label in labels)
+    task = epoch.task(epoch.contestants[0], threads=1, tiny=True)
+    assert task["layers"] == 4 and task["vocabulary"] > 50, "sizes are those of the text"
+    assert not epoch.compare_fastest, "epochs take long"
+    result = {"seconds": [12.5], "processor": [20.0], "last": {"peak": 1e9}, "parameters": 7, "versions": {}}
+    text = training.section(epoch, {"where": "a machine", "results": {"zoo, float32": result}, "fastest": {}})
+    assert "| contestant | precision | epoch |" in text
+    assert f"| 12.5 s (12.5–12.5) | 20.0 s | {epoch.work['symbols'] / 12.5:,.0f} | 1,000 MB | 7 |" in text
+    assert "| each at its fastest precision | not yet measured | ≥ 3.00× |  |" in text
+
+
+def test_section():
+    case = CASES["wide_step"]
+    seconds = {"zoo, float32": 0.4, "zoo, bfloat16": 0.2, "KerasHub, float32": 0.5, "KerasHub, bfloat16": 0.6}
+    common = {"parameters": 2_605_568, "last": {"peak": 2e9}, "versions": {"keras": "3.15.1"}}
+    results = {label: {**common, "seconds": [value], "processor": [2 * value]} for label, value in seconds.items()}
+    fastest = {label: results[label] for label in ("zoo, bfloat16", "KerasHub, float32")}
+    lines = training.section(case, {"where": "a machine", "results": results, "fastest": fastest}).splitlines()
+    for line in (
+        "| contestant | precision | step | processor time | target tokens/s | peak memory | parameters |"
+        " what it does |",
+        "| zoo | float32 | 400.0 ms (400.0–400.0) | 800.0 ms | 5,120 | 2,000 MB | 2,605,568 |"
+        " pre-norm, one matrix for all embeddings; metrics |",
+        "| ratio to the fastest peer | found | target | |",
+        "| float32 | 1.25× | ≥ 1.30× | missed |",
+        "| fastest precision against KerasHub in mixed_bfloat16 | 3.00× | ≥ 2.50× | met |",
+        "In turns with one another, each at its fastest precision: zoo, bfloat16 200.0 ms, KerasHub, float32 500.0 ms.",
+        "a machine. keras 3.15.1.",
+    ):
+        assert line in lines, line
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """What is measured by the command, which finds nothing."""
+    asked = []
+
+    def measured(case, **settings):
+        asked.append((case.name, [each.label for each in case.contestants], settings))
+        return {"where": "a machine", "results": {}, "fastest": {}}
+
+    monkeypatch.setattr(store, "FOLDER", tmp_path / "bench")
+    monkeypatch.setattr(command.load_or_measure_case, "__defaults__", (measured, ()))
+    return asked
+
+
+def test_command(asked, capsys):
     arguments = ["--case", "wide_step", "--rounds", "3", "--threads", "1", "--tiny"]
-    assert command.main(arguments) == command.main(arguments) == 0
-    assert given == [("wide_step", 3, 1, True)], "the second time it is kept"
-    assert command.main([*arguments, "--contestant", "zoo, f", "--contestant", "Ke"]) == 0
-    assert len(given) == 2, "other contestants are another run"
+    assert training.main(arguments) == training.main(arguments) == 0
+    ((name, labels, settings),) = asked  # the second time it is loaded
+    assert name == "wide_step" and len(labels) == 4 and settings == {"rounds": 3, "threads": 1, "tiny": True}
+    assert training.main([*arguments, "--contestant", "zoo, f", "--contestant", "Ke"]) == 0
+    assert asked[1][1] == ["zoo, float32", "KerasHub, float32", "KerasHub, bfloat16"]
     out = capsys.readouterr().out
     assert "Median of 3 turns" in out and "1 threads each" in out and "D 256" in out and "Tiny sizes" in out
+
+
+def test_command_of_an_epoch(epoch, asked, monkeypatch, capsys):
+    monkeypatch.setattr(training, "epoch_case", lambda spec: epoch)
+    assert training.main(["--case", "epoch", "--data", "text:somewhere:en-de"]) == 0
+    assert asked[0][0] == "epoch" and asked[0][2]["rounds"] == training.MAX_EPOCHS
+    assert "300 pairs en-de" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        training.main(["--case", "epoch"])
+    assert "the case epoch needs --data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--case", "nothing"], ["--rounds", "0"], ["--threads", "-1"]])
 def test_command_with_bad_arguments(arguments, capsys):
     with pytest.raises(SystemExit) as error:
-        command.main(arguments)
+        training.main(arguments)
     assert error.value.code == 2
     assert arguments[1] in capsys.readouterr().err
+
+
+def test_precisions_are_the_groups():
+    assert all(case.groups == [*PRECISIONS] for case in CASES.values())

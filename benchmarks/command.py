@@ -1,0 +1,107 @@
+"""The command line that the measurements share, and how a finished case is found again."""
+
+import argparse
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.case import Case
+from benchmarks.environments import REQUIREMENTS
+from benchmarks.measure import Result, is_complete, measure
+from benchmarks.store import load_or_measure
+
+TURNS = "turns that each time is the median of"
+TINY = "**Tiny sizes: these numbers say only that it runs.**"
+
+
+class MeasurementParser(argparse.ArgumentParser):
+    """A parser of a command that measures, which refuses to measure no times.
+
+    Args:
+        prog: The command.
+        description: What it does.
+        rounds: The default of `--rounds`.
+        unit: What `--rounds` counts, for `--help`.
+    """
+
+    def __init__(self, prog: str, description: str | None, rounds: int, unit: str = TURNS):
+        super().__init__(prog=prog, description=description)
+        self._counts: list[str] = []
+        self.add_count("rounds", rounds, unit)
+
+    def add_count(self, name: str, default: int, text: str) -> None:
+        """Adds an option that is a positive integer; `--help` adds the default to the text."""
+        self._counts.append(name)
+        self.add_argument(f"--{name}", type=int, default=default, help=f"{text} ({default:,})")
+
+    def add_cases(self, names: Iterable[str], option: str = "case") -> None:
+        """Adds the options that say which cases are measured, how large, and whether those again that are finished."""
+        text = f"a {option}, more than once for several (all)"
+        self.add_argument(f"--{option}", action="append", choices=list(names), help=text)
+        self.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
+        self.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+        self.add_argument("--output", type=Path, help="file to write the tables into as well")
+
+    def add_contestants(self, threads: int = len(os.sched_getaffinity(0))) -> None:
+        """Adds the options that say who takes part, with how many threads."""
+        self.add_argument("--contestant", action="append", default=[], help="how its name begins, such as zoo (all)")
+        self.add_count("threads", threads, "of each contestant")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace=None):  # type: ignore[override]
+        """Returns the options; ends the process where one is out of range."""
+        options = super().parse_args(args, namespace)
+        for name in self._counts:
+            if getattr(options, name) < 1:
+                self.error(f"--{name} must be positive. Received: {getattr(options, name)}")
+        return options
+
+
+class Report:
+    """Prints sections as they are finished, and writes them into a file at the end."""
+
+    def __init__(self, options: argparse.Namespace):
+        self._output, self._sections = options.output, []
+        self._tiny = options.tiny
+
+    def begin(self, method: str) -> None:
+        """Prints what the sections have in common."""
+        self.add(f"{method}\n\n{TINY}" if self._tiny else method)
+
+    def add(self, section: str) -> None:
+        """Prints a section."""
+        print(f"\n{section}" if self._sections else section, flush=True)
+        self._sections.append(section)
+
+    def end(self) -> int:
+        """Writes the file; returns the exit status."""
+        if self._output is not None:
+            self._output.parent.mkdir(parents=True, exist_ok=True)
+            self._output.write_text("\n\n".join(self._sections) + "\n", encoding="utf-8")
+        return 0
+
+
+def load_or_measure_case(
+    subject: str,
+    case: Case,
+    options: argparse.Namespace,
+    measure_case: Callable[..., Result] = measure,
+    contestants: Sequence[str] = (),
+    **settings: Any,
+) -> Result:
+    """Returns the measurements of a case, which is measured unless it was before.
+
+    Args:
+        subject: The folder of its file.
+        case: The case.
+        options: Those of the command: `fresh` and `tiny` are used.
+        measure_case: Called with the case and the settings.
+        contestants: How the labels of those begin that take part; the file's name tells.
+        **settings: How it is measured, such as `rounds`.
+    """
+    settings["tiny"] = options.tiny
+    name = "-".join([f"{subject}/{case.name}", *(re.sub(r"\W+", "_", beginning) for beginning in contestants)])
+    depends_on: Mapping[str, Any] = {**settings, "case": dataclasses.asdict(case), "pins": REQUIREMENTS}
+    return load_or_measure(name, depends_on, lambda: measure_case(case, **settings), options.fresh, is_complete)

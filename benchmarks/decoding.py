@@ -1,0 +1,445 @@
+"""Measures how fast models of the same sizes translate, beside all peers that can.
+
+`python -m benchmarks.decoding [--case NAME …] [--data SPEC] [--contestant NAME …] [--rounds N] [--threads N] [--tiny]
+[--fresh]`: untrained models. Everyone takes the same number of steps, so that it does not matter what the weights are:
+as many as the longest sentence of a batch has symbols. Nobody ends before, which is checked. The case `request` is 64
+sentences of 16 symbols at once, with greedy and with beam search; `test_set`, which needs `--data`, is the source of
+the test split with beam search, sorted by length into batches of 64, as `training.evaluate` translates it.
+
+`python -m benchmarks.decoding WORKDIR --text FILE [--case NAME …]`: a trained `transformer_tiny` beside CTranslate2,
+the only peer that can take its weights; 64 sentences of about 16 symbols from the file (`request`), or all of them
+(`test_set`). Ours reads and writes strings, CTranslate2 symbols. In a request each takes part twice: with all sentences
+in one batch, whose operations have as many threads as there are, and in parts of 32, each of which has one thread
+(`export.saved_model --dynamic_batching`). Ours does so once more with what XLA compiled (`--xla`), in parts, but with
+all threads for each: with one, XLA works on one part after the other.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.case import ZOO, Case, Contestant, Target
+from benchmarks.command import MeasurementParser, Report, load_or_measure_case
+from benchmarks.measure import Result, measure
+from benchmarks.parallel_text import read_text, with_absolute_path
+from benchmarks.report import Column, Spread, case_section, median_of
+from benchmarks.training import CASES as TRAINING_CASES
+
+BATCH, LENGTH = 64, 16
+PART = 32  # sentences, as `export.graph.dynamic_batching` splits a request
+REQUEST, TEST_SET = "request", "test_set"
+CTRANSLATE2 = "CTranslate2"
+SEARCHES = {"greedy": 1, "beam 5": 5}
+MAX_TEST_SETS = 3  # turns of a test set with untrained models, which take up to minutes each
+POSITIONS = 600  # that the table of CTranslate2 has
+METHOD = (
+    "Untrained Transformers of 4 + 4 layers, D 128, inside 256, 4 heads, float32. Everyone takes as many steps as the"
+    " longest sentence of a batch has symbols, which is checked. Median of {rounds} turns A B A B (quartiles), at most"
+    f" {MAX_TEST_SETS} of a test set; {{threads}} threads each, every contestant in a process of its own, every peer in"
+    " an environment of its own. Ours reads and writes text, the peers numbers of symbols."
+)
+
+_CACHED = "pre-norm; one matrix for all embeddings; keys and values are kept"
+_TEXT = "pre-norm; one matrix for all embeddings; text to text"
+# Ours leaves oneDNN out, as `export.serve` and `training.evaluate` do; with it, the peers are faster.
+_OURS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
+_THEIRS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
+
+
+def _export(name: str, export: str, note: str) -> Contestant:
+    work = {"export": export, "exact_length": LENGTH}
+    return Contestant(name, "benchmarks.zoo_adapter:answer_with_export", work, note=f"{_TEXT}; {note}", **_OURS)
+
+
+def _ctranslate2(name: str, batch: int, note: str) -> Contestant:
+    adapter = "benchmarks.peers.ctranslate2:search"
+    return Contestant(name, adapter, {"batch": batch}, "ctranslate2", note=f"the weights of ours; {note}", **_THEIRS)
+
+
+def _peer(name: str, module: str, note: str, **work: Any) -> Contestant:
+    return Contestant(name, f"benchmarks.peers.{module}:search", work, module, note=note, **_THEIRS)
+
+
+OUR_EXPORTS = (
+    _export("zoo", "whole", "operations have all threads, or several batches are worked on at a time"),
+    _export("zoo, in parts", "parts", "parts of 32 sentences with a thread each"),
+    _export("zoo, XLA, in parts", "xla", "parts of 32 sentences, compiled"),
+)
+OUR_EVALUATION = Contestant("zoo", "benchmarks.zoo_adapter:translate_as_evaluation", note=OUR_EXPORTS[0].note, **_OURS)
+_THREADS_NOTE = "batches with a thread each, or one with all of them"
+CTRANSLATE2_REQUESTS = (
+    _ctranslate2(CTRANSLATE2, 0, _THREADS_NOTE),
+    _ctranslate2(f"{CTRANSLATE2}, in parts", PART, "parts of 32 sentences with a thread each"),
+)
+CTRANSLATE2_BATCHES = _ctranslate2(CTRANSLATE2, BATCH, _THREADS_NOTE)
+_KERASHUB = _peer("KerasHub", "kerashub", f"{_CACHED}; in a graph; nothing ends")
+PEERS = (
+    _peer("OpenNMT-tf", "opennmt_tf", f"{_CACHED}; a bias of the output; in a graph, batch after batch"),
+    _peer(
+        "Hugging Face Marian",
+        "hugging_face",
+        f"{_CACHED.replace('pre', 'post')}; eager, batch after batch; nothing ends",
+    ),
+    _peer("KerasHub, XLA", "kerashub", f"{_CACHED}; compiled for each width; nothing ends", compile=True),
+    _peer(
+        "TF Model Garden",
+        "model_garden",
+        f"{_CACHED}; in a graph, batch after batch; greedy is beam 1; nothing ends",
+    ),
+    _peer("Joey NMT", "joey_nmt", "pre-norm; one matrix for all embeddings; all symbols so far are read at each step"),
+)
+
+
+def _in_each_search(contestants: Sequence[Contestant], searches: Sequence[str]) -> tuple[Contestant, ...]:
+    return tuple(
+        dataclasses.replace(contestant, group=search, work={"beam": SEARCHES[search], **contestant.work})
+        for search in searches
+        for contestant in contestants
+    )
+
+
+def _targets(searches: Sequence[str], *targets: tuple[str, float, Sequence[str], Sequence[str]]) -> tuple[Target, ...]:
+    """Returns targets in each search: what, how many times faster, beginnings of the peers, and of those left out."""
+    return tuple(
+        Target(
+            f"{what}, {search}",
+            (f"zoo*, {search}",),
+            tuple(f"{name}*, {search}" for name in peers),
+            bound,
+            without=tuple(f"{name}*" for name in (ZOO, *without)),
+        )
+        for search in searches
+        for what, bound, peers, without in targets
+    )
+
+
+_FASTER_THAN_CTRANSLATE2 = (CTRANSLATE2, 1.0, (CTRANSLATE2,), ())
+_WORK = {
+    **TRAINING_CASES["transformer_step"].work,
+    **{"batch": BATCH, "precision": "float32", "compile": False, "network": "transformer", "exact_steps": True},
+}
+CASES = {
+    REQUEST: Case(
+        REQUEST,
+        f"{BATCH} sentences of {LENGTH} symbols, {LENGTH} steps, vocabulary 10,000",
+        _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS, *PEERS[:2], _KERASHUB, *PEERS[2:]), ("greedy", "beam 5")),
+        _targets(
+            ("greedy", "beam 5"),
+            ("OpenNMT-tf and Hugging Face", 2.0, ("OpenNMT-tf", "Hugging Face"), ()),
+            ("all peers but CTranslate2", 2.0, ("",), (CTRANSLATE2,)),
+            _FASTER_THAN_CTRANSLATE2,
+        ),
+        _WORK,
+        warm_up=1,
+    ),
+    TEST_SET: Case(
+        TEST_SET,
+        f"A test set, batches of {BATCH}, as many steps as the longest sentence of a batch has symbols",
+        _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES, *PEERS), ("beam 5",)),
+        _targets(("beam 5",), _FASTER_THAN_CTRANSLATE2, ("all other peers", 3.0, ("",), (CTRANSLATE2,))),
+        _WORK,
+        warm_up=0,
+    ),
+}
+_TRAINED_WORK = {"batch": BATCH, "exact_steps": False, "exact_length": 0}
+TRAINED_CASES = {
+    REQUEST: Case(
+        REQUEST,
+        f"{BATCH} sentences of about {LENGTH} symbols",
+        _in_each_search((*OUR_EXPORTS, *CTRANSLATE2_REQUESTS), ("greedy", "beam 5")),
+        work=_TRAINED_WORK,
+    ),
+    TEST_SET: Case(
+        TEST_SET,
+        f"All sentences, batches of {BATCH}",
+        _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES), ("beam 5",)),
+        work=_TRAINED_WORK,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What untrained contestants are given: sentences, and the tokenizer of both sides."""
+
+    tokenizer: Any
+    texts: Sequence[str]
+
+
+def random_sentences(tiny: bool = False) -> Inputs:
+    """Returns sentences of random words, `LENGTH` symbols each with the end, and their tokenizer; few if `tiny`."""
+    from zoo.text import WordTokenizer
+    from zoo.vocabulary import SPECIAL_PIECES
+
+    size = 60 if tiny else TRAINING_CASES["transformer_step"].work["vocabulary"]
+    words = [f"w{number}" for number in range(size - len(SPECIAL_PIECES))]
+    generator = random.Random(0)
+    texts = [" ".join(generator.choices(words, k=LENGTH - 1)) for _ in range(4 if tiny else BATCH)]
+    return Inputs(WordTokenizer.train(words, vocab_size=size), texts)
+
+
+def read_test_split(spec: str, tiny: bool = False) -> Inputs:
+    """Returns the source side of a test split, and the tokenizer that training would make; few sentences if `tiny`."""
+    _, data, tokenizer = read_text(spec)
+    texts = list(data.split("test").source)
+    return Inputs(tokenizer, texts[: BATCH // 8] if tiny else texts)
+
+
+def sentences_of_file(run: Any, path: Path, everything: bool) -> list[str]:
+    """Returns the lines of a file: those of about `LENGTH` symbols, or all."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if everything:
+        return lines
+    pairs = zip(map(len, run.source_ids(lines)), lines, strict=True)
+    return [line for _, line in sorted(pairs, key=lambda pair: abs(pair[0] - LENGTH))[:BATCH]]
+
+
+def write_untrained_workdir(path: Path, tokenizer: Any) -> None:
+    """Writes a work directory of a model that was never trained, and never says the end by itself.
+
+    Args:
+        path: The work directory.
+        tokenizer: Of both sides.
+    """
+    import keras
+
+    from training.config.resolve import resolve
+    from training.loop.build import save_model
+    from zoo.registry import create_model
+    from zoo.vocabulary import END
+    from zoo.workdir import WorkDir
+
+    workdir, ours = WorkDir(path), TRAINING_CASES["transformer_step"].contestants[0].work
+    words = [f"model.{name}={value}" for name, value in ours["options"].items()]
+    config = resolve(ours["model"], "text:none:source-target", words)
+    config = config.with_model(source_vocab_size=tokenizer.vocab_size, target_vocab_size=tokenizer.vocab_size)
+    for side in ("source", "target"):
+        tokenizer.save(workdir.tokenizer(side))
+    workdir.write_text(workdir.config, json.dumps(config.to_dict()))
+    keras.utils.set_random_seed(0)
+    model = create_model(config.spec.name, **config.model, dtype="float32")
+    (embeddings,) = (weight for weight in model.variables if weight.path.endswith("target_embedding/embeddings"))
+    # The logit of the end is 0: beside those of a large vocabulary, of which half are above, never among the largest.
+    rows = np.array(keras.ops.convert_to_numpy(embeddings))
+    rows[END] = 0.0
+    embeddings.assign(rows)
+    save_model(workdir, config, model)
+
+
+def write_weights(run: Any, path: Path) -> None:
+    """Writes the weights of the run's model for `benchmarks.peers.ctranslate2`."""
+    from keras import ops
+
+    from zoo.layers import SinusoidalPositions
+
+    model, options = run.model, run.config["model"]
+    if run.spec.name != "transformer_tiny" or not options.get("normalize_first") or model.tied_embeddings != "all":
+        sys.exit("error: a transformer_tiny with pre-norm blocks and one shared vocabulary is needed.")
+    weights = {variable.path.partition("/")[2]: ops.convert_to_numpy(variable) for variable in model.variables}
+    positions = SinusoidalPositions().encodings(ops.arange(POSITIONS), options["model_dim"])
+    weights["positions"] = ops.convert_to_numpy(positions)
+    np.savez(path, layers=options["num_layers"], heads=options["num_heads"], **weights)
+
+
+def prepare(
+    case: Case, run: Any, workdir: Path, texts: Sequence[str], folder: Path, threads: int, **options_of_search: Any
+) -> Case:
+    """Returns the case with what its contestants need besides, after writing it.
+
+    Args:
+        case: The case.
+        run: The loaded work directory.
+        workdir: Its path.
+        texts: The sentences.
+        folder: Where to write.
+        threads: Threads of each contestant.
+        **options_of_search: How an export searches, besides the size of the beam, such as `max_length`.
+    """
+    from export.saved_model import export_saved_model
+
+    write_weights(run, folder / "weights.npz")
+    (folder / "texts.json").write_text(json.dumps(list(texts)), encoding="utf-8")
+    (folder / "ids.json").write_text(json.dumps(run.source_ids(texts)), encoding="ascii")
+    parts = {"dynamic_batching": True, "num_batch_threads": threads}
+    forms = {"whole": {}, "parts": parts, "xla": {**parts, "xla": True}}
+    for work in (contestant.work for contestant in case.contestants if "export" in contestant.work):
+        base = folder / work["export"] / str(work["beam"])
+        options = {"beam_size": work["beam"], "length_penalty": 0.0, **options_of_search, **forms[work["export"]]}
+        export_saved_model(workdir, base, **options)
+    return dataclasses.replace(case, work={**case.work, "folder": str(folder), "workdir": str(workdir)})
+
+
+def measure_untrained(case: Case, spec: str | None, rounds: int, threads: int, tiny: bool) -> Result:
+    """Returns the measurements of a case with untrained models; see `benchmarks.measure`.
+
+    Args:
+        case: The case.
+        spec: The text of a test set.
+        rounds: Turns that count.
+        threads: Threads of each contestant.
+        tiny: Whether all is tiny.
+    """
+    import zoo
+
+    inputs = read_test_split(spec, tiny) if spec else random_sentences(tiny)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_untrained_workdir(folder / "workdir", inputs.tokenizer)
+        run = zoo.load(folder / "workdir")
+        prepared = prepare(case, run, folder / "workdir", inputs.texts, folder, threads, max_length=LENGTH)
+        prepared = dataclasses.replace(prepared, work={**prepared.work, "vocabulary": inputs.tokenizer.vocab_size})
+        found = measure(prepared, rounds, threads, tiny)
+        found["symbols"] = count_symbols([len(row) for row in run.source_ids(inputs.texts)])
+    return {**found, "versions": our_versions()}
+
+
+def our_versions() -> list[str]:
+    """Returns the versions of this project and of what it runs on."""
+    return [f"{name} {importlib.metadata.version(name)}" for name in ("attention-zoo", "keras", "tensorflow")]
+
+
+def count_symbols(lengths: Sequence[int]) -> int:
+    """Returns how many symbols are found for sentences of these lengths."""
+    ordered = sorted(lengths)
+    batches = [ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH)]
+    return sum(len(batch) * batch[-1] for batch in batches)
+
+
+def _milliseconds(result: Result, kind: str = "seconds") -> str:
+    return f"{1000 * Spread.of(result[kind]).median:,.0f} ms"
+
+
+def section(case: Case, found: Result) -> str:
+    """Returns the measurements of untrained models as Markdown."""
+
+    def ratio(contestant: Contestant, result: Result) -> str:
+        ours = _fastest(case, found, contestant.group, ZOO)
+        if contestant.name.startswith(ZOO) or ours is None:
+            return ""
+        return f"{Spread.of(result['seconds']).median / ours:.2f}× as fast"
+
+    columns = (
+        Column("search", lambda contestant, _: contestant.group, is_measured=False),
+        Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
+        Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
+        Column("processor time", lambda _, result: _milliseconds(result, "processor")),
+        Column("symbols/s", lambda _, result: f"{found['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
+        Column("zoo is", ratio),
+        Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
+    )
+    return case_section(case, found, columns, "zoo against", [f"{found['symbols']:,} symbols."])
+
+
+def _fastest(case: Case, found: Result, group: str, name: str) -> float | None:
+    """Returns the median of the fastest of those contestants of a group whose names begin so."""
+    members = [each for each in case.contestants if each.group == group and each.name.startswith(name)]
+    medians = [median_of(found["results"].get(each.label, {})) for each in members]
+    return min((median for median in medians if median is not None), default=None)
+
+
+def trained_section(case: Case, found: Result, decode: Any) -> str:
+    """Returns the measurements of a trained model beside CTranslate2 as Markdown.
+
+    Args:
+        case: The case.
+        found: Its measurements.
+        decode: From rows of ids to texts.
+    """
+
+    def peer_ids(contestant: Contestant) -> list[list[int]]:
+        return found["results"].get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {}).get("ids", [])
+
+    def tokens_per_second(contestant: Contestant, result: Result) -> str:
+        tokens = sum(len(ids) + 1 for ids in peer_ids(contestant))  # with the ends
+        return f"{tokens / Spread.of(result['seconds']).median:,.0f}" if tokens else ""
+
+    def ratio(contestant: Contestant, result: Result) -> str:
+        peer = _fastest(case, found, contestant.group, CTRANSLATE2)
+        if peer is None or not contestant.name.startswith(ZOO):
+            return ""
+        return f"{peer / Spread.of(result['seconds']).median:.2f}×"
+
+    def same_answers(contestant: Contestant, result: Result) -> str:
+        expected = decode(peer_ids(contestant))
+        if not expected or not contestant.name.startswith(ZOO):
+            return ""
+        return f"{sum(map(str.__eq__, expected, result['last']['texts']))} of {len(expected):,}"
+
+    columns = (
+        Column("search", lambda contestant, _: contestant.group, is_measured=False),
+        Column("", lambda contestant, _: contestant.name, is_measured=False),
+        Column("ms", lambda _, result: Spread.of(result["seconds"]).text("", 1000, digits=0)),
+        Column("tokens/s", tokens_per_second),
+        Column("ratio", ratio),
+        Column("same answers", same_answers),
+    )
+    return case_section(case, {**found, "versions": our_versions()}, columns)
+
+
+def report_trained(options, report: Report) -> None:
+    """Measures a trained model, and adds what was found to the report."""
+    import zoo
+
+    workdir = options.workdir.resolve()
+    run = zoo.load(workdir)
+    report.begin(f"{options.threads} threads each, float32, median of {options.rounds} turns A B A B (quartiles).")
+    for name in options.case or [REQUEST]:
+        texts = sentences_of_file(run, options.text, everything=name == TEST_SET)
+        with tempfile.TemporaryDirectory() as folder:
+            case = TRAINED_CASES[name].among(options.contestant)
+            prepared = prepare(case, run, workdir, texts, Path(folder), options.threads)
+            found = measure(prepared, options.rounds, options.threads)
+        report.add(trained_section(case, found, run.tokenizers.target.decode))
+
+
+def report_untrained(options, report: Report, names: Sequence[str]) -> None:
+    """Measures untrained models, and adds what was found to the report."""
+    report.begin(METHOD.format(rounds=options.rounds, threads=options.threads))
+    for name in names:
+        case, spec, rounds = CASES[name].among(options.contestant), None, options.rounds
+        if name == TEST_SET:
+            spec, rounds = with_absolute_path(options.data), min(rounds, MAX_TEST_SETS)
+        settings = {"rounds": rounds, "threads": options.threads, "spec": spec}
+        found = load_or_measure_case("decoding", case, options, measure_untrained, options.contestant, **settings)
+        report.add(section(case, found))
+
+
+def main(arguments=None) -> int:
+    """Runs the command; returns its exit status.
+
+    Args:
+        arguments: Command line without the program. Default: that of the process.
+    """
+    parser = MeasurementParser("python -m benchmarks.decoding", __doc__, rounds=15)
+    parser.add_argument("workdir", nargs="?", type=Path, help="a trained transformer_tiny (untrained models)")
+    parser.add_argument("--text", type=Path, help="source sentences for WORKDIR, one a line")
+    parser.add_argument(
+        "--data", metavar="SPEC", help=f"the text of the case {TEST_SET} without WORKDIR, text:DIR:SRC-TGT"
+    )
+    parser.add_cases(CASES)
+    parser.add_contestants(threads=2)
+    options = parser.parse_args(arguments)
+    if bool(options.workdir) != bool(options.text):
+        parser.error("WORKDIR and --text go together.")
+    names = options.case or [REQUEST, *([TEST_SET] if options.data else [])]
+    if TEST_SET in names and not (options.data or options.workdir):
+        parser.error(f"the case {TEST_SET} needs --data.")
+    report = Report(options)
+    if options.workdir:
+        report_trained(options, report)
+    else:
+        report_untrained(options, report, names)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

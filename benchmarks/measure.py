@@ -1,0 +1,133 @@
+"""Runs a case: starts every contestant in a process, lets them take turns, and returns what was found as plain data."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.case import Case, Contestant
+from benchmarks.process import Failed, Process
+from benchmarks.report import machine_and_commit, median_of
+
+Result = dict[str, Any]
+
+
+def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, starts: int = 1) -> Result:
+    """Returns the measurements of a case, one group after the other: all at once would not fit into memory.
+
+    Args:
+        case: The case.
+        rounds: Turns that count.
+        threads: Threads of each contestant; 0 leaves them to its library.
+        tiny: Whether sizes are tiny, to see that everything runs.
+        starts: Processes that each contestant starts, one after the other; the last one takes turns.
+
+    Returns:
+        `where`, `results` and, of each contestant in its fastest group, `fastest`: by label `seconds` and `processor`
+        (time of all processors), a list with a number for each turn, `extra_memory`, one with a number for each start,
+        `last`, what the last turn answered, and what the contestant said when it started; or why it has `failed`.
+    """
+    found: Result = {"where": machine_and_commit(), "results": {}, "fastest": {}}
+
+    def take_part(contestants: Sequence[Contestant], what: str) -> Result:
+        return _measure_group(case, contestants, what, rounds, threads, tiny, starts)
+
+    for group in case.groups:
+        members = [contestant for contestant in case.contestants if contestant.group == group]
+        found["results"] |= take_part(members, group)
+    if case.compare_fastest:
+        # A processor that is faster in one minute than in the next would favour one of the groups.
+        found["fastest"] = take_part(fastest_of_each(case, found["results"]), "fastest")
+    return found
+
+
+def is_complete(found: Result) -> bool:
+    """Tells whether no contestant failed: of one that did, the reason may be gone the next time."""
+    return not any("failed" in result for kind in ("results", "fastest") for result in found[kind].values())
+
+
+def fastest_of_each(case: Case, results: Result) -> list[Contestant]:
+    """Returns each contestant that was measured in the group in which it is fastest."""
+    fastest: dict[str, tuple[float, Contestant]] = {}
+    for contestant in case.contestants:
+        median = median_of(results.get(contestant.label, {}))
+        if median is not None and median < fastest.get(contestant.name, (math.inf,))[0]:
+            fastest[contestant.name] = median, contestant
+    return [contestant for _, contestant in fastest.values()]
+
+
+def _measure_group(case, contestants, what, rounds, threads, tiny, starts) -> Result:
+    results: dict[str, Result] = {contestant.label: {} for contestant in contestants}
+    processes: dict[str, Process] = {}
+    title = ", ".join(filter(None, [case.name, what]))
+    try:
+        for contestant in tqdm([*contestants] * starts, f"{title}: starting", leave=False, disable=None):
+            if "failed" not in results[contestant.label]:
+                _start(contestant, case.task(contestant, threads, tiny), results[contestant.label], processes)
+        turns = {label: _turn(process, results[label]) for label, process in processes.items()}
+        for label, seconds in take_turns(turns, rounds, case.warm_up).items():
+            result = results[label]
+            result["seconds"], result["processor"] = seconds, result.get("processor", [])[-rounds:]
+    finally:
+        for process in processes.values():
+            process.close()
+    return results
+
+
+def _start(contestant: Contestant, task: Mapping[str, Any], result: Result, processes: dict[str, Process]) -> None:
+    """Starts a contestant's process, again if it has one, and notes how it introduces itself, or why it cannot."""
+    label = contestant.label
+    if label in processes:
+        processes.pop(label).close()
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+    if task["threads"]:
+        variables["OMP_NUM_THREADS"] = str(task["threads"])
+    try:
+        processes[label] = Process(contestant.command(task), {**variables, **contestant.variables})
+        introduction = processes[label].answer()
+    except Failed as error:
+        result["failed"] = str(error)
+        if label in processes:
+            processes.pop(label).close()
+        return
+    if "extra_memory" in introduction:
+        result.setdefault("extra_memory", []).append(introduction.pop("extra_memory"))
+    result |= introduction
+
+
+def _turn(process: Process, result: Result) -> Callable[[], float]:
+    """Returns a function that takes a turn; from the first that fails on it returns NaN, so that others have theirs."""
+
+    def turn() -> float:
+        if "failed" in result:
+            return math.nan
+        try:
+            answer = process.ask()
+        except Failed as error:
+            result["failed"] = str(error)
+            return math.nan
+        result.setdefault("processor", []).append(answer.pop("processor"))
+        result["last"] = answer
+        return answer.pop("seconds")
+
+    return turn
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Returns what each contestant measured, turn by turn: A B A B …, so that noise hits all alike.
+
+    Args:
+        contestants: Functions that measure once, by name.
+        rounds: Turns that count.
+        warm_up: Turns before them.
+    """
+    measured: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in tqdm(range(warm_up + rounds), "turns", leave=False, disable=None):
+        for name, measure_once in contestants.items():
+            value = measure_once()
+            if turn >= warm_up:
+                measured[name].append(value)
+    return measured

@@ -1,0 +1,174 @@
+"""Keras: attention layers on TensorFlow or JAX, the zoo's too, and turns within `fit`, where a user's steps run."""
+
+import importlib
+import math
+from collections.abc import Mapping
+
+import keras
+
+from benchmarks.peers.attention_pass import random_arrays, serve_attention, shapes
+from benchmarks.peers.batches import WARM_UP
+from benchmarks.worker import Unavailable
+
+CALLED_WITH_A_LIST = ("keras.layers.Attention", "keras.layers.AdditiveAttention")
+
+
+def find(path):
+    """Returns what a path such as `keras.layers.Attention` names.
+
+    Raises:
+        Unavailable: If this version of the module does not have it.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except AttributeError:
+        raise Unavailable(f"{module} has no {name}") from None
+
+
+def make_layer(description, sizes, policy):
+    """Returns a layer.
+
+    Args:
+        description: Its `class` and its options: a value is a number, a size's name, or a layer's description.
+        sizes: Sizes by name.
+        policy: Its dtype policy.
+    """
+    options = {
+        name: make_layer(value, sizes, policy) if isinstance(value, Mapping) else sizes.get(value, value)
+        for name, value in description.items()
+        if name != "class"
+    }
+    return find(description["class"])(**options, dtype=policy)
+
+
+def apply(path, function, tensors):
+    """Returns the output of a layer, or of a function of query, key and value.
+
+    Args:
+        path: What it is.
+        function: The layer or the function.
+        tensors: A sequence, or query, key and value.
+    """
+    if path.endswith("Pooling") or path.startswith("keras.ops."):
+        return function(*tensors)
+    query, key, value = tensors if len(tensors) == 3 else (tensors[0], None, tensors[0])
+    if path in CALLED_WITH_A_LIST:
+        return function([query, value] if key is None else [query, value, key])
+    return function(query, value) if key is None else function(query, value, key)
+
+
+def tensorflow_pass(function, input_shapes, apply, half=False):
+    """Returns the pass of a layer or of a function in a TensorFlow graph.
+
+    Args:
+        function: The layer or the function.
+        input_shapes: Shapes of the inputs, with the length on axis 1.
+        apply: From `function` and a list of tensors to its output.
+        half: Whether inputs are bfloat16.
+    """
+    import tensorflow as tf
+
+    inputs = [tf.cast(array, "bfloat16" if half else "float32") for array in random_arrays(input_shapes)]
+    built = apply(function, [tensor[:, :2] for tensor in inputs])  # builds the layer, with next to no memory
+    has_length = len(built.shape) == len(input_shapes[0])  # pooling has no length left
+    shape = (built.shape[0], input_shapes[0][1], *built.shape[2:]) if has_length else built.shape
+    direction = tf.cast(random_arrays([shape])[0], built.dtype)
+
+    @tf.function
+    def run(*tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output = apply(function, list(tensors))
+        sources = [*tensors, *(variable.value for variable in getattr(function, "trainable_variables", ()))]
+        return tape.gradient(output, sources, direction)
+
+    graph = run.get_concrete_function(*inputs)  # traced here: a graph is no part of the pass
+    return lambda: graph(*inputs)[0].numpy()
+
+
+def attend(channel):
+    """Runs passes of the `layer` of the task, or of its `function`, on TensorFlow."""
+
+    def make_pass(sizes):
+        policy = "mixed_bfloat16" if sizes["half"] else "float32"
+        if "layer" in channel.task:
+            path, function = channel.task["layer"]["class"], make_layer(channel.task["layer"], sizes, policy)
+        else:
+            path, function = channel.task["function"], find(channel.task["function"])
+        input_shapes = shapes(sizes, channel.task["axes"])
+        return tensorflow_pass(function, input_shapes, lambda *given: apply(path, *given), sizes["half"])
+
+    serve_attention(channel, make_pass)
+
+
+def attend_on_jax(channel):
+    """Runs passes of a layer without weights on JAX, on a GPU unless sizes are tiny."""
+    import jax
+
+    if not channel.task.get("tiny") and jax.default_backend() != "gpu":
+        raise Unavailable("there is no GPU for JAX")
+
+    def make_pass(sizes):
+        dtype = "bfloat16" if sizes["half"] else "float32"
+        layer = make_layer(channel.task["layer"], sizes, "mixed_bfloat16" if sizes["half"] else "float32")
+        input_shapes = shapes(sizes, channel.task["axes"])
+        inputs = [jax.numpy.asarray(array, dtype) for array in random_arrays(input_shapes)]
+        direction = jax.numpy.asarray(random_arrays([input_shapes[0]])[0], dtype)
+
+        @jax.jit
+        def run(tensors, direction):
+            _, backward = jax.vjp(lambda query, key, value: layer(query, value, key), *tensors)
+            return backward(direction)
+
+        return lambda: jax.block_until_ready(run(inputs, direction))
+
+    serve_attention(channel, make_pass)
+
+
+def number_of_weights(model):
+    """Returns how many numbers are trained."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def fit_on_text(channel, model, read, packages):
+    """Trains an epoch of a text at each request.
+
+    Args:
+        channel: The `Channel` of the contestant.
+        model: The compiled model.
+        read: Returns what `fit` takes.
+        packages: Names of the distributions whose versions count.
+    """
+
+    def train(limit=None):
+        return model.fit(read(), steps_per_epoch=limit, verbose=0, shuffle=False).history["loss"][0]
+
+    loss = train(WARM_UP)
+    channel.introduce(packages, parameters=number_of_weights(model), loss=loss)
+    channel.serve(train, lambda loss: {"loss": loss})
+
+
+class StepsOnRequest(keras.callbacks.Callback):
+    """Lets each batch of `fit` wait for a request; the first one, which compiles, is the introduction.
+
+    Args:
+        channel: The `Channel` of the contestant.
+        packages: Names of the distributions whose versions count.
+    """
+
+    def __init__(self, channel, packages):
+        super().__init__()
+        self.channel, self.packages = channel, packages
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch and self.channel.receive() is None:
+            self.channel.leave()  # in the midst of `fit`, however many batches are left
+        self.channel.begin()
+
+    def on_train_batch_end(self, batch, logs=None):
+        loss = float(logs["loss"])
+        if batch:
+            self.channel.send(**self.channel.taken(), loss=loss)
+        else:
+            self.channel.introduce(self.packages, parameters=number_of_weights(self.model), loss=loss)

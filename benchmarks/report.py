@@ -1,0 +1,190 @@
+"""What was found, as Markdown: spreads, targets, tables, machine and commit."""
+
+import math
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.case import Case, Contestant, Target
+from benchmarks.process import ROOT
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What several measurements of one thing have in common: the median, and the quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Returns the spread of one or more measurements."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, low, high)
+
+    def text(self, unit: str = "", scale: float = 1.0, digits: int = 1) -> str:
+        """Returns the median with its unit, and the quartiles, of the values times `scale`."""
+        median, low, high = (f"{scale * value:,.{digits}f}" for value in (self.median, self.low, self.high))
+        return f"{' '.join(filter(None, [median, unit]))} ({low}–{high})"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Something measured against its target.
+
+    Attributes:
+        what: What was measured.
+        found: What came out, in words.
+        target: What should, in words; "reported" where nothing is asked.
+        met: Whether it did; `None` where nothing is asked, or nothing was measured.
+    """
+
+    what: str
+    found: str
+    target: str = "reported"
+    met: bool | None = None
+
+    def __str__(self) -> str:
+        """Returns the row of a table."""
+        verdict = {None: "", True: "met", False: "missed"}[self.met]
+        return f"| {self.what} | {self.found} | {self.target} | {verdict} |"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of contestants.
+
+    Attributes:
+        title: Its head.
+        cell: From a contestant and its result to what the cell says.
+        is_measured: Whether it is empty for a contestant without measurements.
+    """
+
+    title: str
+    cell: Callable[[Contestant, Result], str]
+    is_measured: bool = True
+
+
+def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Returns the lines of a table."""
+    titles = list(titles)
+    return [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def goal_table(title: str, goals: Iterable[Goal]) -> list[str]:
+    """Returns the lines of a table of goals."""
+    return [f"| {title} | found | target | |", "|---|---|---|---|", *map(str, goals)]
+
+
+def contestant_table(case: Case, results: Result, columns: Sequence[Column]) -> list[str]:
+    """Returns the lines of a table with a row for each contestant, or the reason why it was not measured."""
+
+    def row(contestant: Contestant) -> list[str]:
+        result = results.get(contestant.label)
+        if result and result.get("seconds") and "failed" not in result:
+            return [column.cell(contestant, result) for column in columns]
+        reason = f"not measured: {result['failed'].replace('|', '/')}" if result else "not yet measured"
+        reasons = iter([reason])
+        return [next(reasons, "") if column.is_measured else column.cell(contestant, {}) for column in columns]
+
+    return table((column.title for column in columns), map(row, case.contestants))
+
+
+def target_value(case: Case, found: Result, target: Target) -> float | None:
+    """Returns the number that a target is about, or `None` if it was not measured.
+
+    A target of several groups counts what took turns with one another, where there is such.
+    """
+    labels = [contestant.label for contestant in case.contestants]
+    ours, peers = ([label for label in labels if counts(label)] for counts in (target.is_contestant, target.is_peer))
+    groups = {case.contestant(label).group for label in [*ours, *peers]}
+    kind = "seconds" if target.kind in ("speed", "time slope") else "extra_memory"
+    for results in ([found["fastest"]] if len(groups) > 1 else []) + [found["results"]]:
+        best, best_peer = (_best(results, chosen, kind) for chosen in (ours, peers))
+        if best is not None and target.kind == "bytes":
+            return best
+        if best is None or best_peer is None:
+            continue
+        if target.kind in ("speed", "memory"):
+            return best_peer / max(best, 1e-9)
+        longer, shorter = (case.contestant(label).work["length"] for label in (ours[0], peers[0]))
+        return math.log(max(best, 1e-9) / max(best_peer, 1e-9)) / math.log(longer / shorter)
+    return None
+
+
+def _best(results: Result, labels: Iterable[str], kind: str) -> float | None:
+    medians = [median_of(results.get(label, {}), kind) for label in labels]
+    return min((median for median in medians if median is not None), default=None)
+
+
+def median_of(result: Result, kind: str = "seconds") -> float | None:
+    """Returns the median of a contestant's measurements, `None` for one that was not measured or failed."""
+    return Spread.of(result[kind]).median if result.get(kind) and "failed" not in result else None
+
+
+def goals(case: Case, found: Result) -> list[Goal]:
+    """Returns what came of the targets of a case."""
+    return [_goal(target, target_value(case, found, target)) for target in case.targets]
+
+
+def _goal(target: Target, value: float | None) -> Goal:
+    # A memory of 1/40 is a ratio of 40, so that more is better, as with speed.
+    written = {"speed": "{:.2f}×", "memory": "1/{:.1f}", "bytes": "{:,.1f} MB"}.get(target.kind, "{:.2f}")
+    unit = 1e6 if target.kind == "bytes" else 1.0
+
+    def text(number: float) -> str:
+        return written.format(number / unit)
+
+    wanted = "reported"
+    if target.bound is not None:
+        wanted = f"{'≥' if target.kind == 'speed' else '≤'} {text(target.bound)}"
+    if value is None:
+        return Goal(target.what, "not yet measured", wanted)
+    met = None
+    if target.bound is not None:
+        met = value >= target.bound if target.kind in ("speed", "memory") else value <= target.bound
+    return Goal(target.what, text(value), wanted, met)
+
+
+def case_section(
+    case: Case, found: Result, columns: Sequence[Column], goal_title: str = "measured", remarks: Sequence[str] = ()
+) -> str:
+    """Returns the measurements of a case: contestants, targets, remarks, machine and versions."""
+    versions = dict.fromkeys(found.get("versions", []))
+    for result in found["results"].values():
+        versions |= {f"{name} {version}": None for name, version in result.get("versions", {}).items()}
+    lines = [f"### {case.title}", "", *contestant_table(case, found["results"], columns)]
+    if case.targets:
+        lines += ["", *goal_table(goal_title, goals(case, found))]
+    foot = " ".join([f"{found['where']}.", *([f"{', '.join(versions)}."] if versions else [])])
+    return "\n".join([*lines, *(line for remark in remarks for line in ("", remark)), "", foot])
+
+
+def machine_and_commit() -> str:
+    """Returns processor, cores and commit of this measurement, and how busy the machine was before it."""
+    model, flags = platform.processor() or platform.machine(), ""
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = dict(line.split(":", 1) for line in reversed(file.readlines()) if ":" in line)
+        fields = {name.strip(): value.strip() for name, value in lines.items()}
+        model, flags = fields.get("model name", model), fields.get("flags", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    amx = "with" if "amx_bf16" in flags else "without"
+    return f"{model} {amx} AMX, {cores} cores, commit {_commit()}, load average {os.getloadavg()[0]:.1f}"
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "training", "export", "benchmarks")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")

@@ -1,0 +1,169 @@
+"""This zoo as a contestant: its training, its exports as a server loads them, and its work directories.
+
+Configuration, model, loss, optimizer, batches and the call of `fit` are those of `training.train`; only the batch of a
+step is always the same one. Decoding is that of an export, or of `training.evaluate`.
+"""
+
+import json
+import os
+from pathlib import Path
+from unittest import mock
+
+from benchmarks.peers.batches import make_batch, use_threads
+from training.hardware.cores import use_cores
+
+PACKAGES = ("attention-zoo", "keras", "tensorflow")
+MANY = 1_000_000
+
+
+def configure(task):
+    """Returns the configuration of training for a task; its `model` and `options` are ours alone."""
+    from training.config.resolve import resolve
+
+    options = {**task["options"], "dropout": task["dropout"]}
+    settings = {
+        "precision": {"float32": "float32", "bfloat16": "mixed_bfloat16"}[task["precision"]],
+        "label_smoothing": task["label_smoothing"],
+        "clip_norm": 0,  # nobody clips
+        "cores": task["threads"],
+    }
+    words = [f"model.{name}={value}" for name, value in options.items()]
+    words += [f"training.{name}={value}" for name, value in settings.items()]
+    config = resolve(task["model"], task.get("spec", "text:none:source-target"), words)
+    return config.with_model(source_vocab_size=task["vocabulary"], target_vocab_size=task["vocabulary"])
+
+
+def make_model(config):
+    """Returns the compiled model of a configuration."""
+    from training.hardware.choice import Hardware
+    from training.loop.build import compile_model
+
+    return compile_model(config, Hardware(config.training.precision, cores=config.training.cores))
+
+
+def fixed_batch(task):
+    """Returns data for `fit` that is one batch, over and over; see `make_batch`."""
+    from training.data.batching import PairBatches
+
+    source, _, outputs = make_batch(task)
+    # The target gets an end symbol of its own, so the last symbol makes room for it.
+    batches = PairBatches(source.tolist(), outputs[:, :-1].tolist(), batch_tokens=MANY, steps=MANY)
+    batch = batches.batch_of(0)
+    batches.batch_of = lambda step: batch
+    return batches
+
+
+def read(task, config):
+    """Returns an epoch of a text: its lines are read, tokenized and put into batches, as at the start of training."""
+    from training.data import load_data
+    from training.hardware.devices import EvenBatches
+    from training.tasks import get_task
+    from zoo.text import load_tokenizer
+
+    tokenizers = dict.fromkeys(("source", "target"), load_tokenizer(Path(task["text"]) / "tokenizer.json"))
+    options = {"batch_tokens": task["batch_tokens"]}
+    batches = get_task("seq2seq").batches(config.data, load_data(task["spec"]), "train", tokenizers, **options)
+    return EvenBatches(batches, config.training.cores)
+
+
+def train(channel):
+    """Trains as `training.train` does."""
+    from benchmarks.peers.keras import StepsOnRequest, fit_on_text
+    from training.data.batching import for_fit
+    from training.hardware.precision import without_rewriting
+
+    task = channel.task
+    use_threads(task["threads"])
+    use_cores(task["threads"], task["threads"])
+    config = configure(task)
+    model = make_model(config)
+    with without_rewriting():
+        if "text" in task:
+            fit_on_text(channel, model, lambda: for_fit(read(task, config)), PACKAGES)
+        else:
+            callbacks = [StepsOnRequest(channel, PACKAGES)]
+            model.fit(for_fit(fixed_batch(task)), callbacks=callbacks, verbose=0, shuffle=False)
+
+
+def serve_texts(channel, translate):
+    """Translates the same texts at each request; with `exact_length` each answer has to have so many words."""
+    expected = channel.task.get("exact_length")
+
+    def describe(texts):
+        lengths = {len(text.split()) for text in texts}
+        if expected and lengths != {expected}:
+            raise ValueError(f"Expected {expected} symbols. Received: {lengths}.")
+        return {"texts": texts}
+
+    describe(translate())
+    channel.introduce(PACKAGES)
+    channel.serve(translate, describe)
+
+
+def answer_with_export(channel):
+    """Translates with an export, loaded as a server does."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401, its ops are in the graph
+
+    task, folder = channel.task, Path(channel.task["folder"])
+    base = folder / task["export"] / str(task["beam"])
+    threads_of_operation = 1 if task["export"] == "parts" else task["threads"]
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads_of_operation, inter_op_parallelism_threads=task["threads"]
+    )
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+    with session.graph.as_default():
+        model = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(base / "1"))
+    signature = model.signature_def["xla" if task["export"] == "xla" else "serving_default"]
+    run = session.make_callable([signature.outputs["text"].name], feed_list=[signature.inputs["text"].name])
+    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+    serve_texts(channel, lambda: [text.decode() for text in run(texts)[0]])
+
+
+def translate_as_evaluation(channel):
+    """Translates with a work directory as `training.evaluate` does; with `exact_steps` as far as the source is long."""
+    task, folder = channel.task, Path(channel.task["folder"])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["threads"]])
+    use_cores(task["threads"])
+    import zoo
+
+    run = zoo.load(task["workdir"])
+    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+
+    def translate():
+        return run.translate(texts, beam_size=task["beam"], length_penalty=0.0, batch_size=task["batch"])
+
+    if task["exact_steps"]:
+        with exact_steps():
+            check_exact_steps(run, texts, task["batch"], task["beam"])
+            serve_texts(channel, translate)
+    serve_texts(channel, translate)
+
+
+def exact_steps():
+    """Returns a context in which runs find as many symbols as the longest sentence of a batch has."""
+    from keras import ops
+
+    from zoo.decoding import Constraints
+    from zoo.inference import seq2seq_run
+    from zoo.inference.translator import SYMBOLS
+
+    class ExactLength(seq2seq_run.Translator):
+        def _constraints(self, source, prefix):
+            width = ops.shape(source)[1]
+            return Constraints(SYMBOLS, ops.zeros_like(source[:, 0]) + width, width, prefix)
+
+    return mock.patch.object(seq2seq_run, "Translator", ExactLength)
+
+
+def check_exact_steps(run, texts, batch, beam):
+    """Checks that each batch takes as many steps as its longest sentence has symbols.
+
+    Raises:
+        ValueError: If a translation is shorter.
+    """
+    lengths = sorted(map(len, run.source_ids(texts)))
+    expected = [lengths[min((place // batch + 1) * batch, len(lengths)) - 1] for place in range(len(lengths))]
+    found = sorted(len(hypotheses[0].ids) for hypotheses in run.nbest(texts, beam_size=beam, batch_size=batch))
+    if found != expected:
+        raise ValueError(f"Expected {sum(expected)} symbols. Received: {sum(found)}.")

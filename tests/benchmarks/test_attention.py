@@ -1,0 +1,107 @@
+"""The cases of attention: what they name exists, each pass runs in tiny sizes, and the command."""
+
+import dataclasses
+
+import keras
+import pytest
+
+from benchmarks import attention, command, store
+from benchmarks.attention import CASES
+from benchmarks.measure import measure
+from zoo import layers
+
+OURS = [each for case in CASES.values() for each in case.contestants if each.name.startswith("zoo.layers")]
+
+
+def test_targets_name_contestants():
+    for case in CASES.values():
+        labels = [contestant.label for contestant in case.contestants]
+        assert len(set(labels)) == len(labels)
+        for target in case.targets:
+            assert set(target.contestants) <= set(labels) and set(target.peers) <= set(labels), target
+            assert target.peers or target.kind == "bytes"
+
+
+def test_the_bounds():
+    bounds = {
+        (name, target.kind, *(peer.split(",")[0] for peer in target.peers)): target.bound
+        for name, case in CASES.items()
+        for target in case.targets
+        if not target.contestants[0].endswith("bfloat16")
+    }
+    assert bounds[("additive", "memory", "keras.layers.AdditiveAttention")] == 40
+    assert bounds[("additive", "speed", "keras.layers.AdditiveAttention")] == 4
+    assert bounds[("scaled_dot", "memory", "keras.ops.dot_product_attention")] == 12
+    assert bounds[("scaled_dot", "bytes")] == 140e6
+    assert bounds[("scaled_dot", "speed", "keras.ops.dot_product_attention")] == 1.5
+    assert bounds[("multi_head", "speed", "keras.layers.MultiHeadAttention")] == 1.3
+    assert bounds[("multi_head_long", "memory", "keras.layers.MultiHeadAttention")] is None
+    assert bounds[("sliding_window", "time slope", "zoo.layers.SlidingWindowAttention")] == 1.15
+    assert bounds[("linear", "memory slope", "zoo.layers.LinearAttention")] == 1.15
+    assert {contestant.work["length"] for contestant in CASES["linear"].contestants} == {4096, 16384}
+
+
+def test_our_layers_on_processors_run_in_bfloat16_too():
+    for case in CASES.values():
+        if case.name == "gpu":
+            continue
+        targets = {target.contestants[0]: target for target in case.targets}
+        ours = {each.name: each.work for each in case.contestants if each.name.startswith("zoo.")}
+        full = {name: work for name, work in ours.items() if not work["half"]}
+        half = {name: work for name, work in ours.items() if work["half"]}
+        assert half == {f"{name}, bfloat16": {**work, "half": True} for name, work in full.items()}
+        for name in full:
+            target = targets[f"{name}, bfloat16"]
+            assert (target.kind, target.peers, target.bound) == ("speed", (name,), 2)
+
+
+@pytest.mark.parametrize("contestant", OURS, ids=lambda each: each.name)
+def test_layers_exist(contestant):
+    module, _, name = contestant.work["layer"]["class"].rpartition(".")
+    assert module == "zoo.layers" and hasattr(layers, name)
+
+
+def test_command(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def measured(case, **settings):
+        asked.append((case.name, settings))
+        label = case.contestants[0].label
+        result = {"seconds": [0.1], "processor": [0.1], "extra_memory": [1e8], "versions": {}}
+        return {"where": "a machine, commit abc", "results": {label: result}, "fastest": {}}
+
+    monkeypatch.setattr(store, "FOLDER", tmp_path / "bench")
+    monkeypatch.setattr(command.load_or_measure_case, "__defaults__", (measured, ()))
+    file = tmp_path / "new" / "table.md"
+    arguments = ["--case", "additive", "--rounds", "5", "--memory_rounds", "2", "--tiny", "--output", str(file)]
+    assert attention.main(arguments) == attention.main(arguments) == 0
+    assert asked == [("additive", {"rounds": 5, "starts": 2, "tiny": True})], "the second time it is loaded"
+    out = capsys.readouterr().out
+    assert out == 2 * file.read_text(encoding="utf-8")
+    assert "median of 5 turns" in out and "median of 2 fresh processes" in out and "Tiny sizes" in out
+    assert "| zoo.layers.AdditiveAttention | two projections | 100.0 ms (100.0–100.0) | 100.0 MB" in out
+
+
+@pytest.mark.parametrize("arguments", [["--case", "nothing"], ["--rounds", "0"]])
+def test_command_with_bad_arguments(arguments, capsys):
+    with pytest.raises(SystemExit) as error:
+        attention.main(arguments)
+    assert error.value.code == 2
+    assert arguments[1] in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the measurements run on TensorFlow")
+def test_a_layer_is_measured_in_a_process_of_its_own():
+    case = CASES["multi_head"].among(["keras.layers"])
+    found = measure(dataclasses.replace(case, warm_up=0), rounds=1, tiny=True)
+    (result,) = found["results"].values()
+    assert 0 <= result["extra_memory"][0] < 100e6 and 0 < result["seconds"][0] < 60
+
+
+@pytest.mark.slow
+def test_every_case_runs():
+    for case in CASES.values():
+        found = measure(case, rounds=1, tiny=True)
+        broken = [result for result in found["results"].values() if "ended with status" in result.get("failed", "")]
+        assert not broken, case.name
