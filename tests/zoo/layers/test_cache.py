@@ -93,7 +93,7 @@ def test_rows_that_share_a_memory_are_as_rows_with_one_each(case):
     for position in range(LENGTH):
         row = inputs[:, position : position + 1]
         if getattr(block.cross_attention, "needs_query_position", False):
-            with pytest.raises(ValueError, match="Rows cannot share a memory whose attention tells the places"):
+            with pytest.raises(ValueError, match="Rows cannot share a memory whose attention depends on the positions"):
                 block(row, projected, cache=cache, **options)
             break
         output, scores, cache = block(row, projected, cache=cache, **options)

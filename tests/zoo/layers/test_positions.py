@@ -450,7 +450,7 @@ def test_one_object_may_serve_layers_of_equal_sizes(make):
     assert all(new is old for new, old in zip(positions.weights, before, strict=True))
     assert {id(weight) for weight in positions.weights} <= {id(weight) for weight in second.weights}
     if positions.needs:
-        with pytest.raises(ValueError, match="Attention layers of other sizes need positions of their own"):
+        with pytest.raises(ValueError, match="Attention layers of other sizes need another `Positions` object"):
             positions.build_for_attention(9, 8, 8, 18, 18)
 
 
@@ -526,7 +526,7 @@ def test_attention_without_positions_knows_no_order_and_with_them_it_does(make):
 @pytest.mark.parametrize("name", RELATIVE)
 def test_relative_positions_say_where_they_work(name):
     positions = EVERY[name]()
-    with pytest.raises(NotImplementedError, match="works inside an attention layer, not on its own: `MultiHeadAtt"):
+    with pytest.raises(NotImplementedError, match="works inside an attention layer, not by itself: `MultiHeadAtt"):
         positions.call(np.zeros((2, 3, 4), "float32"))
 
 
@@ -548,12 +548,12 @@ def test_a_position_of_ones_own_needs_one_method_only():
         (lambda: SinusoidalPositions(0), "`max_wavelength` must be positive. Received: max_wavelength=0."),
         (
             lambda: SinusoidalPositions()(np.zeros((2, 3, 5), "float32")),
-            "The last axis must be even, or an even `size` be given with `concatenate=True`. "
+            "The last axis must be even; otherwise give an even `size` with `concatenate=True`. "
             "Received: a last axis of 5.",
         ),
         (
             lambda: SinusoidalPositions().build_for_attention(2, 4, 4, 8, 7),
-            "The last axis must be even, or an even `size` be given with `concatenate=True`. "
+            "The last axis must be even; otherwise give an even `size` with `concatenate=True`. "
             "Received: a last axis of 7.",
         ),
         (lambda: SinusoidalPositions(concatenate=True, size=5), "`size` must be even. Received: size=5."),
@@ -575,7 +575,7 @@ def test_a_position_of_ones_own_needs_one_method_only():
         (lambda: RotaryPositions(fraction=0), "`fraction` must be in (0, 1]. Received: fraction=0."),
         (
             lambda: RotaryPositions(fraction=0.25)(np.zeros((2, 3, 5, 7), "float32")),
-            "At least two features of a head must be turned. Received: fraction=0.25, heads of size 7.",
+            "At least two features of a head must be rotated. Received: fraction=0.25, heads of size 7.",
         ),
         (lambda: ShawRelativePositions(0), "`max_distance` must be a positive integer. Received: max_distance=0."),
         (

@@ -1,1 +1,1 @@
-"""What models are stacked from: feed-forward networks, normalisation, Transformer blocks, convolutions."""
+"""Building blocks of models: feed-forward networks, normalisation, Transformer blocks, gated convolutions."""

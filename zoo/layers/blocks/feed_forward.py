@@ -4,7 +4,7 @@ import keras
 
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.projections import apply_positionwise
+from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.core.saving import KeepsQuantization
 
 
@@ -53,11 +53,9 @@ class FeedForward(KeepsQuantization):
         Args:
             name: Its name.
             size: Last axis of its output.
-            activation: What is applied to its output.
+            activation: Activation of its output, or `None`.
         """
-        return keras.layers.Dense(
-            size, activation=activation, use_bias=self.use_bias, dtype=self.dtype_policy, name=name
-        )
+        return projection(self, size, name, self.use_bias, activation=activation)
 
     def build(self, input_shape):
         self.intermediate_dense.build(input_shape)
@@ -65,7 +63,7 @@ class FeedForward(KeepsQuantization):
         self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
 
     def intermediate(self, inputs):
-        """Returns what stands between the two maps, [P, intermediate_dim] from [P, D]."""
+        """Returns the hidden layer between the two maps, [P, intermediate_dim] from [P, D]."""
         return self.intermediate_dense(inputs)
 
     def call(self, inputs, training=None):
@@ -96,9 +94,9 @@ class GatedFeedForward(FeedForward):
     It has three maps where `FeedForward` has two: with two thirds of its `intermediate_dim` the costs are equal.
 
     Args:
-        intermediate_dim: Size of the gate and of what it lets through, a positive integer.
+        intermediate_dim: Size of the gate and of what it multiplies, a positive integer.
         activation: Nonlinearity of the gate, by name or as a callable.
-        dropout: Rate of dropout behind the gate.
+        dropout: Rate of dropout after the gate.
         seed: Seed of the dropout.
         use_bias: Whether the maps have biases.
 

@@ -1,4 +1,4 @@
-"""Convolutional block with a gate."""
+"""Convolutional block with a gated linear unit, with or without attention."""
 
 import math
 
@@ -22,24 +22,24 @@ class GatedConvolutionBlock(KeepsQuantization):
 
     In a decoder, with attention to a memory z whose symbols have the embeddings e, and with the embedding g of the
     target: `d = W_d h + b_d + g`, `c = √m · Σ_s softmax_s(score(d, z_s)) (z_s + e_s)` over m real positions, and the
-    result is `(h + W_o c) √½`, without W_o where c has the size of h.
+    result is `(h + W_o c) √½`, without W_o if c has the size of h.
 
     Args:
         width: Positions that the convolution sees, k, a positive integer.
-        padding: `"same"`: a position stands in the middle of those it sees (left of it, for an even width);
+        padding: `"same"`: a position is in the middle of those it sees (left of it, for an even width);
             `"causal"`: at their end.
         attention: A single-head attention layer that follows the contract of `BaseAttention`, or `None`.
         dropout: Rate of dropout on the input of the convolution.
         seed: Seed of the dropout.
-        kernel_initializer: Initializer of the convolution. Default: normal with variance 4 (1 − dropout) / (k D), which
-            the gate makes 1 − dropout of (section 3.5).
+        kernel_initializer: Initializer of the convolution. Default: normal with variance 4 (1 − dropout) / (k D), so
+            that the gate's output keeps the variance (section 3.5).
 
     Call arguments:
         inputs: [B, T, D].
-        target_embedding: g, [B, T, E]; with attention only, as the following two.
-        memory: z, [B, S, M]; or what `project_memory` made of it.
-        memory_embedding: e, [B, S, M], or `None` for values without.
-        mask: Boolean [B, T]. What stands at masked positions counts as zeros.
+        target_embedding: g, [B, T, E]; only with attention, like the following two.
+        memory: z, [B, S, M]; or what `project_memory` returned.
+        memory_embedding: e, [B, S, M], or `None` for none.
+        mask: Boolean [B, T]. Masked positions count as zeros.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
@@ -49,8 +49,8 @@ class GatedConvolutionBlock(KeepsQuantization):
         [B, T, D]; with `return_attention_scores` the weights [B, T, S]; the new cache, if any, comes last.
 
     Raises:
-        ValueError: If attention is no layer, it or what it needs is missing, a cache is given to a block that is not
-            causal, or a mask is floating point.
+        ValueError: If `attention` is not a layer, it or an input that it needs is missing, a block that is not causal
+            gets a cache, or a mask is floating point.
 
     Example:
         >>> import numpy as np
@@ -85,7 +85,7 @@ class GatedConvolutionBlock(KeepsQuantization):
     def build(self, inputs_shape, target_embedding_shape=None, memory_shape=None, memory_embedding_shape=None):
         size, lead = inputs_shape[-1], tuple(inputs_shape[:-1])
         self.inputs_dim = size
-        # A dense map of the window, which is what the paper writes, so that it can be quantised like any other.
+        # A dense map of the window, as in the paper's formula, so that it can be quantised like any other.
         self.convolution_dense = keras.layers.Dense(
             2 * size, kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy, name="convolution"
         )
@@ -116,7 +116,7 @@ class GatedConvolutionBlock(KeepsQuantization):
             raise ValueError(f"A block with attention needs `target_embedding` and `memory`. Received: {missing}=None.")
 
     def project_memory(self, memory, memory_embedding=None):
-        """Returns the attention's keys z and values z + e, to be given as `memory` at every step.
+        """Returns the attention's keys z and values z + e, to be passed as `memory` at every step.
 
         Args:
             memory: z, [B, S, M].
@@ -163,7 +163,7 @@ class GatedConvolutionBlock(KeepsQuantization):
         else:
             results = self.attention(query, _values(memory, memory_embedding), memory, **options)
         context, weights = results if return_attention_scores else (results, None)
-        # Attention that was made elsewhere may have another policy.
+        # The attention may have another dtype policy.
         context = ops.cast(context, self.compute_dtype) * self._scale(memory, memory_mask)
         if self.context_dense is not None:
             context = self.context_dense(context)
@@ -187,7 +187,7 @@ class GatedConvolutionBlock(KeepsQuantization):
         return (inputs + values * ops.sigmoid(gates)) * HALF, cache
 
     def _scale(self, memory, memory_mask):
-        """Returns √m: a sum over m positions that are weighted equally has 1 / m of the variance of one."""
+        """Returns √m: a mean over m positions has 1 / m of the variance of one."""
         if memory_mask is None:
             values = memory["value"] if isinstance(memory, dict) else memory
             return ops.cast(ops.sqrt(ops.cast(ops.shape(values)[-2], "float32")), self.compute_dtype)
@@ -198,7 +198,7 @@ class GatedConvolutionBlock(KeepsQuantization):
         return inputs_shape
 
     def compute_output_spec(self, *args, **kwargs):
-        # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.
+        # Traced: derived from the shape of the output alone, it would lack the weights and the cache.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):

@@ -1,4 +1,4 @@
-"""The normalisations of blocks, by name."""
+"""Layer normalisation with a faster gradient, and the normalisations of blocks by name."""
 
 import keras
 from keras import ops
@@ -6,18 +6,18 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras' layer normalisation, in training at two thirds of the cost on TensorFlow.
+    """Keras' layer normalisation, at two thirds of the training cost on TensorFlow.
 
     `y = x̂ ⊙ γ + β` with `x̂ = (x − mean(x)) / √(var(x) + ε)`. The gradient is written out, with `e = γ ⊙ ∂y`:
-    `∂x = (e − mean(e) − x̂ ⊙ mean(e ⊙ x̂)) / √(var(x) + ε)`, where differentiating each operation takes twice the passes.
+    `∂x = (e − mean(e) − x̂ ⊙ mean(e ⊙ x̂)) / √(var(x) + ε)`; differentiating each operation takes twice the passes.
 
     Reference:
         Ba et al. 2016, "Layer Normalization", section 3, https://arxiv.org/abs/1607.06450
     """
 
     def call(self, inputs, training=None):
-        plain = self.axis == [-1] and self.scale and self.center and not self.rms_scaling
-        if not training or not plain or keras.backend.backend() != "tensorflow":  # XLA fuses it as it is
+        is_standard = self.axis == [-1] and self.scale and self.center and not self.rms_scaling
+        if not training or not is_standard or keras.backend.backend() != "tensorflow":  # XLA fuses it as it is
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         gamma, beta = (ops.cast(weight, dtype) for weight in (self.gamma, self.beta))
@@ -40,8 +40,8 @@ def _normalize(rows, gamma, beta, epsilon):
 
         def gradient(upstream):
             inner = upstream * gamma
-            of_rows = scale * (inner - _mean(inner) - normalized * _mean(inner * normalized))
-            return of_rows, ops.sum(upstream * normalized, axis=0), ops.sum(upstream, axis=0)
+            rows_gradient = scale * (inner - _mean(inner) - normalized * _mean(inner * normalized))
+            return rows_gradient, ops.sum(upstream * normalized, axis=0), ops.sum(upstream, axis=0)
 
         return normalized * gamma + beta, gradient
 

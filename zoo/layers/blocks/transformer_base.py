@@ -1,4 +1,4 @@
-"""What Transformer encoder and decoder blocks share: residual connections around their parts."""
+"""What Transformer encoder and decoder blocks share: residual connections around their sublayers."""
 
 import keras
 from keras import ops
@@ -11,15 +11,15 @@ from zoo.layers.core.dropout import Dropout
 
 
 class TransformerBlock(keras.layers.Layer):
-    """Base of the Transformer blocks: each part is wrapped in normalisation, dropout and a residual connection.
+    """Base of the Transformer blocks: each sublayer is wrapped in normalisation, dropout and a residual connection.
 
     Post-norm (Vaswani et al. 2017): `norm(x + dropout(f(x)))`. Pre-norm (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
     A stack of pre-norm blocks ends with one more normalisation, which belongs to the model.
 
     Args:
-        parts: The layers of the block by name, in order.
+        sublayers: The layers of the block by name, in order.
         normalize_first: Whether the normalisation comes first (pre-norm).
-        dropout: Rate of dropout on the result of each part.
+        dropout: Rate of dropout on the output of each sublayer.
         epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
         normalization: `"layer_norm"`: `(x − mean(x)) / √(var(x) + ε) ⊙ γ + β`; `"rms_norm"`: `x / √(mean(x²) + ε) ⊙ γ`.
@@ -30,11 +30,11 @@ class TransformerBlock(keras.layers.Layer):
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4, https://arxiv.org/abs/1910.07467
     """
 
-    parts_in_config: tuple[str, ...] = ()
+    sublayers_in_config: tuple[str, ...] = ()
 
     def __init__(
         self,
-        parts,
+        sublayers,
         normalize_first=False,
         dropout=0.0,
         epsilon=1e-5,
@@ -49,8 +49,8 @@ class TransformerBlock(keras.layers.Layer):
                 f"Received: normalization={normalization!r}."
             )
         self.supports_masking = True
-        for name, part in parts.items():
-            setattr(self, name, check_layer(name, part))
+        for name, sublayer in sublayers.items():
+            setattr(self, name, check_layer(name, sublayer))
         self.normalize_first = normalize_first
         self.dropout = dropout
         self.epsilon = epsilon
@@ -58,19 +58,19 @@ class TransformerBlock(keras.layers.Layer):
         self.normalization = normalization
         self.norms = [
             NORMALIZATIONS[normalization](epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
-            for name in parts
+            for name in sublayers
         ]
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build_part(self, part, *shapes):
-        """Builds a part, unless it was reloaded together with its weights.
+    def build_sublayer(self, sublayer, *shapes):
+        """Builds a sublayer, unless it was reloaded together with its weights.
 
         Args:
-            part: The layer.
+            sublayer: The layer.
             *shapes: Shapes of its inputs.
         """
-        if not part.built:
-            part.build(*shapes)
+        if not sublayer.built:
+            sublayer.build(*shapes)
 
     def build_norms(self, inputs_shape):
         """Builds the normalisations.
@@ -81,31 +81,31 @@ class TransformerBlock(keras.layers.Layer):
         for norm in self.norms:
             norm.build(inputs_shape)
 
-    def enter(self, part, inputs):
-        """Returns the input of the part with number `part`."""
-        return self.norms[part](inputs) if self.normalize_first else inputs
+    def pre_norm(self, index, inputs):
+        """Returns the input of sublayer number `index`, normalised in a pre-norm block."""
+        return self.norms[index](inputs) if self.normalize_first else inputs
 
-    def leave(self, part, inputs, outputs, training=None):
-        """Returns the activations behind the part with number `part`, from those before it and what it returned."""
+    def add_residual(self, index, inputs, outputs, training=None):
+        """Returns the activations after sublayer number `index`, from those before it and its outputs."""
         summed = inputs + self.dropout_layer(outputs, training=training)
-        return summed if self.normalize_first else self.norms[part](summed)
+        return summed if self.normalize_first else self.norms[index](summed)
 
-    def own_masks(self, mask, inputs, cache=None):
+    def self_attention_masks(self, mask, inputs, cache=None):
         """Returns the masks of queries [B, T] and of values [B, L] for self-attention, or `None` twice.
 
         Args:
-            mask: Boolean [B, T]; with a cache [B, L], over its room, or in one that grows over all that is in it with
+            mask: Boolean [B, T]; with a cache [B, L], over its room, or in a growing cache over everything in it with
                 the new positions; or `None`.
             inputs: [B, T, D].
             cache: The attention's cache, or `None`.
 
         Raises:
-            ValueError: If there is a cache that `mask` does not cover.
+            ValueError: If `mask` does not cover the cache.
         """
         if mask is None or cache is None:
             return mask, mask
         mask, length = check_mask(mask, "mask", (2,)), ops.shape(inputs)[1]
-        room = caches.room_for(cache, length) if "key" in cache else None  # sums have room for everything
+        room = caches.room_for(cache, length) if "key" in cache else None  # a cache of sums has no room to cover
         if sizes_differ(mask.shape[1], room):
             raise ValueError(
                 f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
@@ -114,15 +114,15 @@ class TransformerBlock(keras.layers.Layer):
         return slice_mask(mask, caches.position(cache), length), mask
 
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
-        """Returns what an attention layer found, its weights and its new cache, the last two `None` if not asked for.
+        """Returns an attention layer's output, its weights and its new cache, the last two `None` if not asked for.
 
         Args:
             attention: The layer.
             query: [B, T, D].
-            return_attention_scores: Whether the weights are wanted: without them, memory may stay small.
+            return_attention_scores: Whether the weights are wanted; without them, it may need less memory.
             cache: Its cache, or `None`.
             attention_bias: Float tensor that is added to the scores, or `None`.
-            **arguments: What else it is called with.
+            **arguments: Its other arguments.
         """
         # Not all attention layers have caches, or take biases.
         arguments |= {} if cache is None else {"cache": cache}
@@ -136,13 +136,13 @@ class TransformerBlock(keras.layers.Layer):
         return inputs_shape
 
     def compute_output_spec(self, *args, **kwargs):
-        # Traced: Keras would derive it from the shape of the output alone, and lose the weights and the cache.
+        # Traced: derived from the shape of the output alone, it would lack the weights and the cache.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         return {
             **super().get_config(),
-            **{name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.parts_in_config},
+            **{name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.sublayers_in_config},
             "normalize_first": self.normalize_first,
             "dropout": self.dropout,
             "epsilon": self.epsilon,
@@ -152,5 +152,5 @@ class TransformerBlock(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        parts = {key: keras.saving.deserialize_keras_object(config[key]) for key in cls.parts_in_config}
-        return cls(**{**config, **parts})
+        sublayers = {key: keras.saving.deserialize_keras_object(config[key]) for key in cls.sublayers_in_config}
+        return cls(**{**config, **sublayers})

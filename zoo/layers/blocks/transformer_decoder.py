@@ -17,16 +17,16 @@ class TransformerDecoderBlock(TransformerBlock):
         cross_attention: Likewise; its values are the memory.
         feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
         normalize_first: Pre-norm instead of post-norm.
-        dropout: Rate of dropout on the result of each part.
+        dropout: Rate of dropout on the output of each sublayer.
         epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
         normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
 
     Call arguments:
         inputs: [B, T, D].
-        memory: [B, S, M], the encoder's output; or what `project_memory` made of it.
-        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in one that grows over all
-            that is in it with the new positions.
+        memory: [B, S, M], the encoder's output; or what `project_memory` returned.
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in a growing cache over
+            everything in it with the new positions.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the weights of the cross-attention as well.
         training: Whether dropout is active.
@@ -38,12 +38,12 @@ class TransformerDecoderBlock(TransformerBlock):
         return_self_attention_scores: Whether to return the weights of self-attention as well.
 
     Returns:
-        [B, T, D], then what is asked for: the weights of the cross-attention [B, N, T, S], those of self-attention
+        [B, T, D], followed by what is asked for: the weights of cross-attention [B, N, T, S], those of self-attention
         [B, N, T, T] (with a cache [B, N, T, L]), and the new cache last.
 
     Raises:
-        ValueError: If a part is no layer, `mask` does not cover the cache, or rows share a memory whose attention tells
-            the places of queries apart.
+        ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or rows share a memory whose
+            attention depends on the positions of queries.
 
     Example:
         >>> import numpy as np
@@ -56,7 +56,7 @@ class TransformerDecoderBlock(TransformerBlock):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
     """
 
-    parts_in_config = ("self_attention", "cross_attention", "feed_forward")
+    sublayers_in_config = ("self_attention", "cross_attention", "feed_forward")
 
     def __init__(
         self,
@@ -70,17 +70,17 @@ class TransformerDecoderBlock(TransformerBlock):
         normalization="layer_norm",
         **kwargs,
     ):
-        parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
-        super().__init__(parts, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
+        sublayers = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
+        super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
 
     def build(self, inputs_shape, memory_shape):
-        self.build_part(self.self_attention, inputs_shape, inputs_shape)
-        self.build_part(self.cross_attention, inputs_shape, memory_shape)
-        self.build_part(self.feed_forward, inputs_shape)
+        self.build_sublayer(self.self_attention, inputs_shape, inputs_shape)
+        self.build_sublayer(self.cross_attention, inputs_shape, memory_shape)
+        self.build_sublayer(self.feed_forward, inputs_shape)
         self.build_norms(inputs_shape)
 
     def project_memory(self, memory):
-        """Returns the cross-attention's keys and values, to be given as `memory` at every step."""
+        """Returns the cross-attention's keys and values, to be passed as `memory` at every step."""
         return self.cross_attention.project_memory(memory)
 
     def call(
@@ -98,57 +98,57 @@ class TransformerDecoderBlock(TransformerBlock):
         attention_bias=None,
         return_self_attention_scores=False,
     ):
-        entered = self.enter(0, inputs)
+        normalized = self.pre_norm(0, inputs)
         source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
         if getattr(self.cross_attention, "needs_query_position", False):
             if sharing != 1:
                 raise ValueError(
-                    "Rows cannot share a memory whose attention tells the places of queries apart. "
+                    "Rows cannot share a memory whose attention depends on the positions of queries. "
                     f"Received: sharing={sharing}."
                 )
             source["start_index"] = 0 if cache is None else caches.position(cache)
-        query_mask, value_mask = self.own_masks(mask, inputs, cache)
-        attended, own_scores, cache = self.attend(
+        query_mask, value_mask = self.self_attention_masks(mask, inputs, cache)
+        attended, self_scores, cache = self.attend(
             self.self_attention,
-            entered,
+            normalized,
             return_self_attention_scores,
             cache,
             attention_bias,
-            value=entered,
+            value=normalized,
             query_mask=query_mask,
             value_mask=value_mask,
             attention_mask=attention_mask,
             training=training,
             use_causal_mask=True,
         )
-        hidden = self.leave(0, inputs, attended, training)
+        hidden = self.add_residual(0, inputs, attended, training)
         attended, scores, _ = self.attend(
             self.cross_attention,
-            _beside(self.enter(1, hidden), sharing),
+            _join_rows(self.pre_norm(1, hidden), sharing),
             return_attention_scores,
-            query_mask=_beside_masks(query_mask, sharing),
+            query_mask=_join_masks(query_mask, sharing),
             value_mask=single_mask(memory_mask),
             training=training,
             **source,
         )
-        attended, scores = _below(attended, scores, sharing)
-        hidden = self.leave(1, hidden, attended, training)
-        output = self.leave(2, hidden, self.feed_forward(self.enter(2, hidden), training=training), training)
-        return pack_results(output, scores, own_scores, cache)
+        attended, scores = _split_rows(attended, scores, sharing)
+        hidden = self.add_residual(1, hidden, attended, training)
+        output = self.add_residual(2, hidden, self.feed_forward(self.pre_norm(2, hidden), training=training), training)
+        return pack_results(output, scores, self_scores, cache)
 
 
-def _beside(rows, sharing):
-    """Returns single positions of rows that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
+def _join_rows(rows, sharing):
+    """Returns rows of one position that share a memory as positions of one row, [B, K, D] from [B · K, 1, D]."""
     return rows if sharing == 1 else ops.reshape(rows, (-1, sharing, rows.shape[-1]))
 
 
-def _beside_masks(mask, sharing):
-    """Returns their mask, [B, K] from [B · K, 1], or `None`."""
+def _join_masks(mask, sharing):
+    """Returns the mask of joined rows, [B, K] from [B · K, 1], or `None`."""
     return mask if mask is None or sharing == 1 else ops.reshape(mask, (-1, sharing))
 
 
-def _below(rows, weights, sharing):
-    """Returns what `_beside` put together, [B · K, 1, D] from [B, K, D], and its weights, if any."""
+def _split_rows(rows, weights, sharing):
+    """Returns joined rows separately, [B · K, 1, D] from [B, K, D], and their attention weights, if any."""
     if sharing == 1:
         return rows, weights
     rows = ops.reshape(rows, (-1, 1, rows.shape[-1]))

@@ -16,27 +16,27 @@ class TransformerEncoderBlock(TransformerBlock):
         attention: An attention layer that follows the contract of `BaseAttention`.
         feed_forward: A layer [B, T, D] → [B, T, D], such as `FeedForward`.
         normalize_first: Pre-norm instead of post-norm.
-        dropout: Rate of dropout on the result of each part.
+        dropout: Rate of dropout on the output of each sublayer.
         epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
         normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
 
     Call arguments:
         inputs: [B, T, D].
-        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in one that grows over all
-            that is in it with the new positions.
+        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in a growing cache over
+            everything in it with the new positions.
         attention_mask: Boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether a position sees only itself and those before it.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax.
-        cache: The attention's cache, from its `create_cache`, for decoding step by step; causal by nature.
+        cache: The attention's cache, from its `create_cache`, for decoding step by step; always causal.
 
     Returns:
         [B, T, D], with `return_attention_scores` the weights, and the new cache last.
 
     Raises:
-        ValueError: If a part is no layer, or `mask` does not cover the cache.
+        ValueError: If a sublayer is not a layer, or `mask` does not cover the cache.
 
     Example:
         >>> import numpy as np
@@ -49,7 +49,7 @@ class TransformerEncoderBlock(TransformerBlock):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
     """
 
-    parts_in_config = ("attention", "feed_forward")
+    sublayers_in_config = ("attention", "feed_forward")
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class TransformerEncoderBlock(TransformerBlock):
         normalization="layer_norm",
         **kwargs,
     ):
-        parts = {"attention": attention, "feed_forward": feed_forward}
-        super().__init__(parts, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
+        sublayers = {"attention": attention, "feed_forward": feed_forward}
+        super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
 
     def build(self, inputs_shape):
-        self.build_part(self.attention, inputs_shape, inputs_shape)
-        self.build_part(self.feed_forward, inputs_shape)
+        self.build_sublayer(self.attention, inputs_shape, inputs_shape)
+        self.build_sublayer(self.feed_forward, inputs_shape)
         self.build_norms(inputs_shape)
 
     def call(
@@ -82,21 +82,21 @@ class TransformerEncoderBlock(TransformerBlock):
         attention_bias=None,
         cache=None,
     ):
-        entered = self.enter(0, inputs)
-        query_mask, value_mask = self.own_masks(mask, inputs, cache)
+        normalized = self.pre_norm(0, inputs)
+        query_mask, value_mask = self.self_attention_masks(mask, inputs, cache)
         attended, scores, cache = self.attend(
             self.attention,
-            entered,
+            normalized,
             return_attention_scores,
             cache,
             attention_bias,
-            value=entered,
+            value=normalized,
             query_mask=query_mask,
             value_mask=value_mask,
             attention_mask=attention_mask,
             training=training,
             use_causal_mask=use_causal_mask,
         )
-        hidden = self.leave(0, inputs, attended, training)
-        output = self.leave(1, hidden, self.feed_forward(self.enter(1, hidden), training=training), training)
+        hidden = self.add_residual(0, inputs, attended, training)
+        output = self.add_residual(1, hidden, self.feed_forward(self.pre_norm(1, hidden), training=training), training)
         return pack_results(output, scores, cache)

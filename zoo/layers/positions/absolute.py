@@ -1,4 +1,4 @@
-"""What positions that are added to or put beside the features have in common."""
+"""Base of the positions that are added to, or concatenated with, the features."""
 
 from keras import ops
 
@@ -12,7 +12,7 @@ class AbsolutePositions(Positions):
     A subclass overrides `encodings`.
 
     Args:
-        concatenate: Whether the encodings are put beside the features, and not added to them.
+        concatenate: Whether the encodings are concatenated with the features instead of added.
         size: Size of concatenated encodings, a positive integer. Default: as many as there are features.
 
     Call arguments:

@@ -27,8 +27,8 @@ def head_slopes(num_heads):
 class ALiBiPositions(Positions):
     """Attention with linear biases: `−m · |i − j|` is added to the score of query i and key j, m a slope for each head.
 
-    With a causal mask this is the paper's `−m · (i − j)`; without one, keys on both sides lose alike. There are no
-    weights.
+    With a causal mask this is the paper's `−m · (i − j)`; without one, keys on both sides are penalised alike. There
+    are no weights.
 
     Example:
         >>> import numpy as np

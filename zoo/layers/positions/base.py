@@ -1,4 +1,4 @@
-"""What positions are to attention: terms that depend on where a query and a key stand."""
+"""Base of the positions: terms of attention that depend on the positions of a query and a key."""
 
 import keras
 from keras import ops
@@ -15,7 +15,7 @@ def consecutive(start_index, length):
 
 
 def distances(query_positions, key_positions):
-    """Returns how far each key stands behind each query (negative: before it), int32 [T, S].
+    """Returns how far each key is after each query (negative: before it), int32 [T, S].
 
     Args:
         query_positions: [T].
@@ -28,17 +28,16 @@ def distances(query_positions, key_positions):
 
 
 class Positions(keras.layers.Layer):
-    """Base of the positions: an attention layer asks its object at each of these places, and most change nothing.
+    """Base of the positions: an attention layer calls these methods of its object, most of which change nothing.
 
-    `score(encode(x) W_q, encode(y) W_k)` with rotated heads, `+ scores + bias` before the softmax, and `+ values` after
-    the weighted sum. A subclass overrides what it does, and `create_weights` where it has weights, whose sizes `needs`
-    names. `needs_equal_sizes` says whether the heads of queries and keys must have one size.
+    `score(rotate(encode(x) W_q), rotate(encode(y) W_k)) + scores + bias` before the softmax, and `+ values` after the
+    weighted sum. A subclass overrides the terms that it adds and, if it has weights, `create_weights`; `needs` names
+    the sizes of the weights. `needs_equal_sizes` says whether the heads of queries and keys must have the same size.
 
-    One object may serve several attention layers, which then share its weights, also when reloaded from a `.keras`
-    file.
+    Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file.
 
-    Places count from the first key. Without `start_index` the queries stand at the end of the keys: where there are
-    more queries than keys, the first ones stand below 0.
+    Positions count from the first key. Without `start_index` the queries are at the end of the keys: if there are more
+    queries than keys, the first ones have negative positions.
 
     Args:
         **kwargs: Options of `keras.layers.Layer`.
@@ -69,7 +68,7 @@ class Positions(keras.layers.Layer):
 
     @property
     def acts_on_scores(self):
-        """Whether scores or weighted sums gain a term, which fused kernels do not know."""
+        """Whether scores or weighted sums get a term, which fused kernels do not support."""
         methods = ("bias", "scores", "values")
         return any(getattr(type(self), name) is not getattr(Positions, name) for name in methods)
 
@@ -101,7 +100,7 @@ class Positions(keras.layers.Layer):
             self.built = True
         elif dict(self.sizes) != sizes:
             raise ValueError(
-                "Attention layers of other sizes need positions of their own. "
+                "Attention layers of other sizes need another `Positions` object. "
                 f"Received: {sizes}, where {self.name} has been built for {dict(self.sizes)}."
             )
 
@@ -141,7 +140,7 @@ class Positions(keras.layers.Layer):
         return heads
 
     def bias(self, query_positions, key_positions):
-        """Returns what is added to the scores whatever query and key say, float32 [1 or N, T, S], or `None`.
+        """Returns what is added to the scores and depends on positions only, float32 [1 or N, T, S], or `None`.
 
         Args:
             query_positions: int32 [T].
@@ -168,10 +167,10 @@ class Positions(keras.layers.Layer):
 
     def call(self, *args, **kwargs):
         raise NotImplementedError(
-            f"{type(self).__name__} works inside an attention layer, not on its own: "
+            f"{type(self).__name__} works inside an attention layer, not by itself: "
             f"`MultiHeadAttention(..., positions={type(self).__name__}(...))`."
         )
 
     def get_config(self):
-        # Spelled out, because the configuration that Keras makes by itself cannot hold a dtype policy.
+        # Written out, since the configuration that Keras derives by itself cannot hold a dtype policy.
         return super().get_config()

@@ -11,13 +11,13 @@ from zoo.layers.positions.absolute import AbsolutePositions
 class LearnedPositions(AbsolutePositions):
     """Adds or concatenates a learned vector for each position: `x_p + E[p]` or `[x_p; E[p]]`.
 
-    Positions behind the last row of the table take that row, and those before the first one, below 0, take the first.
-    In an attention layer queries stand at the end of the keys: where there are more of them than keys, the first ones
-    stand below 0 and cannot be told apart. Give `start_index=0` to count queries and keys from 0 alike.
+    Positions after the last row of the table get that row, and negative positions the first one. In an attention layer
+    the queries are at the end of the keys: if there are more queries than keys, the first ones have negative positions
+    and therefore the same vector. With `start_index=0` queries and keys both count from 0.
 
     Args:
         max_length: Rows of the table, a positive integer.
-        concatenate: Whether the vectors are put beside the features, and not added to them.
+        concatenate: Whether the vectors are concatenated with the features instead of added.
         size: Size of concatenated vectors, a positive integer. Default: as many as there are features.
         initializer: Initializer of the table.
 
@@ -29,8 +29,8 @@ class LearnedPositions(AbsolutePositions):
         [B, T, D]; concatenated [B, T, D + size].
 
     Raises:
-        ValueError: If it is known beforehand that the inputs do not fit into the table (not on PyTorch, where nothing
-            is); or if, in an attention layer, queries and keys of different sizes would need tables of their own.
+        ValueError: If the inputs are known to be longer than the table (on PyTorch their length is never known); or if,
+            in an attention layer, queries and keys of different sizes would need separate tables.
 
     Example:
         >>> import numpy as np
@@ -63,7 +63,7 @@ class LearnedPositions(AbsolutePositions):
     def encode(self, inputs, start_index=0):
         first = start_index if isinstance(start_index, int) else 0
         length = inputs.shape[1]
-        # On PyTorch a length is never known beforehand: Keras traces there with made-up ones.
+        # On PyTorch a length is never known: Keras traces there with made-up ones.
         known = isinstance(length, int) and keras.backend.backend() != "torch"
         if known and first + length > self.max_length:
             raise ValueError(

@@ -10,14 +10,14 @@ from zoo.layers.positions.base import Positions, consecutive
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class RotaryPositions(Positions):
-    """Turns each pair of features by an angle that grows with the position: `(x₂ᵢ, x₂ᵢ₊₁) · R(p / w^(2i/R))`.
+    """Rotates each pair of features by an angle that grows with the position: `(x₂ᵢ, x₂ᵢ₊₁) · R(p / w^(2i/R))`.
 
-    Queries and keys are turned alike, so that their dot product depends on their distance alone. Of a head of H
-    features the first R are turned, R the largest even number up to `fraction` · H.
+    Queries and keys are rotated alike, so that their dot product depends on their distance alone. Of a head of H
+    features the first R are rotated, where R is the largest even number up to `fraction` · H.
 
     Args:
         max_wavelength: w, a positive number.
-        fraction: Part of each head that is turned, 0 < fraction ≤ 1.
+        fraction: Part of each head that is rotated, 0 < fraction ≤ 1.
 
     Call arguments:
         heads: Projected queries or keys [B, N, T, H].
@@ -27,7 +27,7 @@ class RotaryPositions(Positions):
         [B, N, T, H].
 
     Raises:
-        ValueError: If not even two features of a head are turned.
+        ValueError: If fewer than two features of a head are rotated.
 
     Example:
         >>> import numpy as np
@@ -59,13 +59,13 @@ class RotaryPositions(Positions):
         rotated = 2 * int(self.fraction * size / 2)
         if not rotated:
             raise ValueError(
-                f"At least two features of a head must be turned. "
+                f"At least two features of a head must be rotated. "
                 f"Received: fraction={self.fraction}, heads of size {size}."
             )
         return rotated
 
     def _angles(self, start_index, length, size):
-        """Returns [T, size/2] in float32, which tells far positions apart where bfloat16 does not."""
+        """Returns the angles [T, size/2], in float32: bfloat16 cannot distinguish far positions."""
         rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
         return ops.cast(consecutive(start_index, length), "float32")[:, None] * rates
 
@@ -75,11 +75,11 @@ class RotaryPositions(Positions):
         dtype = backend.standardize_dtype(heads.dtype)
         wide = backend.result_type(dtype, "float32")
         cos, sin = ops.cast(ops.cos(angles), wide), ops.cast(ops.sin(angles), wide)
-        turned = ops.cast(heads[..., :size], wide)
-        even, odd = turned[..., 0::2], turned[..., 1::2]  # [..., T, size/2]
-        turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
-        turned = ops.cast(ops.reshape(turned, (*shape[:-1], size)), dtype)
-        return turned if size == heads.shape[-1] else ops.concatenate([turned, heads[..., size:]], axis=-1)
+        rotated = ops.cast(heads[..., :size], wide)
+        even, odd = rotated[..., 0::2], rotated[..., 1::2]  # [..., T, size/2]
+        rotated = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+        rotated = ops.cast(ops.reshape(rotated, (*shape[:-1], size)), dtype)
+        return rotated if size == heads.shape[-1] else ops.concatenate([rotated, heads[..., size:]], axis=-1)
 
     def call(self, heads, start_index=0):
         return self.rotate(heads, start_index)

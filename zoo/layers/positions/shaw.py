@@ -1,4 +1,4 @@
-"""Relative positions as vectors that keys and values gain."""
+"""Relative positions as learned vectors that are added to keys and values."""
 
 import keras
 from keras import backend, ops
@@ -13,19 +13,19 @@ def _wide(tensor):
     return ops.cast(tensor, backend.result_type(backend.standardize_dtype(tensor.dtype), "float32"))
 
 
-def _rows(tensor):
-    """Returns [T · K, M] from [..., T, K]: rows are what gathers and segment sums take quickly."""
+def _to_rows(tensor):
+    """Returns [T · K, M] from [..., T, K]: gathers and segment sums are fast over rows."""
     length, size = ops.shape(tensor)[-2:]
     return ops.reshape(ops.transpose(ops.reshape(tensor, (-1, length, size)), (1, 2, 0)), (length * size, -1))
 
 
-def _columns(rows, shape):
+def _from_rows(rows, shape):
     """Returns [..., T, K] = `shape` from [T · K, M]."""
     return ops.reshape(ops.transpose(ops.reshape(rows, (*shape[-2:], -1)), (2, 0, 1)), shape)
 
 
-def _flat(indices, size):
-    """Returns the rows of [T · size] that `indices` [T, S] below `size` stand for, [T · S]."""
+def _row_indices(indices, size):
+    """Returns the indices among T · size rows, [T · S], for `indices` [T, S] below `size` of each t."""
     offsets = ops.arange(ops.shape(indices)[0], dtype="int32") * size
     return ops.reshape(indices + offsets[:, None], (-1,))
 
@@ -38,8 +38,8 @@ def pick(table, indices):
         indices: int32 [T, S], 0 ≤ index < K.
     """
     shape = ops.shape(table)
-    picked = ops.take(_rows(table), _flat(indices, table.shape[-1]), axis=0)
-    return _columns(picked, (*shape[:-1], ops.shape(indices)[1]))
+    picked = ops.take(_to_rows(table), _row_indices(indices, table.shape[-1]), axis=0)
+    return _from_rows(picked, (*shape[:-1], ops.shape(indices)[1]))
 
 
 def collect(weights, indices, size):
@@ -51,8 +51,8 @@ def collect(weights, indices, size):
         size: K.
     """
     shape = ops.shape(weights)
-    sums = ops.segment_sum(_rows(weights), _flat(indices, size), num_segments=shape[-2] * size)
-    return _columns(sums, (*shape[:-1], size))
+    sums = ops.segment_sum(_to_rows(weights), _row_indices(indices, size), num_segments=shape[-2] * size)
+    return _from_rows(sums, (*shape[:-1], size))
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -60,13 +60,13 @@ class ShawRelativePositions(Positions):
     """Learned vectors for the distance of a key: `e_ij = q_i · (k_j + aᴷ_ij) / √d`, `z_i = Σ_j α_ij (v_j + aⱽ_ij)`.
 
     `a_ij = w[clip(j − i, −k, k)]`: keys farther than k share a vector, and all heads share all vectors. The vectors of
-    the pairs are never built: the query meets each of the 2k + 1 vectors once and every pair picks its product; the
-    weights of equal distance are summed before they meet the vectors. That is O(T · S) for each head beside the
-    attention itself.
+    the pairs are never created: the query is multiplied with each of the 2k + 1 vectors once, and every pair picks its
+    product; weights of equal distance are summed before they are multiplied with the vectors. That adds O(T · S) for
+    each head to the attention itself.
 
     Args:
         max_distance: k, a positive integer.
-        use_values: Whether values gain vectors, too (in the paper's section 4.3 those of keys do as well alone).
+        use_values: Whether vectors are also added to values (in the paper's section 4.3, those of keys alone suffice).
         initializer: Initializer of the vectors.
 
     Example:

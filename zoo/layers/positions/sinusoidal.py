@@ -14,11 +14,11 @@ class SinusoidalPositions(AbsolutePositions):
 
     Args:
         max_wavelength: w, a positive number.
-        concatenate: Whether the encodings are put beside the features, and not added to them.
+        concatenate: Whether the encodings are concatenated with the features instead of added.
         size: Size of concatenated encodings, even. Default: as many as there are features.
 
     Call arguments:
-        inputs: [B, T, D]; D even where it is the size of the encodings.
+        inputs: [B, T, D]; D even if it is the size of the encodings.
         start_index: Position of the first row, an integer or a scalar tensor.
 
     Returns:
@@ -49,12 +49,12 @@ class SinusoidalPositions(AbsolutePositions):
         for features in (query_dim, memory_dim):
             if self.size is None and features % 2:
                 raise ValueError(
-                    "The last axis must be even, or an even `size` be given with `concatenate=True`. "
+                    "The last axis must be even; otherwise give an even `size` with `concatenate=True`. "
                     f"Received: a last axis of {features}."
                 )
 
     def encodings(self, positions, size):
-        # float32 throughout: bfloat16 cannot tell position 257 from 258.
+        # In float32: bfloat16 cannot distinguish position 257 from 258.
         rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
         angles = ops.cast(positions, "float32")[:, None] * rates  # [T, size/2]
         return ops.reshape(ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1), (-1, size))

@@ -1,4 +1,4 @@
-"""Relative positions as biases of buckets of distances."""
+"""Relative positions as learned biases for buckets of distances."""
 
 import numbers
 
@@ -11,7 +11,7 @@ from zoo.layers.positions.base import Positions, distances
 def distance_buckets(num_buckets, max_distance):
     """Returns the bucket of each distance 0 … `max_distance`.
 
-    With E half the buckets, a distance d below E has a bucket of its own; the others share the buckets E … K − 1, which
+    With E half the buckets, each distance d below E has its own bucket; the others share the buckets E … K − 1, which
     grow by a constant factor up to `max_distance`: `E + ⌊log(d/E) / log(max_distance/E) · (K − E)⌋`, at most K − 1.
 
     Args:
@@ -22,7 +22,7 @@ def distance_buckets(num_buckets, max_distance):
     shared = num_buckets - exact
     buckets, extra = list(range(exact)), 0
     for distance in range(exact, max_distance + 1):
-        # Whole numbers, because logarithms may round down at the very border of two buckets.
+        # In integers, since logarithms may round down at the very border of two buckets.
         while distance**shared * exact ** (extra + 1) >= max_distance ** (extra + 1) * exact**shared:
             extra += 1
         buckets.append(min(exact + extra, num_buckets - 1))
@@ -33,16 +33,16 @@ def distance_buckets(num_buckets, max_distance):
 class T5RelativePositions(Positions):
     """Learned bias for each head and bucket of distances: `score(i, j) + b[n, bucket(j − i)]`.
 
-    Near distances have a bucket each, farther ones share buckets that grow with the logarithm of the distance, and
-    everything from `max_distance` on shares the last one. The paper does not divide dot products by √d, and shares the
-    biases between all layers; for that, give one object to all of them, and a `.keras` file keeps it so.
+    Near distances have a bucket each, farther ones share buckets that grow with the logarithm of the distance, and all
+    from `max_distance` on share the last one. The paper does not divide dot products by √d, and shares the biases
+    between all layers; for that, pass one object to all of them, which a `.keras` file preserves.
 
     Args:
         num_buckets: Number of buckets, at least 2; bidirectional at least 4 and even, half of them for each side.
         max_distance: Distance from which on all share a bucket; larger than the number of distances with one each
             (half the buckets of a side).
-        bidirectional: Whether keys behind the query have buckets of their own. Otherwise they count as distance 0,
-            which is right under a causal mask.
+        bidirectional: Whether keys after the query have separate buckets. Otherwise they count as distance 0, which is
+            right under a causal mask.
         initializer: Initializer of the biases.
 
     Example:
@@ -79,7 +79,7 @@ class T5RelativePositions(Positions):
         self._buckets = self._bucket_table()
 
     def _bucket_table(self):
-        """Returns the bucket of each distance −max_distance … max_distance; keys behind the query are positive."""
+        """Returns the bucket of each distance −max_distance … max_distance; keys after the query are positive."""
         if not self.bidirectional:
             before = distance_buckets(self.num_buckets, self.max_distance)
             return (*reversed(before), *(0 for _ in before[1:]))

@@ -1,4 +1,4 @@
-"""A recurrent attention cell over a whole sequence."""
+"""Recurrent decoder: a recurrent attention cell run over a whole sequence."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from zoo.layers.recurrent.loops import run
 
 
 class _BoundCell:
-    """A recurrent attention cell bound to a memory, for `keras.layers.RNN`: only what changes is among its states."""
+    """A recurrent attention cell bound to a memory, for `keras.layers.RNN`: its states are only those that change."""
 
     def __init__(self, cell, **arguments):
         self.cell = cell
@@ -30,20 +30,20 @@ class _BoundCell:
 class AttentionRNN(keras.layers.Layer):
     """Recurrent decoder: `y_t, s_t = cell(x_t, s_{t−1}, memory)` for all steps of a sequence.
 
-    What `keras.layers.RNN` does, with the memory as an argument and the alignments as a result.
+    As `keras.layers.RNN`, with the memory as an argument and the alignments as a result.
 
     Args:
         cell: A `RecurrentAttentionCell` or a `LuongAttentionCell`.
 
     Call arguments:
         inputs: [B, T, E].
-        memory: [B, S, M]; or what the cell's `project_memory` made of it.
-        initial_state: The inner cells' states, a list of [B, units] (a single one need not be in a list), or the
-            states that were returned. Default: zeros.
-        mask: Boolean [B, T]. A masked step leaves the state as it is, and its output is zero.
+        memory: [B, S, M]; or what the cell's `project_memory` returned.
+        initial_state: The inner cells' states, a list of [B, units] (or a single one without a list), or the returned
+            states of an earlier call. Default: zeros.
+        mask: Boolean [B, T]. A masked step keeps the state, and its output is zero.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the alignments as well.
-        return_state: Whether to return the states behind the last step as well, a list.
+        return_state: Whether to return the states after the last step as well, a list.
         training: Whether dropout is active.
 
     Returns:
@@ -51,7 +51,7 @@ class AttentionRNN(keras.layers.Layer):
         attention with heads); with `return_state` the states last.
 
     Raises:
-        ValueError: If `cell` is another one, a mask is floating point, or there are too few or too many states.
+        ValueError: If `cell` is not such a cell, a mask is floating point, or there are too few or too many states.
 
     Example:
         >>> import keras, numpy as np
@@ -113,7 +113,7 @@ class AttentionRNN(keras.layers.Layer):
         return pack_results(output, weights, states if return_state else None)
 
     def _loop(self, bound, inputs, states, mask):
-        # Made here, since the cell is bound to the memory of this call; it has no weights of its own.
+        # Created here, since the cell is bound to the memory of this call; it has no weights itself.
         loop = keras.layers.RNN(
             bound,
             return_sequences=True,
@@ -129,7 +129,7 @@ class AttentionRNN(keras.layers.Layer):
         return (*inputs_shape[:-1], self.cell.step_size)
 
     def compute_output_spec(self, *args, **kwargs):
-        # Traced: Keras would derive it from the shape of the output alone, and lose the alignments and the states.
+        # Traced: derived from the shape of the output alone, it would lack the alignments and the states.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):

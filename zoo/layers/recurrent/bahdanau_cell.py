@@ -8,7 +8,14 @@ from zoo.layers.recurrent.base_cell import BaseAttentionCell
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class RecurrentAttentionCell(BaseAttentionCell):
-    """Decoder cell that attends with its previous state: `c_t = attend(s_{t−1})`, `s_t = cell([x_t; c_t], s_{t−1})`.
+    """Decoder cell that attends with its previous state, and then updates it with what it found.
+
+    For step t, with x_t the embedding of the previous symbol and h_1 … h_S the memory (the annotations):
+
+        e_j = score(s_{t−1}, h_j)                    with `AdditiveAttention`: v · tanh(W₁ s_{t−1} + W₂ h_j + b)
+        α_t = softmax(e)                             [B, S], the alignment
+        c_t = Σ_j α_{t,j} h_j                        [B, M], the context
+        s_t = cell([x_t; c_t], s_{t−1})              [B, units]
 
     In a stack, s is the state of the top cell, and the bottom cell reads the context.
 
@@ -22,8 +29,8 @@ class RecurrentAttentionCell(BaseAttentionCell):
     Call arguments and states: see `BaseAttentionCell`.
 
     Returns:
-        `([s_{t−1}; c_t], states)`: the query and the context that it found, [B, units + C], and the new states. The
-        readout of Bahdanau et al. takes s_{t−1}; s_t is the query of the next step.
+        `([s_{t−1}; c_t], states)`: the query and its context, [B, units + C], and the new states. The readout of
+        Bahdanau et al. takes s_{t−1}; s_t is the query of the next step.
 
     Example:
         >>> import keras, numpy as np
@@ -48,7 +55,8 @@ class RecurrentAttentionCell(BaseAttentionCell):
         return self.context_dim
 
     def step(self, inputs, states, attend, update, product=None):
-        query = states[self.query_index]
-        context, weights = attend(query)
-        states = update(ops.concatenate([inputs, context], axis=-1), states)
+        # `attend` is `attention(query, memory)`, `update` the inner cells; see `BaseAttentionCell.step`.
+        query = states[self.query_index]  # s_{t−1}
+        context, weights = attend(query)  # c_t, α_t
+        states = update(ops.concatenate([inputs, context], axis=-1), states)  # s_t
         return ops.concatenate([query, context], axis=-1), weights, states

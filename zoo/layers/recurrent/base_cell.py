@@ -1,27 +1,23 @@
 """What recurrent cells that attend to a memory share: their states, and the attention inside a step."""
 
 import functools
-import operator
 
 import keras
 from keras import ops
 
 from zoo.layers.attention.masks import check_mask, zero_masked
 from zoo.layers.core.checks import check_cell, check_layer, check_size
-from zoo.layers.core.saving import KeepsQuantization, serialize_shared
-from zoo.layers.recurrent.loops import deferred_step, deferred_weights
-
-# Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly to 256 and no further: hence a counter
-# of two digits.
-DIGIT = 256
+from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.recurrent import loops
+from zoo.layers.recurrent.states import _InitialStates, next_step, split_states, state_sizes, step_number
 
 
 class BaseAttentionCell(KeepsQuantization):
-    """Base of the recurrent attention cells: a cell, or a stack of them, and an attention layer between its steps.
+    """Base of the recurrent attention cells: a cell, or a stack of them, and an attention layer.
 
-    The cell works alone, one step a call, in `AttentionRNN`, or in `keras.layers.RNN`. There the memory travels among
-    the states, so that no call writes to the layer: `states = cell.initial_states(memory, mask, inner_states)`, of a
-    cell that is built. A subclass says in its `step` when it attends.
+    The cell runs by itself, one step a call, in `AttentionRNN`, or in `keras.layers.RNN`. There the memory is among the
+    states, so that no call writes to the layer: `states = cell.initial_states(memory, mask, inner_states)`, of a cell
+    that is built. A subclass defines in `step` when it attends.
 
     Args:
         cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top. The first
@@ -30,7 +26,7 @@ class BaseAttentionCell(KeepsQuantization):
             true, it gets the number of the step as `start_index`.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention, so that
-            `keras.layers.RNN` returns them; `split_output` takes them apart.
+            `keras.layers.RNN` returns them; `split_output` separates them.
 
     Call arguments:
         inputs: x_t, [B, E].
@@ -56,9 +52,9 @@ class BaseAttentionCell(KeepsQuantization):
         self.return_attention_scores = return_attention_scores
         for inner in self._inner_cells():
             if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
-                # Keras draws the mask of a cell once for each sequence, but only where `RNN` holds the cell itself.
+                # Keras draws the mask of a cell once for each sequence, but only if `RNN` holds the cell itself.
                 raise ValueError(
-                    "`cell` must have no dropout; drop its inputs out instead. "
+                    "`cell` must have no dropout; apply dropout to its inputs instead. "
                     f"Received: dropout={inner.dropout}, recurrent_dropout={inner.recurrent_dropout}."
                 )
 
@@ -68,12 +64,12 @@ class BaseAttentionCell(KeepsQuantization):
     @property
     def inner_state_sizes(self):
         """Sizes of the inner cells' states, from the bottom to the top."""
-        return [size for cell in self._inner_cells() for size in _sizes(cell)]
+        return [size for cell in self._inner_cells() for size in state_sizes(cell)]
 
     @property
     def query_index(self):
-        """Number of the state that is the query: the first of the top cell."""
-        return sum(len(_sizes(cell)) for cell in self._inner_cells()[:-1])
+        """Index of the state that is the query: the first of the top cell."""
+        return sum(len(state_sizes(cell)) for cell in self._inner_cells()[:-1])
 
     @property
     def query_dim(self):
@@ -82,7 +78,7 @@ class BaseAttentionCell(KeepsQuantization):
 
     @property
     def context_dim(self):
-        """Last axis of what the attention returns."""
+        """Last axis of the attention's output."""
         return self.attention.compute_output_shape((None, 1, self.query_dim), (None, None, self.memory_dim))[-1]
 
     @property
@@ -92,12 +88,12 @@ class BaseAttentionCell(KeepsQuantization):
 
     @property
     def fed_state_sizes(self):
-        """Sizes of the states that a step hands to the next one besides those of the inner cells."""
+        """Sizes of the states that a step passes to the next one besides those of the inner cells."""
         return []
 
     @property
     def own_state_sizes(self):
-        """Sizes of the states that change with every step, which are those in front of the memory."""
+        """Sizes of the states that change at every step; they come before the memory."""
         return [*self.inner_state_sizes, *self.fed_state_sizes, *([2] if self.counts_steps else [])]
 
     @property
@@ -115,14 +111,14 @@ class BaseAttentionCell(KeepsQuantization):
         """Last axis of the output."""
         if self.return_attention_scores:
             raise ValueError(
-                "The last axis of an output that carries attention weights depends on the memory: use `AttentionRNN` "
-                "in a functional model. Received: return_attention_scores=True."
+                "The last axis of an output with attention weights depends on the memory: use `AttentionRNN` in a "
+                "functional model. Received: return_attention_scores=True."
             )
         return self.step_size
 
     @property
     def cell_input_dim(self):
-        """Size of what a step gives to the inner cell besides x_t."""
+        """Size of what the bottom cell reads besides x_t."""
         return 0
 
     def build(self, input_shape):
@@ -133,7 +129,7 @@ class BaseAttentionCell(KeepsQuantization):
             self.attention.build((batch, 1, self.query_dim), (batch, None, self.memory_dim))
 
     def get_initial_state(self, batch_size=None):
-        """Refuses: `RNN` asks for it where it was given no states, and there is no default memory."""
+        """Raises an error: `RNN` asks for it if it got no states, and there is no default memory."""
         raise ValueError(
             "A memory is needed: call `RNN` with `initial_state=cell.initial_states(memory, memory_mask, "
             "inner_states)`. Received: initial_state=None."
@@ -143,7 +139,7 @@ class BaseAttentionCell(KeepsQuantization):
         """Returns the memory as the attention takes it at every step, a dict.
 
         Args:
-            memory: [B, S, M], M = `memory_dim`; or what it was projected to before, which is returned as it is.
+            memory: [B, S, M], M = `memory_dim`; or a memory that is projected already, which is returned as it is.
             memory_mask: Boolean [B, S], or `None`.
         """
         if isinstance(memory, dict):
@@ -152,7 +148,7 @@ class BaseAttentionCell(KeepsQuantization):
         return self.attention.project_memory(zero_masked(memory, check_mask(memory_mask, "memory_mask", (2,))))
 
     def own_states(self, inner_states, batch_size):
-        """Returns the states that change, as they are before the first step.
+        """Returns the states that change at every step, before the first one.
 
         Args:
             inner_states: States of the inner cells, each [B, units], to which zeros are added for the others; or all
@@ -176,67 +172,34 @@ class BaseAttentionCell(KeepsQuantization):
         """Returns the states before the first step.
 
         Args:
-            memory: [B, S, M], M = `memory_dim`; or what `project_memory` made of it.
+            memory: [B, S, M], M = `memory_dim`; or what `project_memory` returned.
             memory_mask: Boolean [B, S], or `None`.
             inner_states: See `own_states`.
         """
-        given = {"memory": memory, "memory_mask": memory_mask, "inner_states": inner_states}
-        if any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten(given)):
-            return _InitialStates(self)({name: each for name, each in given.items() if each is not None})
+        arguments = {"memory": memory, "memory_mask": memory_mask, "inner_states": inner_states}
+        if any(isinstance(tensor, keras.KerasTensor) for tensor in keras.tree.flatten(arguments)):
+            return _InitialStates(self)({name: value for name, value in arguments.items() if value is not None})
         memory_mask = check_mask(memory_mask, "memory_mask", (2,))
         memory = self.project_memory(memory, memory_mask)
         if memory_mask is None:
-            memory_mask = ops.ones_like(self._one_head(memory["value"])[:, :, 0], dtype="bool")
-        # Recurrent layers cast all states to the compute dtype, hence a mask of zeros and ones.
+            values = memory["value"][:, 0] if self.attention.has_heads else memory["value"]
+            memory_mask = ops.ones_like(values[:, :, 0], dtype="bool")
+        # Recurrent layers cast all states to the compute dtype, so the mask has to be zeros and ones.
         mask = ops.cast(memory_mask, self.compute_dtype)
         return [*self.own_states(inner_states, ops.shape(mask)[0]), memory["key"], memory["value"], mask]
 
-    def _one_head(self, values):
-        return values[:, 0] if self.attention.has_heads else values
-
     def step(self, inputs, states, attend, update, product=None):
-        """Returns the output, the weights of the attention and the new states of one step.
+        """Returns the output, the attention weights and the new states of one step.
 
         Args:
             inputs: x_t, [B, E].
             states: The states of the inner cells, and those of `fed_state_sizes`.
             attend: Function query [B, Q] → context [B, C], weights.
-            update: Function of what the bottom cell reads [B, E'] and the inner cells' states, which returns their new
+            update: Function of the bottom cell's inputs [B, E'] and the inner cells' states, which returns their new
                 states.
-            product: What multiplies with `own_weights`, see `zoo.layers.recurrent.loops.run`, or `None`.
+            product: Function that multiplies with `own_weights`, see `zoo.layers.recurrent.loops.run`; or `None`.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `step`.")
-
-    def _by_cell(self, inner_states):
-        rest, states = list(inner_states), []
-        for cell in self._inner_cells():
-            states.append(rest[: len(_sizes(cell))])
-            rest = rest[len(_sizes(cell)) :]
-        return states
-
-    def _update(self, inputs, inner_states, training=None, product=None):
-        states = self._by_cell(inner_states)
-        if product is not None:
-            for number, cell in enumerate(self._inner_cells()):
-                states[number] = deferred_step(cell, str(number), inputs, states[number], product)
-                inputs = states[number][0]
-            return keras.tree.flatten(states)
-        stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
-        _, states = self.cell(inputs, states if stacked else states[0], training=training)
-        return keras.tree.flatten(states)
-
-    @property
-    def own_weights(self):
-        """Weights that a step multiplies with besides those of its cells, as `loops.run` takes them."""
-        return {}
-
-    def deferred_weights(self):
-        """Returns all weights that `loops.run` takes; `None` for cells of other kinds or dtypes."""
-        cells = self._inner_cells()
-        found = [deferred_weights(cell, str(number)) for number, cell in enumerate(cells)]
-        if None in found or any(cell.compute_dtype != self.compute_dtype for cell in cells):
-            return None
-        return functools.reduce(operator.or_, found, self.own_weights)
 
     def advance(
         self,
@@ -261,13 +224,12 @@ class BaseAttentionCell(KeepsQuantization):
             sharing: How many adjacent rows share a row of the memory, as the beams of a search do.
             product: See `step`.
         """
-        states = list(states)
-        update = functools.partial(self._update, training=training, product=product)
-        counter = [states.pop()] if self.counts_steps else []
-        position = {"start_index": _position(counter[0])} if counter else {}
-        if counter and sharing > 1:  # as queries of one row they would stand at different places
-            memory, memory_mask = (_repeat(each, sharing) for each in (memory, memory_mask))
-            sharing = 1
+        states, options = list(states), {}
+        counters = states.pop() if self.counts_steps else None
+        if counters is not None:
+            options["start_index"] = step_number(counters)
+            if sharing > 1:  # as queries of one row they would have different positions
+                memory, memory_mask, sharing = _repeat(memory, sharing), _repeat(memory_mask, sharing), 1
 
         def attend(query):
             results = self.attention(
@@ -276,29 +238,47 @@ class BaseAttentionCell(KeepsQuantization):
                 value_mask=memory_mask,
                 training=training,
                 return_attention_scores=return_attention_scores,
-                **position,
+                **options,
             )
             context, weights = results if return_attention_scores else (results, None)
-            context = ops.reshape(context, (-1, context.shape[-1]))
-            return context, None if weights is None else _rows_of_queries(weights)
+            return ops.reshape(context, (-1, context.shape[-1])), _split_queries(weights)
 
+        update = functools.partial(self._update, training=training, product=product)
         output, weights, states = self.step(inputs, states, attend, update, product)
-        return output, weights, [*states, *map(_count, counter)]
+        return output, weights, states if counters is None else [*states, next_step(counters)]
+
+    def _update(self, inputs, inner_states, training=None, product=None):
+        states = split_states(self._inner_cells(), inner_states)
+        if product is not None:
+            return loops.deferred_stack_step(self._inner_cells(), inputs, states, product)
+        is_stack = isinstance(self.cell, keras.layers.StackedRNNCells)
+        _, states = self.cell(inputs, states if is_stack else states[0], training=training)
+        return keras.tree.flatten(states)
+
+    @property
+    def own_weights(self):
+        """Weights that a step multiplies with besides those of its cells, as `loops.run` takes them."""
+        return {}
+
+    def deferred_weights(self):
+        """Returns all weights as `loops.run` takes them; `None` if the cells are of other kinds or dtypes."""
+        weights = loops.deferred_stack_weights(self._inner_cells(), self.compute_dtype)
+        return None if weights is None else {**self.own_weights, **weights}
 
     def call(self, inputs, states, training=None):
-        *own, key, value, mask = states
-        output, weights, own = self.advance(
+        *own_states, key, value, mask = states
+        output, weights, own_states = self.advance(
             inputs,
-            own,
+            own_states,
             {"key": key, "value": value},
             ops.cast(mask, "bool"),
             training,
             self.return_attention_scores,
         )
-        return join_output(output, weights), [*own, key, value, mask]
+        return join_output(output, weights), [*own_states, key, value, mask]
 
     def split_output(self, outputs):
-        """Returns outputs and weights, from outputs that end with weights.
+        """Returns output and weights separately, from an output that ends with weights.
 
         Args:
             outputs: [B, D + N · S], or [B, T, D + N · S] as `keras.layers.RNN` returns them.
@@ -323,71 +303,29 @@ class BaseAttentionCell(KeepsQuantization):
 
     @classmethod
     def from_config(cls, config):
-        parts = {key: keras.saving.deserialize_keras_object(config[key]) for key in ("cell", "attention")}
-        return cls(**{**config, **parts})
-
-
-@keras.saving.register_keras_serializable(package="attention_zoo")
-class _InitialStates(keras.layers.Layer):
-    """A cell's `initial_states` in a functional model, whose file must know that they have the weights of that cell.
-
-    Args:
-        cell: The cell.
-    """
-
-    def __init__(self, cell, **kwargs):
-        super().__init__(**{"dtype": cell.dtype_policy, **kwargs})
-        self.supports_masking = True
-        self.cell = cell
-
-    def call(self, inputs):
-        return self.cell.initial_states(**inputs)
-
-    def compute_mask(self, inputs, mask=None):
-        """Returns no mask: states have no padding."""
-        return None
-
-    def get_config(self):
-        return {**super().get_config(), "cell": serialize_shared(self.cell)}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})
+        sublayers = {key: keras.saving.deserialize_keras_object(config[key]) for key in ("cell", "attention")}
+        return cls(**{**config, **sublayers})
 
 
 def join_output(output, weights=None):
-    """Returns an output [B, D] with the weights [B, (N,) S] behind it, if there are any."""
+    """Returns an output [B, D] followed by the weights [B, (N,) S], if there are any."""
     if weights is None:
         return output
-    flat = ops.reshape(weights, (ops.shape(weights)[0], -1)) if len(weights.shape) > 2 else weights
-    return ops.concatenate([output, flat], axis=-1)
-
-
-def _sizes(cell):
-    size = cell.state_size
-    return list(size) if isinstance(size, (list, tuple)) else [size]
+    if len(weights.shape) > 2:
+        weights = ops.reshape(weights, (ops.shape(weights)[0], -1))
+    return ops.concatenate([output, weights], axis=-1)
 
 
 def _repeat(nested, times):
-    return keras.tree.map_structure(lambda each: None if each is None else ops.repeat(each, times, axis=0), nested)
+    return keras.tree.map_structure(
+        lambda tensor: None if tensor is None else ops.repeat(tensor, times, axis=0), nested
+    )
 
 
-def _rows_of_queries(weights):
-    """Returns weights [B · K, (N,) S] from [B, (N,) K, S]."""
+def _split_queries(weights):
+    """Returns weights [B · K, (N,) S] from [B, (N,) K, S], or `None` for `None`."""
+    if weights is None:
+        return None
     weights = ops.moveaxis(weights, -2, 1)
     shape = ops.shape(weights)
     return ops.reshape(weights, (shape[0] * shape[1], *shape[2:]))
-
-
-def _position(counter):
-    """Returns the number of the step, an int32 scalar, from counters [B, 2]."""
-    digits = ops.cast(counter, "int32")
-    # Rows whose steps are masked stand still; the others have the number of the step.
-    return ops.max(digits[:, 0] + DIGIT * digits[:, 1])
-
-
-def _count(counter):
-    """Returns the counters [B, 2] of the next step."""
-    low = counter[:, 0] + 1
-    carry = ops.cast(low >= DIGIT, counter.dtype)
-    return ops.stack([low * (1 - carry), counter[:, 1] + carry], axis=-1)

@@ -14,7 +14,7 @@ CELL_TYPES = {"gru": GRU, "lstm": LSTM}
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class BidirectionalEncoder(keras.layers.Layer):
-    """Bidirectional recurrent encoder, each layer on top of the other: `h_j = [→h_j; ←h_j]`.
+    """Bidirectional recurrent encoder, a stack of layers: `h_j = [→h_j; ←h_j]`.
 
     The backward direction starts at the last real position of each row, so that padding at the end changes nothing.
 
@@ -34,8 +34,8 @@ class BidirectionalEncoder(keras.layers.Layer):
 
     Returns:
         [B, S, 2 · units], zero at masked positions. With `return_state` also a list of the final states, from the
-        bottom layer to the top: for each layer `[→h; ←h]`, and for LSTMs `[→c; ←c]` behind it, [B, 2 · units]. They fit
-        a decoder's stack of cells of 2 · units.
+        bottom layer to the top: for each layer `[→h; ←h]`, for LSTMs followed by `[→c; ←c]`, [B, 2 · units]. They fit a
+        decoder's stack of cells of 2 · units.
 
     Raises:
         ValueError: If the mask is floating point.
@@ -68,7 +68,7 @@ class BidirectionalEncoder(keras.layers.Layer):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):
-        one_way = CELL_TYPES[self.cell_type](
+        forward = CELL_TYPES[self.cell_type](
             self.units,
             return_sequences=True,
             return_state=True,
@@ -76,7 +76,7 @@ class BidirectionalEncoder(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=self.cell_type,
         )
-        return keras.layers.Bidirectional(one_way, dtype=self.dtype_policy, name=name)
+        return keras.layers.Bidirectional(forward, dtype=self.dtype_policy, name=name)
 
     def build(self, inputs_shape):
         for layer in self.recurrent_layers:
@@ -89,8 +89,8 @@ class BidirectionalEncoder(keras.layers.Layer):
         for number, layer in enumerate(self.recurrent_layers):
             if number:
                 hidden = self.dropout_layer(hidden, training=training)
-            hidden, *found = layer(hidden, mask=mask, training=training)
-            forward, backward = found[: len(found) // 2], found[len(found) // 2 :]
+            hidden, *final = layer(hidden, mask=mask, training=training)
+            forward, backward = final[: len(final) // 2], final[len(final) // 2 :]
             states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
         return pack_results(hidden, states if return_state else None)
 
@@ -98,7 +98,7 @@ class BidirectionalEncoder(keras.layers.Layer):
         return (*inputs_shape[:-1], 2 * self.units)
 
     def compute_output_spec(self, *args, **kwargs):
-        # Traced: Keras would derive it from the shape of the output alone, and lose the states.
+        # Traced: derived from the shape of the output alone, it would lack the states.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):

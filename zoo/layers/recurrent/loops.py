@@ -1,9 +1,9 @@
-"""Recurrent layers whose loops over the steps do less in training on processors, with TensorFlow.
+"""Recurrent loops with deferred weight gradients, for training on CPUs with TensorFlow.
 
-The gradient of a weight that a loop reads is a sum over its steps. TensorFlow works it out step by step: a small
-product and a pass over a sum as large as the weight, which mixed precision also has cast at every step. Here weights
-are constants of the loop, `run`, and every product with one has an addend, of which the gradient is that of the
-product. The left factors and gradients of all steps then make the weight's gradient, in one product behind the loop.
+The gradient of a weight that a loop reads is a sum over its steps. TensorFlow computes it step by step: a small product
+and a pass over a sum as large as the weight, which mixed precision also casts at every step. Here the weights are
+constants of the loop, `run`, and each product with one has an addend, whose gradient is that of the product. After the
+loop, the left factors and these gradients of all steps give the weight's gradient in one product.
 """
 
 import keras
@@ -12,31 +12,33 @@ from keras import ops
 from zoo.layers.core.kernels import deferred_gradient_loop, defers_weight_gradients
 
 
-def _gru(inputs, inner, states):
+def _gru(inputs_product, state_product, states):
     (state,) = states
-    (z, r, candidate), (inner_z, inner_r, inner_candidate) = (ops.split(each, 3, axis=-1) for each in (inputs, inner))
+    (z, r, candidate), (inner_z, inner_r, inner_candidate) = (
+        ops.split(product, 3, axis=-1) for product in (inputs_product, state_product)
+    )
     z, r = ops.sigmoid(z + inner_z), ops.sigmoid(r + inner_r)
     candidate = ops.tanh(candidate + r * inner_candidate)
     return [candidate + z * (state - candidate)]
 
 
-def _lstm(inputs, inner, states):
+def _lstm(inputs_product, state_product, states):
     _, carry = states
-    enter, forget, candidate, leave = ops.split(inputs + inner, 4, axis=-1)
-    carry = ops.sigmoid(forget) * carry + ops.sigmoid(enter) * ops.tanh(candidate)
-    return [ops.sigmoid(leave) * ops.tanh(carry), carry]
+    input_gate, forget, candidate, output_gate = ops.split(inputs_product + state_product, 4, axis=-1)
+    carry = ops.sigmoid(forget) * carry + ops.sigmoid(input_gate) * ops.tanh(candidate)
+    return [ops.sigmoid(output_gate) * ops.tanh(carry), carry]
 
 
 _GATES = {keras.layers.GRUCell: _gru, keras.layers.LSTMCell: _lstm}
 
 
 def _gates(cell):
-    """Returns what makes new states [B, units] from the two products of a cell and its states; `None` for other cells.
+    """Returns the function of a cell's two products and its states that computes the new ones; `None` for other cells.
 
     Args:
         cell: A recurrent cell.
     """
-    plain = (
+    is_standard = (
         type(cell) in _GATES
         and cell.use_bias
         and getattr(cell, "reset_after", True)
@@ -44,21 +46,21 @@ def _gates(cell):
         and cell.recurrent_activation is keras.activations.sigmoid
         and not (cell.dropout or cell.recurrent_dropout)
     )
-    return _GATES[type(cell)] if plain else None
+    return _GATES[type(cell)] if is_standard else None
 
 
 def _biases(cell):
-    """Returns the biases of the products with inputs and with states, the latter `None` where there is one for both."""
+    """Returns the biases of the products with inputs and with states, the latter `None` if there is one for both."""
     bias = ops.convert_to_tensor(cell.bias)
     return (bias[0], bias[1]) if len(bias.shape) == 2 else (bias, None)
 
 
 def deferred_weights(cell, name):
-    """Returns the weights of a cell, by name, as `run` takes them; `None` where it cannot be run so.
+    """Returns the weights of a cell by name, as `run` takes them; `None` if `run` does not support the cell.
 
     Args:
         cell: A recurrent cell of Keras, or one that has `deferred_weights` and `deferred_step` itself.
-        name: What the names of the weights begin with.
+        name: Prefix of the names.
     """
     if hasattr(cell, "deferred_weights"):
         return cell.deferred_weights(name)
@@ -76,7 +78,7 @@ def deferred_step(cell, name, inputs, states, product):
 
     Args:
         cell: The cell.
-        name: What the names of its weights begin with.
+        name: Prefix of the names of its weights.
         inputs: [B, D].
         states: Its states.
         product: See `run`.
@@ -86,24 +88,57 @@ def deferred_step(cell, name, inputs, states, product):
     return _gates(cell)(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
 
 
+def deferred_stack_weights(cells, dtype):
+    """Returns the `deferred_weights` of a stack of cells; `None` if one is not supported or has another dtype.
+
+    Args:
+        cells: The cells, from the bottom to the top.
+        dtype: Compute dtype.
+    """
+    weights = {}
+    for number, cell in enumerate(cells):
+        cell_weights = deferred_weights(cell, str(number))
+        if cell_weights is None or cell.compute_dtype != dtype:
+            return None
+        weights |= cell_weights
+    return weights
+
+
+def deferred_stack_step(cells, inputs, states, product):
+    """Returns the new states of a stack of cells, a flat list.
+
+    Args:
+        cells: The cells, from the bottom to the top.
+        inputs: [B, D].
+        states: A list of states for each cell.
+        product: See `run`.
+    """
+    new_states = []
+    for number, (cell, cell_states) in enumerate(zip(cells, states, strict=True)):
+        cell_states = deferred_step(cell, str(number), inputs, cell_states, product)
+        inputs = cell_states[0]
+        new_states += cell_states
+    return new_states
+
+
 def run(step, inputs, states, weights):
-    """Returns the outputs of all steps [B, T, D] and the states behind the last one, a list.
+    """Returns the outputs of all steps [B, T, D] and the states after the last one, a list.
 
     Args:
         step: Called with a list of the inputs at a step, the states and a function `product(name, rows [B, D])`, which
-            returns the product with a weight and adds its bias; each weight has one product a step. Returns an output
-            [B, D] and the new states.
+            returns the product with a weight plus its bias; each weight has exactly one product in a step. Returns an
+            output [B, D] and the new states.
         inputs: Tensors [B, T, ...].
         states: Tensors with the batch first.
         weights: `(kernel [D, K], bias [K] or None)` by name.
     """
-    inputs = [ops.swapaxes(each, 0, 1) for each in inputs]
+    inputs = [ops.swapaxes(tensor, 0, 1) for tensor in inputs]
     outputs, states = deferred_gradient_loop(step, inputs, states, weights)
     return ops.swapaxes(outputs, 0, 1), states
 
 
 class _Deferring:
-    """A recurrent layer of Keras that in training multiplies all inputs with their weight at once; see the module."""
+    """A recurrent layer of Keras with deferred weight gradients; it multiplies the inputs of all steps at once."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         gates = _gates(self.cell) if training and defers_weight_gradients() and not self.unroll else None
@@ -117,14 +152,15 @@ class _Deferring:
         inputs = [rows] if mask is None else [rows, mask[:, :, None]]
 
         def step(inputs, states, product):
-            new = gates(inputs[0], product("recurrent_kernel", states[0]), states)
+            new_states = gates(inputs[0], product("recurrent_kernel", states[0]), states)
             if mask is None:
-                return new[0], new
-            new = [ops.where(inputs[1], each, old) for each, old in zip(new, states, strict=True)]
-            # As in Keras, a masked step hands on the output of the one before, which is the state.
-            return ops.where(inputs[1], new[0], ops.zeros_like(new[0])) if self.zero_output_for_mask else new[0], new
+                return new_states[0], new_states
+            real = inputs[1]
+            new_states = [ops.where(real, new, old) for new, old in zip(new_states, states, strict=True)]
+            output = new_states[0]  # as in Keras, a masked step repeats the output before it, which is the state
+            return ops.where(real, output, ops.zeros_like(output)) if self.zero_output_for_mask else output, new_states
 
-        inputs = [ops.flip(each, axis=1) for each in inputs] if self.go_backwards else inputs
+        inputs = [ops.flip(tensor, axis=1) for tensor in inputs] if self.go_backwards else inputs
         weights = {"recurrent_kernel": (ops.convert_to_tensor(self.cell.recurrent_kernel), inner)}
         outputs, states = run(step, inputs, states, weights)
         return outputs[:, -1], outputs, states
@@ -132,7 +168,7 @@ class _Deferring:
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class GRU(_Deferring, keras.layers.GRU):
-    """`keras.layers.GRU`, faster in training on processors with TensorFlow, where weights have no second derivatives.
+    """`keras.layers.GRU`, faster in training on CPUs with TensorFlow, where weights have no second derivatives.
 
     Reference:
         Cho et al. 2014, section 2.3, https://arxiv.org/abs/1406.1078
@@ -141,7 +177,7 @@ class GRU(_Deferring, keras.layers.GRU):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LSTM(_Deferring, keras.layers.LSTM):
-    """`keras.layers.LSTM`, faster in training on processors with TensorFlow, where weights have no second derivatives.
+    """`keras.layers.LSTM`, faster in training on CPUs with TensorFlow, where weights have no second derivatives.
 
     Reference:
         Hochreiter and Schmidhuber 1997, "Long Short-Term Memory", https://doi.org/10.1162/neco.1997.9.8.1735

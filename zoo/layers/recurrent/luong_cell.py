@@ -9,10 +9,16 @@ from zoo.layers.recurrent.base_cell import BaseAttentionCell
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LuongAttentionCell(BaseAttentionCell):
-    """Decoder cell that attends with its new state: `s_t = cell([x_t; h̃_{t−1}])`, `h̃_t = tanh(W_c [c_t; s_t])`.
+    """Decoder cell that updates its state, and then attends with the new one.
 
-    There `c_t = attend(s_t)`, and h̃ is the attentional vector, zero before the first step. In a stack, s is the state
-    of the top cell, and the bottom cell reads h̃.
+    For step t, with x_t the embedding of the previous symbol and h_1 … h_S the memory:
+
+        s_t = cell([x_t; h̃_{t−1}], s_{t−1})          [B, units]; without input feeding cell(x_t, s_{t−1})
+        α_t = softmax(score(s_t, h))                 [B, S], the alignment
+        c_t = Σ_j α_{t,j} h_j                        [B, M], the context
+        h̃_t = tanh(W_c [c_t; s_t])                   [B, attentional_dim], the attentional vector; h̃_0 = 0
+
+    In a stack, s is the state of the top cell, and the bottom cell reads h̃.
 
     Args:
         cell: A recurrent cell, such as `keras.layers.LSTMCell`, or a list of them, from the bottom to the top; none
