@@ -29,7 +29,7 @@ STOCK_SERVER = "tensorflow_model_server"
 
 
 class ModelServer(server.ModelServer):
-    """The stand-in server for one model, as a Python program starts it.
+    """The stand-in server for one model, as a Python program starts and stops it.
 
     Args:
         name: The model's name in requests.
@@ -40,21 +40,12 @@ class ModelServer(server.ModelServer):
 
     Raises:
         InputError: A port cannot be had, or there is no version.
-
-    Example:
-        server = ModelServer("dates", Path("exported"), port=0)
-        server.start()
-        print(server.port)
-        server.stop()
     """
 
     def __init__(self, name: str, base_path: Path, port: int, rest_port: int | None = None, **others: Any):
+        settings = server.Settings(name, str(base_path), port=port, rest_api_port=rest_port, **others)
         with _input_errors():
-            super().__init__(
-                server.Settings(
-                    model_name=name, model_base_path=str(base_path), port=port, rest_api_port=rest_port, **others
-                )
-            )
+            super().__init__(settings)
 
     def start(self) -> str:
         """Loads the models and starts to answer; returns one line that says what is served and where."""
@@ -64,14 +55,7 @@ class ModelServer(server.ModelServer):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command.
-
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
-    Raises:
-        InputError: A model cannot be found or loaded, a port cannot be had, or a configuration file is wrong.
-    """
+    """Runs the command; raises InputError for models that cannot be loaded, ports that are taken and wrong files."""
     without_onednn()
     namespace, unknown = _parser().parse_known_args(argv)
     if stock := shutil.which(STOCK_SERVER):
@@ -96,13 +80,11 @@ def read_settings(argv: Sequence[str] | None) -> server.Settings:
 
 
 def _parser() -> ArgumentParser:
-    description = f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one."
-    # Flags that are not given are not in the result either: the defaults are in `Settings`.
     parser = ArgumentParser(
         prog="python -m export.serve",
-        description=description,
+        description=f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one.",
         allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
+        argument_default=argparse.SUPPRESS,  # flags that are not given; the defaults are in `Settings`
     )
     server.add_flags(parser)
     parser.add_argument("--version", action="store_true", help="print the version")

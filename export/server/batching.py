@@ -119,12 +119,12 @@ class Batcher:
     """The threads that run batches, shared by all models.
 
     Args:
-        parameters: How to form batches where a model has no parameters of its own.
+        parameters: How to form batches.
         on_wait: Told the seconds that each request has waited.
     """
 
     def __init__(self, parameters: BatchingParameters, on_wait: Callable[[float], None] = lambda seconds: None):
-        self.parameters = parameters
+        self._parameters = parameters
         self._on_wait = on_wait
         self._changed = threading.Condition()
         self._queues: dict[Hashable, _Queue] = {}  # only those in which something waits
@@ -132,14 +132,7 @@ class Batcher:
         for number in range(parameters.num_batch_threads):
             threading.Thread(target=self._work, name=f"batch-{number}", daemon=True).start()
 
-    def run(
-        self,
-        key: Hashable,
-        run: Run,
-        feeds: Feeds,
-        context: RequestContext,
-        parameters: BatchingParameters | None = None,
-    ) -> list[np.ndarray]:
+    def run(self, key: Hashable, run: Run, feeds: Feeds, context: RequestContext) -> list[np.ndarray]:
         """Answers one request, together with others of the same key: model, inputs and outputs.
 
         Inputs and outputs are each [rows, …]; `run` runs the graph on joined inputs.
@@ -148,17 +141,15 @@ class Batcher:
             RequestError: There are too many rows or the inputs differ in their number, the queue is full, the deadline
                 has passed, or what the graph raised.
         """
-        parameters = parameters or self.parameters
-        rows, size = _count_rows(feeds), parameters.execution_batch_size
-        if rows > parameters.max_batch_size:
-            largest = parameters.max_batch_size
+        rows, size, largest = _count_rows(feeds), self._parameters.execution_batch_size, self._parameters.max_batch_size
+        if rows > largest:
             raise invalid_argument(f"Task size {rows} is larger than maximum input batch size {largest}")
         tasks = []
         for start in range(0, max(rows, 1), size):
             part = {name: array[start : start + size] for name, array in feeds.items()}
             tasks.append(_Task(part, min(size, rows - start), context))
         with self._changed:
-            queue = self._queues.get(key) or _Queue(run, parameters)
+            queue = self._queues.get(key) or _Queue(run, self._parameters)
             for task in tasks:
                 queue.add(task)
             self._queues[key] = queue

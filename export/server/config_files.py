@@ -63,11 +63,7 @@ def message_class(name: str) -> Any:
 
 
 def read_config(flag: str, path: str) -> Any:
-    """Reads the file that a flag names.
-
-    Args:
-        flag: The flag's name without dashes, such as `"model_config_file"`; it decides which message the file holds.
-        path: The file.
+    """Reads the file that a flag such as `"model_config_file"` names, which decides what message it holds.
 
     Raises:
         ServingError: The file cannot be read or is no such configuration.

@@ -1,5 +1,7 @@
 """How serving fails: requests with a gRPC status code, everything else with one line for whoever runs the server."""
 
+import functools
+
 from grpc import StatusCode
 
 # gRPC sends the message in a header, three characters for a byte beyond ASCII; clients refuse headers beyond 8 KiB.
@@ -28,19 +30,9 @@ class RequestError(Exception):
         self.message = message
 
 
-def invalid_argument(message: str) -> RequestError:
-    """Returns the error for a request that is wrong in itself."""
-    return RequestError(StatusCode.INVALID_ARGUMENT, message)
-
-
-def failed_precondition(message: str) -> RequestError:
-    """Returns the error for a request that this model, or this state of the server, cannot answer."""
-    return RequestError(StatusCode.FAILED_PRECONDITION, message)
-
-
-def not_found(message: str) -> RequestError:
-    """Returns the error for a model or version that is not served."""
-    return RequestError(StatusCode.NOT_FOUND, message)
+invalid_argument = functools.partial(RequestError, StatusCode.INVALID_ARGUMENT)
+failed_precondition = functools.partial(RequestError, StatusCode.FAILED_PRECONDITION)
+not_found = functools.partial(RequestError, StatusCode.NOT_FOUND)
 
 
 def deadline_exceeded() -> RequestError:

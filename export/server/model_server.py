@@ -25,16 +25,10 @@ if TYPE_CHECKING:
 class ModelServer:
     """A stand-in for `tensorflow_model_server`: follows its models and serves them over gRPC and, if asked, REST.
 
-    The ports are bound on construction, the models are loaded by `start`.
-
-    Args:
-        settings: What to serve, where and how.
+    The ports are bound on construction, which raises ServingError; the models are loaded by `start`.
 
     Attributes:
         core: The models.
-
-    Raises:
-        ServingError: A port cannot be had, or a configuration file is wrong.
     """
 
     def __init__(self, settings: Settings):
@@ -64,10 +58,7 @@ class ModelServer:
         return None if self._rest is None else self._rest.port
 
     def start(self) -> str:
-        """Loads the models and starts to answer.
-
-        Returns:
-            One line that says what is served and where.
+        """Loads the models and starts to answer; returns one line that says what is served and where.
 
         Raises:
             ServingError: There is a model of which no version can be loaded.
@@ -86,11 +77,7 @@ class ModelServer:
         return f"serving {self._describe_models()}: {self._describe_addresses()}"
 
     def stop(self, grace: float | None = None) -> None:
-        """Refuses new requests, gives those in progress some time, and ends.
-
-        Args:
-            grace: Seconds; `None` means as in the settings.
-        """
+        """Refuses new requests, gives those in progress `grace` seconds, by default those of the settings, and ends."""
         grace = self._settings.drain_seconds if grace is None else grace
         self._stopped.set()
         servers = [server for server in (self._grpc, self._rest) if server is not None]

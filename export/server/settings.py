@@ -12,12 +12,13 @@ from export.server.errors import ServingError
 # Flags of the stock server that change nothing here: other runtimes and devices, its threads, caches and profiler, and
 # variants of loading and answering that its defaults do without.
 WITHOUT_EFFECT = frozenset(
-    """enable_profiler enable_serialization_as_tensor_content enable_signature_method_name_check
-    experimental_cc_shared_lib flush_filesystem_caches load_retry_interval_micros max_num_load_retries mixed_precision
-    num_load_threads num_request_iterations_for_warmup num_tflite_interpreters_per_pool num_tflite_pools
-    num_unload_threads platform_config_file prefer_tflite_model remove_unused_fields_from_bundle_metagraph
-    saved_model_tags server_shutdown_timeout_in_ms skip_initialize_tpu thread_pool_factory_config_file
-    total_model_memory_limit_bytes use_alts_credentials""".split()
+    """enable_per_model_batching_parameters enable_profiler enable_serialization_as_tensor_content
+    enable_signature_method_name_check experimental_cc_shared_lib flush_filesystem_caches load_retry_interval_micros
+    max_num_load_retries mixed_precision num_load_threads num_request_iterations_for_warmup
+    num_tflite_interpreters_per_pool num_tflite_pools num_unload_threads per_process_gpu_memory_fraction
+    platform_config_file prefer_tflite_model remove_unused_fields_from_bundle_metagraph saved_model_tags
+    server_shutdown_timeout_in_ms skip_initialize_tpu thread_pool_factory_config_file total_model_memory_limit_bytes
+    use_alts_credentials""".split()
 )
 _LARGEST = 2**31 - 1  # of an int32, as which the stock server reads most numbers
 _THREADS = 10_000
@@ -82,15 +83,11 @@ class Settings:
     # How to compute
     enable_batching: bool = _flag(False, "run requests of several callers together")
     batching_parameters_file: str = _flag("", "BatchingParameters in text form")
-    enable_per_model_batching_parameters: bool = _flag(
-        False, "read them from batching_params.pbtxt beside saved_model.pb instead"
-    )
     tensorflow_session_parallelism: int = _flag(
         0, "threads inside and between ops; 0 means as many as cores", (0, _THREADS)
     )
     tensorflow_intra_op_parallelism: int = _flag(0, "threads inside an op", (0, _THREADS))
     tensorflow_inter_op_parallelism: int = _flag(0, "threads between ops; -1 means that of the request", (-1, _THREADS))
-    per_process_gpu_memory_fraction: float = _flag(0.0, "the part of a GPU's memory to take; 0 grows", (0, 1))
     xla_cpu_compilation_enabled: bool = _flag(False, "let models use XLA; without it they get an error")
     xla_gpu_compilation_enabled: bool = _flag(False, "the same")
     tensorflow_session_config_file: str = _flag("", "a ConfigProto in text form to start from")
@@ -136,11 +133,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def channel_arguments(text: str) -> dict[str, int | str]:
-    """Returns `--grpc_channel_arguments` as gRPC takes them; whole numbers become numbers.
-
-    Raises:
-        ServingError: One of them is not `name=value`, or a number is too large.
-    """
+    """Returns `--grpc_channel_arguments`, name=value with commas between, as gRPC takes them; raises ServingError."""
     options: dict[str, int | str] = {}
     for argument in filter(None, text.split(",")):
         name, equals, value = argument.partition("=")

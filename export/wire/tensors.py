@@ -47,22 +47,14 @@ def type_of(array: np.ndarray) -> str:
 
 
 def numpy_type(number: int) -> np.dtype:
-    """Returns the NumPy type of a `DataType` number; strings are arrays of `bytes` objects.
-
-    Raises:
-        ValueError: The type is none that a request can carry.
-    """
+    """Returns the NumPy type of a `DataType` number; raises ValueError for one that no request can carry."""
     if number not in _FIELDS:
         raise ValueError(f"tensors of type {type_name(number)} are not supported")
     return _FIELDS[number][0]
 
 
 def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
-    """Decodes a message into an array of its shape; an object array of `bytes` for strings.
-
-    Raises:
-        ValueError: The message contradicts itself.
-    """
+    """Decodes a message, strings into an object array of `bytes`; raises ValueError if it contradicts itself."""
     dtype = numpy_type(proto.dtype)
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
@@ -76,12 +68,8 @@ def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
 def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorProto:
     """Encodes an array; `str` and `bytes` elements both become strings, `str` as UTF-8.
 
-    Args:
-        array: The array.
-        as_content: Whether to send the bytes as they are, in `tensor_content`; strings have no such form.
-
-    Raises:
-        ValueError: The array's type has no counterpart.
+    With `as_content` bytes travel as they are, in `tensor_content`, but for strings, which have no such form. Raises
+    ValueError for a type without counterpart.
     """
     array = np.asarray(array)
     if array.dtype.kind in "SU":
@@ -89,9 +77,7 @@ def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorPr
     if array.dtype not in _NUMBERS:
         raise ValueError(f"arrays of type {array.dtype} are not supported")
     number = _NUMBERS[array.dtype]
-    proto = tensor_pb2.TensorProto(dtype=number)
-    for size in array.shape:
-        proto.tensor_shape.dim.add(size=size)
+    proto = tensor_pb2.TensorProto(dtype=number, tensor_shape={"dim": [{"size": size} for size in array.shape]})
     if as_content and not array.dtype.hasobject:
         proto.tensor_content = array.tobytes()
     elif array.dtype.kind in "fb" and array.itemsize != 2:

@@ -1,6 +1,7 @@
 """Tiny numeric SavedModels, of TensorFlow 1 and 2, and what the tests of the server share to serve and ask them."""
 
 import contextlib
+import http.client
 import os
 import shutil
 import threading
@@ -290,6 +291,16 @@ def entry(name, base, policy="", labels=()):
 def models(*entries):
     text = f"model_config_list {{ {' '.join(entries)} }}"
     return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+
+
+def get(server, path, method="GET", body=None, headers=None):
+    """Asks over REST; returns the response and its content."""
+    connection = http.client.HTTPConnection("localhost", server.rest_port, timeout=SECONDS)
+    connection.request(method, path, body, headers or {})
+    response = connection.getresponse()
+    content = response.read().decode()
+    connection.close()
+    return response, content
 
 
 def until(condition):

@@ -26,18 +26,10 @@ _LONGEST_QUOTE = 100
 
 
 def read_inputs(document: Mapping[str, Any], signature: Signature) -> dict[str, np.ndarray]:
-    """Reads the inputs of a predict request.
+    """Reads the inputs of a predict request, arrays by name.
 
-    Args:
-        document: The request's JSON object: `instances` is a list with one item per row, `inputs` has all rows
-            of an input together. Where the signature has one input its name may be left out.
-        signature: Names and types of the inputs.
-
-    Returns:
-        Arrays by input name.
-
-    Raises:
-        RequestError: INVALID_ARGUMENT, saying what does not fit.
+    `instances` is a list with one item per row, `inputs` has all rows of an input together. Where the signature has one
+    input its name may be left out.
     """
     if "instances" in document and "inputs" in document:
         raise invalid_argument("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
@@ -54,9 +46,6 @@ def write_outputs(outputs: Mapping[str, np.ndarray], as_rows: bool) -> dict[str,
     """Returns the answer to a predict request, in the row format (`predictions`) or the column format (`outputs`).
 
     A single output is written without its name.
-
-    Raises:
-        RequestError: INVALID_ARGUMENT for a type that JSON cannot carry, or rows of different number.
     """
     columns = {name: _write_tensor(name, array) for name, array in sorted(outputs.items())}
     if as_rows:

@@ -55,8 +55,8 @@ class Services:
         begin, status, message, spec = time.monotonic(), StatusCode.OK, "", _spec_of(request)
         try:
             context.check()
-            with self._core.use(spec) as servable:
-                response = _INFERENCE[method](servable.model, request, context)
+            with self._core.use(spec) as model:
+                response = _INFERENCE[method](model, request, context)
             if method != "Predict":
                 self._metrics.examples(spec.name, count_examples(request.input))
             return response
@@ -78,11 +78,11 @@ class Services:
 
     def signature(self, spec: model_pb2.ModelSpec) -> meta_graph_pb2.SignatureDef:
         """Returns the signature that a request in JSON is to be read by."""
-        with self._core.use(spec) as servable:
+        with self._core.use(spec) as model:
             name = spec.signature_name or DEFAULT_SIGNATURE
-            if name not in servable.model.signatures:
+            if name not in model.signatures:
                 raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
-            return servable.model.signatures[name]
+            return model.signatures[name]
 
     def get_metadata(self, request: Any) -> Any:
         """Answers `PredictionService.GetModelMetadata`; the one field there is is `signature_def`."""
@@ -93,10 +93,10 @@ class Services:
             if field != "signature_def":
                 raise invalid_argument(f"Metadata field {field} is not supported")
         response = metadata_pb2.GetModelMetadataResponse()
-        with self._core.use(spec) as servable:
-            signatures = metadata_pb2.SignatureDefMap(signature_def=servable.model.all_signatures)
+        with self._core.use(spec) as model:
+            signatures = metadata_pb2.SignatureDefMap(signature_def=model.all_signatures)
             response.model_spec.name = spec.name
-            response.model_spec.version.value = servable.model.version
+            response.model_spec.version.value = model.version
         response.metadata["signature_def"].Pack(signatures)
         return response
 

@@ -73,8 +73,7 @@ def _run(
 ) -> list[dict[str, Any]]:
     """Runs the graph once for all tasks, each a method and the message that names its signature.
 
-    Returns:
-        For each task the fields `result` and `model_spec` of its answer.
+    Returns the fields `result` and `model_spec` of each task's answer.
     """
     signatures = []
     feeds: dict[str, None] = {}  # as sets in order
@@ -84,8 +83,8 @@ def _run(
         if name not in model.signatures:
             raise invalid_argument(f"No signature was found with the name: {name}")
         signature = model.signatures[name]
-        feeds[_only_input(signature)] = None
-        outputs = _classification_outputs(signature) if method == _CLASSIFY else _regression_outputs(signature)
+        outputs = _check_signature(method, signature)
+        feeds[signature.inputs["inputs"].name] = None
         fetches |= {signature.outputs[output].name: None for output in outputs}
         signatures.append((signature, outputs))
     serialized = np.array([*_serialized(request.input), None], object)[:-1]  # `None` keeps NumPy from guessing
@@ -100,30 +99,21 @@ def _run(
     return answers
 
 
-def _only_input(signature: Signature) -> str:
+def _check_signature(method: str, signature: Signature) -> list[str]:
+    """Returns the outputs that a method reads of a signature, whose one input is named `inputs`."""
     if len(signature.inputs) != 1:
         raise invalid_argument("Expected one input Tensor.")
-    if "inputs" not in signature.inputs:
-        raise failed_precondition(f"No classification or regression inputs found in SignatureDef: {signature}")
-    return str(signature.inputs["inputs"].name)
-
-
-def _classification_outputs(signature: Signature) -> list[str]:
-    outputs = [name for name in ("classes", "scores") if name in signature.outputs]
-    if not outputs:
-        raise failed_precondition(
-            'Expected classification signature outputs to contain at least one of "classes" or "scores". '
-            f"Signature was: {signature}"
-        )
-    return outputs
-
-
-def _regression_outputs(signature: Signature) -> list[str]:
-    if len(signature.outputs) != 1:
+    if method == _REGRESS and len(signature.outputs) != 1:
         raise invalid_argument("Expected one output Tensor.")
-    if "outputs" not in signature.outputs:
-        raise failed_precondition(f"No regression outputs found in SignatureDef: {signature}")
-    return ["outputs"]
+    names = ("classes", "scores") if method == _CLASSIFY else ("outputs",)
+    kind = "classification" if method == _CLASSIFY else "regression"
+    outputs = [name for name in names if name in signature.outputs]
+    if "inputs" not in signature.inputs:
+        raise failed_precondition(f"No {kind} inputs found in SignatureDef: {signature}")
+    if not outputs:
+        quoted = " or ".join(f'"{name}"' for name in names)
+        raise failed_precondition(f"No {kind} outputs, {quoted}, found in SignatureDef: {signature}")
+    return outputs
 
 
 def _serialized(examples: input_pb2.Input) -> list[bytes]:
@@ -135,21 +125,23 @@ def _serialized(examples: input_pb2.Input) -> list[bytes]:
     return [example.SerializeToString() for example in examples.example_list.examples]
 
 
-def _check_output(name: str, array: np.ndarray, expected_type: str, examples: int) -> None:
-    if (received := f"DT_{type_of(array).upper()}") != expected_type:
-        raise invalid_argument(f"Expected {name} Tensor of {expected_type}. Got: {received}")
+def _check_output(name: str, array: np.ndarray, dtype: str, examples: int) -> None:
+    if f"DT_{type_of(array).upper()}" != dtype:
+        raise invalid_argument(f"Expected {name} Tensor of {dtype}. Got: DT_{type_of(array).upper()}")
     if len(array) != examples:
         raise invalid_argument(f"Expected {name} output batch size of {examples}. Got: {len(array)}")
 
 
 def _read_classes(outputs: Outputs, examples: int) -> classification_pb2.ClassificationResult:
+    shapes = {array.shape for array in outputs.values()}
+    if any(len(shape) != 2 for shape in shapes):
+        raise invalid_argument(
+            f"Expected Tensor shape: [batch_size num_classes] but got {'; '.join(map(_brackets, shapes))}"
+        )
     for name, array in outputs.items():
-        if array.ndim != 2:
-            raise invalid_argument(f"Expected Tensor shape: [batch_size num_classes] but got {list(array.shape)}")
         _check_output(name, array, "DT_STRING" if name == "classes" else "DT_FLOAT", examples)
-    if len({array.shape for array in outputs.values()}) > 1:
-        sizes = " vs. ".join(str(array.shape[1]) for array in outputs.values())
-        raise invalid_argument(f"Tensors class and score should match in dim_size(1). Got {sizes}")
+    if len(shapes) > 1:
+        raise invalid_argument(f"Tensors class and score should match in dim_size(1). Got {sorted(shapes)}")
     columns = {}
     if "classes" in outputs:
         columns["label"] = [[label.decode("utf-8", "replace") for label in row] for row in outputs["classes"]]
@@ -165,10 +157,12 @@ def _read_classes(outputs: Outputs, examples: int) -> classification_pb2.Classif
 def _read_values(outputs: Outputs, examples: int) -> regression_pb2.RegressionResult:
     array = outputs["outputs"]
     if not (array.ndim == 1 or array.ndim == 2 and array.shape[1] == 1):
-        shape = ",".join(map(str, array.shape))
-        raise invalid_argument(
-            f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got [{shape}]"
-        )
+        shapes = "[batch_size] or [batch_size, 1]"
+        raise invalid_argument(f"Expected output Tensor shape to be either {shapes} but got {_brackets(array.shape)}")
     _check_output("regression", array, "DT_FLOAT", examples)
     values = [regression_pb2.Regression(value=value) for value in array.ravel().tolist()]
     return regression_pb2.RegressionResult(regressions=values)
+
+
+def _brackets(shape: Sequence[int]) -> str:
+    return f"[{','.join(map(str, shape))}]"

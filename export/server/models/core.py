@@ -4,15 +4,19 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpc import StatusCode
 
 from export.server import logs
 from export.server.errors import RequestError, ServingError, failed_precondition, invalid_argument, not_found
-from export.server.models.manager import Load, Manager, Servable, VersionState
+from export.server.models.manager import Load, Manager, VersionState
 from export.server.models.versions import choose_versions, list_versions, require_versions
 from export.wire.protos import model_pb2
 from export.wire.protos import model_server_config_pb2 as configs
+
+if TYPE_CHECKING:
+    from export.server.models.saved_model import LoadedModel
 
 _PLATFORM = "tensorflow"
 Failures = list[tuple[str, int]]  # names and versions
@@ -26,12 +30,7 @@ def single_model(name: str, base_path: Path) -> configs.ModelServerConfig:
 
 
 class ServerCore:
-    """The models of a server.
-
-    Args:
-        load: Loads a version; raises `ServingError`.
-        labels_for_unavailable: Whether labels may name versions that are not loaded.
-    """
+    """The models of a server; labels may name versions that are not loaded only if `labels_for_unavailable`."""
 
     def __init__(self, load: Load, labels_for_unavailable: bool = False):
         self._manager = Manager(load)
@@ -57,19 +56,16 @@ class ServerCore:
         return self._manager.states(name)
 
     @contextlib.contextmanager
-    def use(self, spec: model_pb2.ModelSpec) -> Iterator[Servable]:
+    def use(self, spec: model_pb2.ModelSpec) -> Iterator["LoadedModel"]:
         """Finds the version that a request's `model_spec` names and keeps it loaded for the length of the block."""
         if not spec.name:
             raise invalid_argument("ModelSpec has no name specified.")
         version = self._version_of(spec)
-        servable = self._manager.acquire(spec.name, version)
-        if servable is None:
-            request = f"Latest({spec.name})" if version is None else f"Specific({spec.name}, {version})"
-            raise not_found(f"Servable not found for request: {request}")
-        try:
-            yield servable
-        finally:
-            servable.release()
+        with self._manager.use(spec.name, version) as model:
+            if model is None:
+                request = f"Latest({spec.name})" if version is None else f"Specific({spec.name}, {version})"
+                raise not_found(f"Servable not found for request: {request}")
+            yield model
 
     def _version_of(self, spec: model_pb2.ModelSpec) -> int | None:
         choice = spec.WhichOneof("version_choice")
@@ -188,11 +184,10 @@ class ServerCore:
 
 
 def _check_platform(model: configs.ModelConfig) -> None:
-    fields = "ModelServerConfig::model_type (deprecated) {} ModelServerConfig::model_platform."
-    if model.model_type and model.model_platform:
-        raise invalid_argument(f"Illegal setting both {fields.format('and')}")
-    if not (model.model_type or model.model_platform):
-        raise invalid_argument(f"Illegal setting neither {fields.format('nor')}")
+    if bool(model.model_type) == bool(model.model_platform):
+        both, conjunction = ("both", "and") if model.model_type else ("neither", "nor")
+        fields = f"ModelServerConfig::model_type (deprecated) {conjunction} ModelServerConfig::model_platform"
+        raise invalid_argument(f"Illegal setting {both} {fields}.")
     if model.model_type == configs.OTHER:
         raise invalid_argument(f"ModelServerConfig::model_type choice {model.model_type} not supported.")
     if model.model_platform not in ("", _PLATFORM):

@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from export.server.batching import Batcher, BatchingParameters
+from export.server.batching import Batcher
 from export.server.config_files import read_config
 from export.server.context import RequestContext
 from export.server.errors import RequestError, ServingError, from_number, invalid_argument
@@ -18,7 +18,6 @@ from export.server.settings import Settings
 from export.wire.protos import config_pb2, prediction_log_pb2
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
-_MODEL_BATCHING = "batching_params.pbtxt"
 _MAX_RECORDS = 1000
 _METHODS = {
     "predict_log": predict,
@@ -39,7 +38,7 @@ class SavedModelLoader:
 
     def __call__(self, path: Path, version: int) -> LoadedModel:
         """Loads the version in a directory; raises ServingError, also if it fails in its own warm-up."""
-        model = LoadedModel(path, version, self._session, self._batcher, self._batching(path))
+        model = LoadedModel(path, version, self._session, self._batcher)
         if self._settings.enable_model_warmup:
             try:
                 with self._metrics.warm_up(str(path)):
@@ -48,12 +47,6 @@ class SavedModelLoader:
                 model.close()
                 raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
         return model
-
-    def _batching(self, path: Path) -> BatchingParameters | None:
-        file = path / _MODEL_BATCHING
-        if self._batcher is None or not self._settings.enable_per_model_batching_parameters or not file.exists():
-            return None
-        return BatchingParameters.from_message(read_config("batching_parameters_file", str(file)))
 
 
 def warm_up(model: LoadedModel, path: Path) -> None:
@@ -87,6 +80,4 @@ def _session_config(settings: Settings) -> config_pb2.ConfigProto:
         config.intra_op_parallelism_threads = intra
     if inter := settings.tensorflow_inter_op_parallelism or threads:
         config.inter_op_parallelism_threads = inter
-    if settings.per_process_gpu_memory_fraction:
-        config.gpu_options.per_process_gpu_memory_fraction = settings.per_process_gpu_memory_fraction
     return config

@@ -1,9 +1,11 @@
 """The versions of all models in memory: loaded, used, replaced, and unloaded once no request uses them any more."""
 
+import contextlib
 import gc
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,29 +32,12 @@ class VersionState(NamedTuple):
     files: Fingerprint | None = None
 
 
-class Servable:
+@dataclass(eq=False)
+class _Servable:
     """A loaded version and the number of requests that are using it."""
 
-    def __init__(self, model: "LoadedModel"):
-        self.model = model
-        self._users = 0
-        self._unused = threading.Condition()
-
-    def acquire(self) -> None:
-        """Counts one more request."""
-        with self._unused:
-            self._users += 1
-
-    def release(self) -> None:
-        """Counts one request less."""
-        with self._unused:
-            self._users -= 1
-            self._unused.notify_all()
-
-    def wait_until_unused(self) -> None:
-        """Returns when the last request is answered."""
-        with self._unused:
-            self._unused.wait_for(lambda: not self._users)
+    model: "LoadedModel"
+    users: int = 0
 
 
 class Manager:
@@ -68,28 +53,35 @@ class Manager:
 
     def __init__(self, load: Load):
         self._load = load
-        self._lock = threading.Lock()  # guards the two below
-        self._servables: dict[str, dict[int, Servable]] = {}
+        self._changed = threading.Condition()  # guards the two below
+        self._servables: dict[str, dict[int, _Servable]] = {}
         self._states: dict[str, dict[int, VersionState]] = {}
         self._stopped = threading.Event()
 
-    def acquire(self, name: str, version: int | None) -> Servable | None:
-        """Returns a version, the newest for `None`, to be released after use; `None` where it is not available."""
-        with self._lock:
+    @contextlib.contextmanager
+    def use(self, name: str, version: int | None) -> Iterator["LoadedModel | None"]:
+        """Keeps a version loaded, the newest for `None`, for the block; yields `None` if it is not available."""
+        with self._changed:
             servables = self._servables.get(name, {})
             servable = servables.get(max(servables, default=0) if version is None else version)
             if servable is not None:
-                servable.acquire()
-            return servable
+                servable.users += 1
+        try:
+            yield servable.model if servable is not None else None
+        finally:
+            if servable is not None:
+                with self._changed:
+                    servable.users -= 1
+                    self._changed.notify_all()
 
     def available(self, name: str) -> set[int]:
         """Returns the versions of a model that answer."""
-        with self._lock:
+        with self._changed:
             return set(self._servables.get(name, ()))
 
     def states(self, name: str) -> dict[int, VersionState]:
         """Returns the state of every version of a model seen so far, by number."""
-        with self._lock:
+        with self._changed:
             return dict(sorted(self._states.get(name, {}).items()))
 
     def aspire(self, name: str, versions: Mapping[int, Path]) -> list[int]:
@@ -114,7 +106,7 @@ class Manager:
         """Unloads a model, and forgets its versions."""
         for version in self.available(name):
             self._unload(name, version)
-        with self._lock:
+        with self._changed:
             self._states.pop(name, None)
 
     def stop(self) -> None:
@@ -129,7 +121,7 @@ class Manager:
         self._set_state(name, version, VersionState(State.LOADING))
         files, begin = fingerprint(path), time.monotonic()
         try:
-            servable = Servable(self._load(path, version))
+            servable = _Servable(self._load(path, version))
         except ServingError as error:
             self._set_state(name, version, VersionState(State.END, StatusCode.INVALID_ARGUMENT, str(error), files))
             return False
@@ -137,7 +129,7 @@ class Manager:
             self._set_state(name, version, VersionState(State.END, StatusCode.INTERNAL, repr(error), files))
             logs.error("version_broke", exception=error, model=name, version=version)
             return False
-        with self._lock:
+        with self._changed:
             self._servables.setdefault(name, {})[version] = servable
             self._states[name][version] = VersionState(State.AVAILABLE)
         seconds = round(time.monotonic() - begin, 3)
@@ -145,7 +137,7 @@ class Manager:
         return True
 
     def _unload(self, name: str, version: int) -> None:
-        with self._lock:
+        with self._changed:
             servable = self._servables[name].pop(version, None)
             if servable is None:
                 return  # `stop` and `aspire` may both have seen it
@@ -154,17 +146,18 @@ class Manager:
         arguments = (name, version, servable)
         threading.Thread(target=self._close_when_unused, args=arguments, name="unload", daemon=True).start()
 
-    def _close_when_unused(self, name: str, version: int, servable: Servable) -> None:
-        servable.wait_until_unused()
+    def _close_when_unused(self, name: str, version: int, servable: _Servable) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not servable.users)
         servable.model.close()
         if not self._stopped.is_set():
             gc.collect()  # Graphs are full of cycles, and the next version may be on its way already.
-        with self._lock:
+        with self._changed:
             states = self._states.get(name, {})
             if version in states and states[version].state == State.UNLOADING:  # It may have come back meanwhile.
                 states[version] = VersionState(State.END)
         logs.info("version_unloaded", model=name, version=version)
 
     def _set_state(self, name: str, version: int, state: VersionState) -> None:
-        with self._lock:
+        with self._changed:
             self._states.setdefault(name, {})[version] = state

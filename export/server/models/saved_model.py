@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops that text models use)
 
-from export.server.batching import Batcher, BatchingParameters
+from export.server.batching import Batcher
 from export.server.context import RequestContext
 from export.server.errors import ServingError, deadline_exceeded, from_number, invalid_argument
 from export.server.inference.predict import answers_requests, choose_feeds, choose_fetches
@@ -25,22 +25,18 @@ class LoadedModel:
     """A SavedModel loaded the way the stock server loads it: its graph in a session, through the TF1 loader.
 
     `tf.saved_model.load` accepts models that the stock server refuses, and fetching from a session computes only the
-    outputs that were asked for.
+    outputs that were asked for. Raises ServingError if the directory holds no SavedModel that can be loaded.
 
     Args:
         path: The version's directory, which holds `saved_model.pb`.
         version: The version's number.
         session: How its session is configured; `None` means as TensorFlow likes.
         batcher: Runs requests together; `None` means each by itself.
-        batching: The model's own batching parameters; `None` means those of the batcher.
 
     Attributes:
         version: As given.
         all_signatures: Every `SignatureDef` of the model by name, those of the loader included.
         signatures: Those that answer requests.
-
-    Raises:
-        ServingError: The directory holds no SavedModel that can be loaded.
     """
 
     def __init__(
@@ -49,10 +45,9 @@ class LoadedModel:
         version: int,
         session: tf.compat.v1.ConfigProto | None = None,
         batcher: Batcher | None = None,
-        batching: BatchingParameters | None = None,
     ):
         self.version = version
-        self._batcher, self._batching = batcher, batching
+        self._batcher = batcher
         config = tf.compat.v1.ConfigProto()
         if session is not None:
             config.CopyFrom(session)
@@ -97,7 +92,7 @@ class LoadedModel:
         if self._batcher is None:
             return run(feeds, context)
         key = (self, tuple(sorted(feeds)), tuple(fetches))
-        return self._batcher.run(key, run, feeds, context, self._batching)
+        return self._batcher.run(key, run, feeds, context)
 
     def close(self) -> None:
         """Releases the memory; nothing may run any more that somebody waits for."""

@@ -13,8 +13,6 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from export.wire import tensors
-
 SECONDS = 20
 
 
@@ -150,6 +148,11 @@ def test_bad_request(stub, request_, code, message):
     assert message in details
 
 
+def test_a_long_message_beyond_ascii_is_cut_and_keeps_its_code(stub):
+    code, details = refusal(stub.Predict, question(signature="\U0001f600" * 3000))
+    assert (code, details[-1]) == (grpc.StatusCode.FAILED_PRECONDITION, "…")
+
+
 def test_version_label_is_refused(stub):
     request = question({"text": ["a"]})
     request.model_spec.version_label = "stable"
@@ -217,31 +220,3 @@ def test_status(status_stub):
         grpc.StatusCode.NOT_FOUND,
         "Could not find any versions of model other",
     )
-
-
-# Tensors
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"],
-)
-def test_tensors_agree_with_tensorflow(dtype):
-    array = np.array([[0, 1, 3], [7, 11, 127]]).astype(dtype)
-    np.testing.assert_array_equal(tf.make_ndarray(tensors.to_proto(array)), array)
-    decoded = tensors.to_array(tf.make_tensor_proto(array))
-    np.testing.assert_array_equal(decoded, array)
-    assert decoded.dtype == array.dtype
-
-
-def test_tensors_of_strings_and_their_errors():
-    array = np.array([["a", "ß"], [b"\xff", ""]], object)
-    proto = tensors.to_proto(array)
-    np.testing.assert_array_equal(tf.make_ndarray(proto), [[b"a", "ß".encode()], [b"\xff", b""]])
-    with pytest.raises(ValueError, match="arrays of type complex64 are not supported"):
-        tensors.to_proto(np.zeros(2, np.complex64))
-    with pytest.raises(ValueError, match="tensors of type complex64 are not supported"):
-        tensors.to_array(tf.make_tensor_proto(np.zeros(2, np.complex64)))
-    proto.tensor_shape.unknown_rank = True
-    with pytest.raises(ValueError, match="shape is not fully known"):
-        tensors.to_array(proto)

@@ -70,7 +70,11 @@ def test_rest_unpacks_gzip(toy_server, monkeypatch):
 
     packed = gzip.compress(b'{"signature_name": "add", "inputs": {"a": [1], "b": [2]}}')
     assert ask(packed) == (200, {"outputs": [3.0]})
-    assert "not in gzip format" in ask(b"{}")[1]["error"]
+    assert (
+        ask(gzip.compress(b'{"signature_name": "add", ') + gzip.compress(b'"inputs": {"a": [1], "b": [2]}}'))[0] == 200
+    )
+    for damaged in (b"{}", packed[:-8], packed + b"more"):
+        assert "not in gzip format" in ask(damaged)[1]["error"]
     monkeypatch.setattr("export.server.api.rest_server._LARGEST_UNPACKED", 10)
     assert ask(packed) == (429, {"error": "The body unpacks to more than 10 bytes"})
 

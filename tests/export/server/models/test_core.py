@@ -169,7 +169,8 @@ def test_a_version_is_let_go_once(tmp_path, monkeypatch):
     monkeypatch.setattr(manager, "available", lambda name: {1})  # what two threads may have seen
     manager.stop()
     manager.stop()
-    assert manager.acquire("scale", 1) is None
+    with manager.use("scale", 1) as model:
+        assert model is None
 
 
 def test_the_configuration_file_is_followed(base, tmp_path):

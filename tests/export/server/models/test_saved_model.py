@@ -76,5 +76,5 @@ def test_steps_that_nobody_waits_for_are_bounded(version, monkeypatch):
         gate.opened.set()
         assert ask(model, 1.0, 2.0) == [2.0, 4.0]
         model.close()
-    assert sum(iter(lambda: gate.waiting.acquire(blocking=False), False)) == 3, "what had not begun never runs"
+    assert sum(iter(lambda: gate.waiting.acquire(blocking=False), False)) <= 3, "what had not begun never runs"
     until(lambda: threading.active_count() <= before)

@@ -90,6 +90,15 @@ def test_multi_inference(ask):
     assert regressed.model_spec.signature_name == "regress"
 
 
+def test_multi_inference_feeds_each_signature_its_own_input(ask):
+    response = ask.prediction.MultiInference(
+        multi_request(("scale", "classify", "classify"), ("scale", "regress", "regress"))
+    )
+    classified, regressed = response.results
+    assert [row.classes[1].score for row in classified.classification_result.classifications] == [2.0, 4.0]
+    assert [row.value for row in regressed.regression_result.regressions] == [2.0, 4.0]
+
+
 INVALID, FAILED = "INVALID_ARGUMENT", "FAILED_PRECONDITION"
 BAD_EXAMPLES = {
     "no model": ("Classify", classify_request(1.0, name=""), INVALID, "ModelSpec has no name specified."),

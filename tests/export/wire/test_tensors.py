@@ -1,0 +1,32 @@
+"""Arrays to and from messages, as TensorFlow itself does it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from export.wire import tensors
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"],
+)
+def test_tensors_agree_with_tensorflow(dtype):
+    array = np.array([[0, 1, 3], [7, 11, 127]]).astype(dtype)
+    np.testing.assert_array_equal(tf.make_ndarray(tensors.to_proto(array)), array)
+    decoded = tensors.to_array(tf.make_tensor_proto(array))
+    np.testing.assert_array_equal(decoded, array)
+    assert decoded.dtype == array.dtype
+
+
+def test_tensors_of_strings_and_their_errors():
+    array = np.array([["a", "ß"], [b"\xff", ""]], object)
+    proto = tensors.to_proto(array)
+    np.testing.assert_array_equal(tf.make_ndarray(proto), [[b"a", "ß".encode()], [b"\xff", b""]])
+    with pytest.raises(ValueError, match="arrays of type complex64 are not supported"):
+        tensors.to_proto(np.zeros(2, np.complex64))
+    with pytest.raises(ValueError, match="tensors of type complex64 are not supported"):
+        tensors.to_array(tf.make_tensor_proto(np.zeros(2, np.complex64)))
+    proto.tensor_shape.unknown_rank = True
+    with pytest.raises(ValueError, match="shape is not fully known"):
+        tensors.to_array(proto)
