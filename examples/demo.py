@@ -1,7 +1,7 @@
 """The whole path on embedded data: train, evaluate, export, serve, ask, draw.
 
 Runs the five commands of the README one after another and shows them. Everything lands in `runs/demo`; a second run
-goes on from there.
+continues from there.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ def main() -> None:
         for (script, text, expected), answer in zip(asked, answers, strict=True):
             print(f"  {'right' if answer == expected else 'WRONG'}  {answer}  <-  {text}  ({script})")
         run(*ask, "--signature", "attention", "--heatmap", str(HEATMAP), asked[1][1])
-    print(f"\nThe attention behind the second answer: {HEATMAP}")
+    print(f"\nThe attention of the second answer: {HEATMAP}")
 
 
 if __name__ == "__main__":

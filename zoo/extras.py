@@ -1,6 +1,8 @@
 """Which extra of this distribution brings which module, so that a missing one is named with its cure."""
 
 import sys
+from pathlib import Path
+from types import TracebackType
 
 from zoo.errors import InputError
 
@@ -35,3 +37,25 @@ def missing_extra(error: ModuleNotFoundError) -> InputError | None:
     if extra is None or module in sys.modules:  # there in part, or hidden on purpose: an error of another kind
         return None
     return InputError(f"This needs {module}, which is not installed: pip install 'attention-zoo[{extra}]'.")
+
+
+def name_missing_extras() -> None:
+    """Makes a command of this project that misses an extra end with one line and status 2, as `run_command` does.
+
+    A package whose modules need an extra when they are imported, which is before `run_command` runs, calls this first.
+    In programs other than our commands nothing changes.
+    """
+    program = Path(sys.argv[0]).name if sys.argv else ""
+    if program != "-m" and not program.startswith("attention-zoo-"):
+        return
+    others = sys.excepthook
+
+    def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        missing = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        if missing is None:
+            others(kind, error, traceback)
+            return
+        print(f"error: {missing}", file=sys.stderr)
+        sys.exit(2)
+
+    sys.excepthook = report

@@ -1,5 +1,6 @@
 """A command whose extra is not installed says so in one line, whichever import comes first."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,9 @@ from zoo.extras import EXTRAS, missing_extra
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Runs a command as it runs where some modules are not installed.
-WITHOUT = """
-import runpy, sys
+# As `sitecustomize`, makes modules as absent as where they are not installed.
+NOT_INSTALLED = """
+import sys
 
 class NotInstalled:
     def find_spec(self, name, path=None, target=None):
@@ -20,32 +21,40 @@ class NotInstalled:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, NotInstalled())
-sys.argv[1:] = {arguments!r}
-runpy.run_module({command!r}, run_name="__main__", alter_sys=True)
 """
 
 
-def run_without(missing, command, *arguments):
-    program = WITHOUT.format(missing=set(missing), command=command, arguments=[str(word) for word in arguments])
-    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def run_without(tmp_path):
+    """Runs a command where the modules of an extra are not installed."""
+
+    def run(extra, command, *arguments):
+        (tmp_path / "sitecustomize.py").write_text(NOT_INSTALLED.format(missing=EXTRAS[extra]), encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        words = [sys.executable, "-m", command, *map(str, arguments)]
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+
+    return run
 
 
 @pytest.mark.parametrize(
     ("extra", "command", "arguments"),
     [
         ("train", "training.train", "--model transformer_tiny --data dates --workdir"),
+        ("serve", "export.serve", "--model_name m --model_base_path"),
+        ("serve", "export.client", "--model m text --server"),
         ("beam", "export.batch", "--model_path m/1 --input in.txt --output"),
     ],
 )
-def test_a_missing_extra_is_named_in_one_line(tmp_path, extra, command, arguments):
-    done = run_without(EXTRAS[extra], command, *arguments.split(), tmp_path / "folder")
+def test_a_missing_extra_is_named_in_one_line(run_without, extra, command, arguments):
+    done = run_without(extra, command, *arguments.split(), "folder")
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and f"pip install 'attention-zoo[{extra}]'" in done.stderr
 
 
-def test_a_missing_backend_is_named_in_one_line(tmp_path):
-    arguments = ["--model", "transformer_tiny", "--data", "dates", "--workdir", tmp_path / "run"]
-    done = run_without(EXTRAS["tensorflow"], "training.train", *arguments)
+def test_a_missing_backend_is_named_in_one_line(run_without):
+    arguments = "--model transformer_tiny --data dates --workdir run".split()
+    done = run_without("tensorflow", "training.train", *arguments)
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
         "error: The backend of Keras, tensorflow, is not installed: pip install 'attention-zoo[tensorflow]', or set "
@@ -53,8 +62,8 @@ def test_a_missing_backend_is_named_in_one_line(tmp_path):
     )
 
 
-def test_an_export_without_tensorflow_is_refused_in_one_line(tmp_path):
-    done = run_without(EXTRAS["tensorflow"], "export.saved_model", "preset:dates_rnnsearch", "--output", tmp_path)
+def test_an_export_without_tensorflow_is_refused_in_one_line(run_without):
+    done = run_without("tensorflow", "export.saved_model", "preset:dates_rnnsearch", "--output", "exported")
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and "pip install 'attention-zoo[tensorflow]'" in done.stderr
 
