@@ -232,8 +232,8 @@ def main(arguments=None) -> int:
     report = Report(options)
     report.begin(METHOD.format(**settings))
     for name in options.case or CASES:
-        found = load_or_measure_case("attention", CASES[name], options, **settings)
-        report.add(case_section(CASES[name], found, COLUMNS))
+        measurements = load_or_measure_case("attention", CASES[name], options, **settings)
+        report.add(case_section(CASES[name], measurements, COLUMNS))
     return report.end()
 
 

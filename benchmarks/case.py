@@ -93,7 +93,7 @@ class Case:
         title: What they do.
         contestants: Ours first.
         targets: What ours should reach.
-        work: Sizes and the like, which all contestants are told.
+        work: Sizes and the like, which all contestants are passed.
         tiny: What replaces these sizes to see that everything runs.
         turn: What a turn is.
         warm_up: Turns before those that count.
@@ -129,7 +129,7 @@ class Case:
         return dataclasses.replace(self, contestants=tuple(chosen))
 
     def task(self, contestant: Contestant, threads: int = 0, tiny: bool = False) -> dict[str, Any]:
-        """Returns what a contestant is told.
+        """Returns what is passed to a contestant.
 
         Args:
             contestant: The contestant.

@@ -45,8 +45,9 @@ class MeasurementParser(argparse.ArgumentParser):
         self.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
         self.add_argument("--output", type=Path, help="file to write the tables into as well")
 
-    def add_contestants(self, threads: int = len(os.sched_getaffinity(0))) -> None:
-        """Adds the options that say who takes part, with how many threads."""
+    def add_contestants(self, threads: int | None = None) -> None:
+        """Adds the options that say who takes part, with how many threads; by default as many as there are cores."""
+        threads = threads or len(os.sched_getaffinity(0))
         self.add_argument("--contestant", action="append", default=[], help="how its name begins, such as zoo (all)")
         self.add_count("threads", threads, "of each contestant")
 
@@ -63,8 +64,8 @@ class Report:
     """Prints sections as they are finished, and writes them into a file at the end."""
 
     def __init__(self, options: argparse.Namespace):
-        self._output, self._sections = options.output, []
-        self._tiny = options.tiny
+        self._output, self._tiny = options.output, options.tiny
+        self._sections: list[str] = []
 
     def begin(self, method: str) -> None:
         """Prints what the sections have in common."""
@@ -98,7 +99,7 @@ def load_or_measure_case(
         case: The case.
         options: Those of the command: `fresh` and `tiny` are used.
         measure_case: Called with the case and the settings.
-        contestants: How the labels of those begin that take part; the file's name tells.
+        contestants: Beginnings of the labels of those that take part, which the file's name contains.
         **settings: How it is measured, such as `rounds`.
     """
     settings["tiny"] = options.tiny

@@ -297,9 +297,9 @@ def measure_untrained(case: Case, spec: str | None, rounds: int, threads: int, t
         run = zoo.load(folder / "workdir")
         prepared = prepare(case, run, folder / "workdir", inputs.texts, folder, threads, max_length=LENGTH)
         prepared = dataclasses.replace(prepared, work={**prepared.work, "vocabulary": inputs.tokenizer.vocab_size})
-        found = measure(prepared, rounds, threads, tiny)
-        found["symbols"] = count_symbols([len(row) for row in run.source_ids(inputs.texts)])
-    return {**found, "versions": our_versions()}
+        measurements = measure(prepared, rounds, threads, tiny)
+        measurements["symbols"] = count_symbols([len(row) for row in run.source_ids(inputs.texts)])
+    return {**measurements, "versions": our_versions()}
 
 
 def our_versions() -> list[str]:
@@ -318,11 +318,11 @@ def _milliseconds(result: Result, kind: str = "seconds") -> str:
     return f"{1000 * Spread.of(result[kind]).median:,.0f} ms"
 
 
-def section(case: Case, found: Result) -> str:
+def section(case: Case, measurements: Result) -> str:
     """Returns the measurements of untrained models as Markdown."""
 
     def ratio(contestant: Contestant, result: Result) -> str:
-        ours = _fastest(case, found, contestant.group, ZOO)
+        ours = _fastest(case, measurements, contestant.group, ZOO)
         if contestant.name.startswith(ZOO) or ours is None:
             return ""
         return f"{Spread.of(result['seconds']).median / ours:.2f}× as fast"
@@ -332,38 +332,38 @@ def section(case: Case, found: Result) -> str:
         Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
         Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
         Column("processor time", lambda _, result: _milliseconds(result, "processor")),
-        Column("symbols/s", lambda _, result: f"{found['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
+        Column("symbols/s", lambda _, result: f"{measurements['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
         Column("zoo is", ratio),
         Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
     )
-    return case_section(case, found, columns, "zoo against", [f"{found['symbols']:,} symbols."])
+    return case_section(case, measurements, columns, "zoo against", [f"{measurements['symbols']:,} symbols."])
 
 
-def _fastest(case: Case, found: Result, group: str, name: str) -> float | None:
+def _fastest(case: Case, measurements: Result, group: str, name: str) -> float | None:
     """Returns the median of the fastest of those contestants of a group whose names begin so."""
     members = [each for each in case.contestants if each.group == group and each.name.startswith(name)]
-    medians = [median_of(found["results"].get(each.label, {})) for each in members]
+    medians = [median_of(measurements["results"].get(each.label, {})) for each in members]
     return min((median for median in medians if median is not None), default=None)
 
 
-def trained_section(case: Case, found: Result, decode: Any) -> str:
+def trained_section(case: Case, measurements: Result, decode: Any) -> str:
     """Returns the measurements of a trained model beside CTranslate2 as Markdown.
 
     Args:
         case: The case.
-        found: Its measurements.
+        measurements: Its measurements.
         decode: From rows of ids to texts.
     """
 
     def peer_ids(contestant: Contestant) -> list[list[int]]:
-        return found["results"].get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {}).get("ids", [])
+        return measurements["results"].get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {}).get("ids", [])
 
     def tokens_per_second(contestant: Contestant, result: Result) -> str:
         tokens = sum(len(ids) + 1 for ids in peer_ids(contestant))  # with the ends
         return f"{tokens / Spread.of(result['seconds']).median:,.0f}" if tokens else ""
 
     def ratio(contestant: Contestant, result: Result) -> str:
-        peer = _fastest(case, found, contestant.group, CTRANSLATE2)
+        peer = _fastest(case, measurements, contestant.group, CTRANSLATE2)
         if peer is None or not contestant.name.startswith(ZOO):
             return ""
         return f"{peer / Spread.of(result['seconds']).median:.2f}×"
@@ -382,7 +382,7 @@ def trained_section(case: Case, found: Result, decode: Any) -> str:
         Column("ratio", ratio),
         Column("same answers", same_answers),
     )
-    return case_section(case, {**found, "versions": our_versions()}, columns)
+    return case_section(case, {**measurements, "versions": our_versions()}, columns)
 
 
 def report_trained(options, report: Report) -> None:
@@ -397,8 +397,8 @@ def report_trained(options, report: Report) -> None:
         with tempfile.TemporaryDirectory() as folder:
             case = TRAINED_CASES[name].among(options.contestant)
             prepared = prepare(case, run, workdir, texts, Path(folder), options.threads)
-            found = measure(prepared, options.rounds, options.threads)
-        report.add(trained_section(case, found, run.tokenizers.target.decode))
+            measurements = measure(prepared, options.rounds, options.threads)
+        report.add(trained_section(case, measurements, run.tokenizers.target.decode))
 
 
 def report_untrained(options, report: Report, names: Sequence[str]) -> None:
@@ -409,8 +409,10 @@ def report_untrained(options, report: Report, names: Sequence[str]) -> None:
         if name == TEST_SET:
             spec, rounds = with_absolute_path(options.data), min(rounds, MAX_TEST_SETS)
         settings = {"rounds": rounds, "threads": options.threads, "spec": spec}
-        found = load_or_measure_case("decoding", case, options, measure_untrained, options.contestant, **settings)
-        report.add(section(case, found))
+        chosen = options.contestant
+        report.add(
+            section(case, load_or_measure_case("decoding", case, options, measure_untrained, chosen, **settings))
+        )
 
 
 def main(arguments=None) -> int:

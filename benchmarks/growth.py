@@ -81,9 +81,9 @@ def _case(name: str, layer: Layer) -> Case:
 CASES = {name: _case(name, layer) for name, layer in LAYERS.items()}
 
 
-def medians_by_length(case: Case, found: Mapping[str, Any]) -> dict[int, float]:
+def medians_by_length(case: Case, measurements: Mapping[str, Any]) -> dict[int, float]:
     """Returns the median time by length of what was measured of a layer."""
-    medians = {each.work["length"]: median_of(found["results"].get(each.label, {})) for each in case.contestants}
+    medians = {each.work["length"]: median_of(measurements["results"].get(each.label, {})) for each in case.contestants}
     return {length: median for length, median in medians.items() if median is not None}
 
 
@@ -99,13 +99,15 @@ def slope(medians: Mapping[int, float]) -> float:
     return float(np.polyfit(np.log(lengths), np.log([medians[length] for length in lengths]), 1)[0])
 
 
-def row(case: Case, found: Mapping[str, Any]) -> list[str]:
+def row(case: Case, measurements: Mapping[str, Any]) -> list[str]:
     """Returns a layer's row of the table."""
-    medians, exponent = medians_by_length(case, found), LAYERS[case.name].exponent
+    medians, exponent = medians_by_length(case, measurements), LAYERS[case.name].exponent
     times = [f"{1000 * medians[length]:,.1f}" if length in medians else "–" for length in LENGTHS]
     value = slope(medians)
     if math.isnan(value):
-        reasons = [result["failed"].replace("|", "/") for result in found["results"].values() if "failed" in result]
+        reasons = [
+            result["failed"].replace("|", "/") for result in measurements["results"].values() if "failed" in result
+        ]
         text, verdict = f"not measured: {reasons[0]}" if reasons else "not yet measured", ""
     else:
         text, verdict = f"{value:.2f}", "met" if abs(value - exponent) <= TOLERANCE else "missed"
@@ -150,10 +152,10 @@ def main(arguments=None) -> int:
     options = parser.parse_args(arguments)
     names, rows, medians, places = options.layer or list(CASES), [], {}, {}
     for name in names:
-        found = load_or_measure_case("growth", CASES[name], options, rounds=options.rounds)
-        rows.append(row(CASES[name], found))
-        medians[name] = medians_by_length(CASES[name], found)
-        places[found["where"]] = None
+        measurements = load_or_measure_case("growth", CASES[name], options, rounds=options.rounds)
+        rows.append(row(CASES[name], measurements))
+        medians[name] = medians_by_length(CASES[name], measurements)
+        places[measurements["where"]] = None
     report = Report(options)
     report.begin(
         f"Forward and backward, ms: median of {options.rounds} turns. Slope of log time against log T from"

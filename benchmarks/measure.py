@@ -28,23 +28,23 @@ def measure(case: Case, rounds: int = 15, threads: int = 0, tiny: bool = False, 
         (time of all processors), a list with a number for each turn, `extra_memory`, one with a number for each start,
         `last`, what the last turn answered, and what the contestant said when it started; or why it has `failed`.
     """
-    found: Result = {"where": machine_and_commit(), "results": {}, "fastest": {}}
+    measurements: Result = {"where": machine_and_commit(), "results": {}, "fastest": {}}
 
     def take_part(contestants: Sequence[Contestant], what: str) -> Result:
         return _measure_group(case, contestants, what, rounds, threads, tiny, starts)
 
     for group in case.groups:
         members = [contestant for contestant in case.contestants if contestant.group == group]
-        found["results"] |= take_part(members, group)
+        measurements["results"] |= take_part(members, group)
     if case.compare_fastest:
         # A processor that is faster in one minute than in the next would favour one of the groups.
-        found["fastest"] = take_part(fastest_of_each(case, found["results"]), "fastest")
-    return found
+        measurements["fastest"] = take_part(fastest_of_each(case, measurements["results"]), "fastest")
+    return measurements
 
 
-def is_complete(found: Result) -> bool:
+def is_complete(measurements: Result) -> bool:
     """Tells whether no contestant failed: of one that did, the reason may be gone the next time."""
-    return not any("failed" in result for kind in ("results", "fastest") for result in found[kind].values())
+    return not any("failed" in result for kind in ("results", "fastest") for result in measurements[kind].values())
 
 
 def fastest_of_each(case: Case, results: Result) -> list[Contestant]:

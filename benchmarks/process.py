@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,6 +35,7 @@ class Process:
             cwd=ROOT,
             env={**os.environ, **(variables or {})},
         )
+        self._requests, self._answers = (cast(IO[str], pipe) for pipe in (self._process.stdin, self._process.stdout))
 
     @property
     def pid(self) -> int:
@@ -50,16 +51,16 @@ class Process:
     def close(self) -> None:
         """Ends the process."""
         with contextlib.suppress(BrokenPipeError):  # it has ended by itself
-            self._process.stdin.close()
+            self._requests.close()
         self._process.wait()
-        self._process.stdout.close()
+        self._answers.close()
         self._errors.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Sends a request and returns the answer; see `answer`."""
         with contextlib.suppress(BrokenPipeError):  # what it wrote last says why
-            self._process.stdin.write(f"{json.dumps(request)}\n")
-            self._process.stdin.flush()
+            self._requests.write(f"{json.dumps(request)}\n")
+            self._requests.flush()
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class Process:
         Raises:
             Failed: If it says nothing more, or that it cannot do what it should.
         """
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         if not line:
             status = self._process.wait()
             self._errors.seek(0)

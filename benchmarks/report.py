@@ -99,7 +99,7 @@ def contestant_table(case: Case, results: Result, columns: Sequence[Column]) -> 
     return table((column.title for column in columns), map(row, case.contestants))
 
 
-def target_value(case: Case, found: Result, target: Target) -> float | None:
+def target_value(case: Case, measurements: Result, target: Target) -> float | None:
     """Returns the number that a target is about, or `None` if it was not measured.
 
     A target of several groups counts what took turns with one another, where there is such.
@@ -108,7 +108,7 @@ def target_value(case: Case, found: Result, target: Target) -> float | None:
     ours, peers = ([label for label in labels if counts(label)] for counts in (target.is_contestant, target.is_peer))
     groups = {case.contestant(label).group for label in [*ours, *peers]}
     kind = "seconds" if target.kind in ("speed", "time slope") else "extra_memory"
-    for results in ([found["fastest"]] if len(groups) > 1 else []) + [found["results"]]:
+    for results in ([measurements["fastest"]] if len(groups) > 1 else []) + [measurements["results"]]:
         best, best_peer = (_best(results, chosen, kind) for chosen in (ours, peers))
         if best is not None and target.kind == "bytes":
             return best
@@ -131,9 +131,9 @@ def median_of(result: Result, kind: str = "seconds") -> float | None:
     return Spread.of(result[kind]).median if result.get(kind) and "failed" not in result else None
 
 
-def goals(case: Case, found: Result) -> list[Goal]:
+def goals(case: Case, measurements: Result) -> list[Goal]:
     """Returns what came of the targets of a case."""
-    return [_goal(target, target_value(case, found, target)) for target in case.targets]
+    return [_goal(target, target_value(case, measurements, target)) for target in case.targets]
 
 
 def _goal(target: Target, value: float | None) -> Goal:
@@ -156,16 +156,20 @@ def _goal(target: Target, value: float | None) -> Goal:
 
 
 def case_section(
-    case: Case, found: Result, columns: Sequence[Column], goal_title: str = "measured", remarks: Sequence[str] = ()
+    case: Case,
+    measurements: Result,
+    columns: Sequence[Column],
+    goal_title: str = "measured",
+    remarks: Sequence[str] = (),
 ) -> str:
     """Returns the measurements of a case: contestants, targets, remarks, machine and versions."""
-    versions = dict.fromkeys(found.get("versions", []))
-    for result in found["results"].values():
+    versions = dict.fromkeys(measurements.get("versions", []))
+    for result in measurements["results"].values():
         versions |= {f"{name} {version}": None for name, version in result.get("versions", {}).items()}
-    lines = [f"### {case.title}", "", *contestant_table(case, found["results"], columns)]
+    lines = [f"### {case.title}", "", *contestant_table(case, measurements["results"], columns)]
     if case.targets:
-        lines += ["", *goal_table(goal_title, goals(case, found))]
-    foot = " ".join([f"{found['where']}.", *([f"{', '.join(versions)}."] if versions else [])])
+        lines += ["", *goal_table(goal_title, goals(case, measurements))]
+    foot = " ".join([f"{measurements['where']}.", *([f"{', '.join(versions)}."] if versions else [])])
     return "\n".join([*lines, *(line for remark in remarks for line in ("", remark)), "", foot])
 
 

@@ -33,7 +33,7 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
         rounds: Processes that list the models.
         first_steps: Processes that train, for each model.
     """
-    found: dict[str, Any] = {"where": machine_and_commit(), "list_models": [], "process": [], "first_step": {}}
+    measurements: dict[str, Any] = {"where": machine_and_commit(), "list_models": [], "process": [], "first_step": {}}
     for number in tqdm(range(rounds + 1), "start: list_models()", leave=False, disable=None):
         begun = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", LIST_MODELS], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -41,13 +41,13 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
         if answer["keras"]:
             raise Failed("`zoo.list_models()` loads Keras")
         if number:  # the first one read the files into memory
-            found["process"].append(seconds)
-            found["list_models"].append(answer["seconds"])
+            measurements["process"].append(seconds)
+            measurements["list_models"].append(answer["seconds"])
     turns = [model for _ in range(first_steps) for model in MODELS]
     for model in tqdm(turns, "start: first step", leave=False, disable=None):
         for kind, seconds in zip(("seconds", "processor"), first_step(model), strict=True):
-            found["first_step"].setdefault(model, {}).setdefault(kind, []).append(seconds)
-    return found
+            measurements["first_step"].setdefault(model, {}).setdefault(kind, []).append(seconds)
+    return measurements
 
 
 def first_step(model: str) -> tuple[float, float]:
@@ -72,17 +72,17 @@ def _processor_time() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def section(found: Mapping[str, Any]) -> str:
+def section(measurements: Mapping[str, Any]) -> str:
     """Returns the times as Markdown."""
     goals = [
-        _goal("`import zoo` and `zoo.list_models()`", found["list_models"], bound=LIST_BOUND),
-        _goal("the same, with the start and the end of Python", found["process"], bound=None),
+        _goal("`import zoo` and `zoo.list_models()`", measurements["list_models"], bound=LIST_BOUND),
+        _goal("the same, with the start and the end of Python", measurements["process"], bound=None),
         *(
             _goal(f"`{model}` on `dates`: from the start of `training.train` to its first step", **times)
-            for model, times in found["first_step"].items()
+            for model, times in measurements["first_step"].items()
         ),
     ]
-    return "\n".join(["### Start", "", *goal_table("what", goals), "", f"{found['where']}."])
+    return "\n".join(["### Start", "", *goal_table("what", goals), "", f"{measurements['where']}."])
 
 
 def _goal(

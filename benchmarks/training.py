@@ -20,7 +20,7 @@ PRECISIONS = ("float32", "bfloat16")
 START, EPOCH = "start", "epoch"
 MAX_EPOCHS = 3  # turns of an epoch, which take minutes each
 BATCH_TOKENS = 2048  # of an epoch, on the longer side, padding included, as in the recipe of transformer_tiny
-SECONDS = 10  # from which on times are not told in milliseconds
+SECONDS = 10  # from which on times are written in seconds, not milliseconds
 METHOD = (
     "A step: forward, backward and Adam, on a batch without padding that is always the same, with dropout and"
     " label smoothing; an epoch: as many as a text has batches, with the text read anew. Median of {rounds} turns"
@@ -213,7 +213,7 @@ def _processor_time(_: Contestant, result: Result) -> str:
     return f"{median:,.1f} s" if Spread.of(result["seconds"]).median > SECONDS else f"{1000 * median:,.1f} ms"
 
 
-def section(case: Case, found: Result) -> str:
+def section(case: Case, measurements: Result) -> str:
     """Returns the measurements of a case as Markdown."""
     columns = (
         Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
@@ -225,10 +225,10 @@ def section(case: Case, found: Result) -> str:
         Column("parameters", lambda _, result: f"{result['parameters']:,}"),
         Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
     )
-    medians = {label: median_of(result) for label, result in found["fastest"].items()}
+    medians = {label: median_of(result) for label, result in measurements["fastest"].items()}
     times = [f"{label} {1000 * median:,.1f} ms" for label, median in medians.items() if median is not None]
     remarks = [f"In turns with one another, each at its fastest precision: {', '.join(times)}."] if times else []
-    return case_section(case, found, columns, "ratio to the fastest peer", remarks)
+    return case_section(case, measurements, columns, "ratio to the fastest peer", remarks)
 
 
 def main(arguments=None) -> int:
@@ -255,8 +255,8 @@ def main(arguments=None) -> int:
 def _measured_section(name: str, options) -> str:
     if name == START:
         settings = {"rounds": options.rounds}
-        found = load_or_measure("training/start", settings, lambda: start.measure(**settings), options.fresh)
-        return start.section(found)
+        measurements = load_or_measure("training/start", settings, lambda: start.measure(**settings), options.fresh)
+        return start.section(measurements)
     case = (epoch_case(options.data) if name == EPOCH else CASES[name]).among(options.contestant)
     rounds = min(options.rounds, MAX_EPOCHS) if name == EPOCH else options.rounds
     settings = {"rounds": rounds, "threads": options.threads}

@@ -7,8 +7,6 @@ import sys
 import warnings
 from pathlib import Path
 
-NEEDED = {"tensorflow": "tensorflow", "keras": "keras"}
-
 
 def main(arguments=None) -> int:
     """Runs the command; returns its exit status.
@@ -21,15 +19,19 @@ def main(arguments=None) -> int:
     parser.add_argument("--check", default="*", help="pattern of names of checks, such as '*causal*'")
     parser.add_argument("--output", type=Path, help="file to write the table into as well")
     options = parser.parse_args(arguments)
-    for module, package in NEEDED.items():
-        if importlib.util.find_spec(module) is None:
-            print(f"{module} is not installed; the checks need it: pip install {package}", file=sys.stderr)
-            return 2
+    for package in ("tensorflow", "keras"):
+        if importlib.util.find_spec(package) is None:
+            return _fail(f"{package} is not installed; the checks need it: pip install {package}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return measure(options)
+    return _report(options)
 
 
-def measure(options) -> int:
+def _fail(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
+
+
+def _report(options: argparse.Namespace) -> int:
     """Runs the checks and prints the tables."""
     import keras
     import tensorflow as tf
@@ -37,19 +39,13 @@ def measure(options) -> int:
     from benchmarks.conformance import report
 
     if keras.backend.backend() != "tensorflow":
-        print(f"The checks run on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}", file=sys.stderr)
-        return 2
+        return _fail(f"The checks run on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}")
     tf.get_logger().setLevel("ERROR")  # it warns of as many graphs as there are checks
     warnings.simplefilter("ignore")  # Keras' of what its own layers do to masks
     results, missing = report.run(options.layer, options.check, lambda line: print(line, file=sys.stderr, flush=True))
     if not any(results.values()):
-        print(
-            f"No check of a layer matches. Received: --layer {options.layer!r} --check {options.check!r}",
-            file=sys.stderr,
-        )
-        for line in missing:
-            print(line, file=sys.stderr)
-        return 2
+        problem = f"No check of a layer matches. Received: --layer {options.layer!r} --check {options.check!r}"
+        return _fail("\n".join([problem, *missing]))
     text = report.markdown(results, missing)
     print(text, end="")
     if options.output is not None:

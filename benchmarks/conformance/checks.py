@@ -108,10 +108,10 @@ def _mask(subject, role, seed=0):
 
 def _offered(subject, *roles):
     """Returns those of the arguments that the layer has; there must be one."""
-    found = [role for role in roles if subject.offers(role)]
-    if not found:
+    offered = [role for role in roles if subject.offers(role)]
+    if not offered:
         subject.argument(roles[0])
-    return found
+    return offered
 
 
 def _hide_keys(subject, mask):
@@ -264,9 +264,9 @@ def the_output_carries_the_mask_of_the_query(subject):
     mask = _mask(subject, "value_mask" if subject.is_self_attention else "query_mask")
     _, carriers = _masked_inputs(subject, mask, ("query",))
     output, _ = subject.call(subject.build(), carriers)
-    found = getattr(output, "_keras_mask", None)
-    _require(found is not None, "the output carries no mask")
-    _require(np.array_equal(ops.convert_to_numpy(found), mask), "the output carries another mask")
+    output_mask = getattr(output, "_keras_mask", None)
+    _require(output_mask is not None, "the output carries no mask")
+    _require(np.array_equal(ops.convert_to_numpy(output_mask), mask), "the output carries another mask")
 
 
 def _empty_rows(subject):
@@ -565,8 +565,8 @@ def scores_are_in_the_compute_dtype(subject):
     layer = subject.build("mixed_bfloat16")
     tensors = {name: ops.convert_to_tensor(value) for name, value in subject.inputs().items()}
     _, weights = subject.call(layer, tensors, scores=True)
-    found = keras.backend.standardize_dtype(weights.dtype)
-    _require(found == "bfloat16", f"{found} under mixed_bfloat16")
+    dtype = keras.backend.standardize_dtype(weights.dtype)
+    _require(dtype == "bfloat16", f"{dtype} under mixed_bfloat16")
 
 
 @check("4", "positions")

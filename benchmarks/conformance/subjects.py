@@ -1,4 +1,4 @@
-"""The layers that are compared, each with what it takes to make and to call it like all the others.
+"""The layers that are compared, each with what is needed to make and to call it like all the others.
 
 Sizes are distinct: B 2, T 3, S 5, query 11, value 13, key 17, heads of 31. Blocks are 62 wide, with two heads.
 """
@@ -40,10 +40,10 @@ def find(path: str) -> type:
     package = module.partition(".")[0]
     if importlib.util.find_spec(package) is None:
         raise Missing(f"{package} is not installed")
-    found = getattr(importlib.import_module(module), name, None)
-    if found is None:
+    layer_class = getattr(importlib.import_module(module), name, None)
+    if layer_class is None:
         raise Missing(f"{module} has no {name}")
-    return found
+    return layer_class
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,53 +201,67 @@ def to_numpy(tensor):
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
+def _decode(length, first, step):
+    """Returns the outputs of `step` from one position to another: the `first` positions, then one at a time."""
+    cuts = [(0, first), *((index, index + 1) for index in range(first, length))]
+    return np.concatenate([to_numpy(step(start, end)) for start, end in cuts], axis=1)
+
+
 def _zoo_steps(subject, layer, inputs, first):
-    """Decodes with this project's caches: `first` positions, then one at a time."""
+    """Decodes with this project's caches."""
     sequence = inputs["query"]
     maker = next((getattr(layer, name) for name in ("self_attention", "attention") if hasattr(layer, name)), layer)
-    outputs, cache = [], maker.create_cache(BATCH, sequence.shape[1])
-    for start, end in _cuts(sequence.shape[1], first):
+    cache = maker.create_cache(BATCH, sequence.shape[1])
+
+    def step(start, end):
+        nonlocal cache
         part = sequence[:, start:end]
         others = [inputs[name] for name in inputs if name != "query"] if subject.residual else [part]
         output, cache = layer(part, *others, cache=cache)
-        outputs.append(to_numpy(output))
-    return np.concatenate(outputs, axis=1)
+        return output
+
+    return _decode(sequence.shape[1], first, step)
 
 
-def _cuts(length, first):
-    return [(0, first), *((index, index + 1) for index in range(first, length))]
+def _empty_cache(subject, length):
+    """Returns a cache of KerasHub's layers."""
+    return np.zeros((BATCH, 2, length, subject.num_heads, HEAD), "float32")
 
 
 def _hub_attention_steps(subject, layer, inputs, first):
     """Decodes with KerasHub's caches; the causal mask is the caller's."""
     sequence = inputs["query"]
     length = sequence.shape[1]
-    outputs, cache = [], np.zeros((BATCH, 2, length, subject.num_heads, HEAD), "float32")
-    for start, end in _cuts(length, first):
+    cache = _empty_cache(subject, length)
+
+    def step(start, end):
+        nonlocal cache
         mask = np.arange(length) <= np.arange(start, end)[:, None]
-        part = sequence[:, start:end]
-        mask = np.broadcast_to(mask, (BATCH, *mask.shape))
+        mask, part = np.broadcast_to(mask, (BATCH, *mask.shape)), sequence[:, start:end]
         output, cache = layer(part, part, attention_mask=mask, cache=cache, cache_update_index=start)
-        outputs.append(to_numpy(output))
-    return np.concatenate(outputs, axis=1)
+        return output
+
+    return _decode(length, first, step)
 
 
 def _hub_decoder_steps(subject, layer, inputs, first):
     """Decodes with KerasHub's two caches; the second is filled once."""
     sequence, memory = inputs["query"], inputs["value"]
-    rooms = [np.zeros((BATCH, 2, each.shape[1], subject.num_heads, HEAD), "float32") for each in (sequence, memory)]
-    outputs = []
-    for start, end in _cuts(sequence.shape[1], first):
-        output, *rooms = layer(
+    caches = [_empty_cache(subject, tensor.shape[1]) for tensor in (sequence, memory)]
+
+    def step(start, end):
+        nonlocal caches
+        output, *caches = layer(
             sequence[:, start:end],
             memory,
-            self_attention_cache=rooms[0],
+            self_attention_cache=caches[0],
             self_attention_cache_update_index=start,
-            cross_attention_cache=rooms[1],
+            cross_attention_cache=caches[1],
             cross_attention_cache_update_index=None if start else 0,
         )
-        outputs.append(to_numpy(output))
-    return np.concatenate(outputs, axis=1)
+        return output
+
+    return _decode(sequence.shape[1], first, step)
 
 
 def _with(**options):

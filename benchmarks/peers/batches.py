@@ -47,7 +47,7 @@ def serve_search(channel, search, parameters, packages, end=END):
         search: From a batch of `sentences` to the best ids of each sentence, without the start.
         parameters: How many numbers the model has.
         packages: Names of the distributions whose versions count.
-        end: What would end a row early; `None` where the library was told that nothing does.
+        end: What would end a row early; `None` where the library is set to end none.
     """
     sources = sentences(channel.task)
 

@@ -22,7 +22,7 @@ SECONDS = 60  # for an answer
 
 
 class RunningClients:
-    """Clients at work until they are told to stop.
+    """Clients at work until they are stopped.
 
     Args:
         address: Host and port of the server.

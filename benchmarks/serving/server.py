@@ -57,7 +57,7 @@ class Server(Process):
         return psutil.Process(self.pid).memory_info().rss
 
     def processor_time(self) -> float:
-        """Returns the seconds that it has kept a core busy, all cores together."""
+        """Returns the processor time that it has used, in seconds, of all cores together."""
         return sum(psutil.Process(self.pid).cpu_times()[:2])
 
     def is_running(self) -> bool:
@@ -85,7 +85,7 @@ class Server(Process):
         """
         wait_until(lambda: self.versions() or not self.is_running())
         if not self.is_running():
-            self._process.stdout.read()  # its greeting; what it says next is why it has ended
+            self._answers.read()  # its greeting; what it says next is why it has ended
             self.answer()
 
 

@@ -1,27 +1,14 @@
-"""The conformance checks: each passes on a layer that keeps the contract, and fails on one that breaks it there."""
+"""Layers that break the attention contract, one for each conformance check, and nothing that comes before it."""
 
 import dataclasses
-import importlib.util
 
 import keras
-import numpy as np
-import pytest
+import tensorflow as tf
 from keras import ops
 
+from benchmarks.conformance.subjects import SUBJECTS
 from zoo import layers
 
-if importlib.util.find_spec("tensorflow") is None or keras.backend.backend() != "tensorflow":
-    pytest.skip("the checks run on TensorFlow", allow_module_level=True)
-
-import tensorflow as tf
-
-from benchmarks.conformance import __main__ as command
-from benchmarks.conformance import report
-from benchmarks.conformance.checks import CHECKS
-from benchmarks.conformance.report import FAIL, NONE, PASS, Result, run_check
-from benchmarks.conformance.subjects import MULTI, POSITIONS, SINGLE, SUBJECTS, Missing, Subject, find
-
-BY_NAME = {check.name: check for check in CHECKS}
 OURS = {subject.name: subject for subject in SUBJECTS if subject.path.startswith("zoo.")}
 SINGLE_HEAD = OURS["zoo.layers.ScaledDotProductAttention"]
 MULTI_HEAD = OURS["zoo.layers.MultiHeadAttention"]
@@ -291,132 +278,3 @@ class _(layers.ScaledDotProductAttention):
     @classmethod
     def from_config(cls, config):
         raise ValueError("no way back")
-
-
-def test_every_check_has_a_layer_that_breaks_it():
-    assert BROKEN.keys() == BY_NAME.keys()
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_check_fails_where_the_contract_is_broken(name):
-    result = run_check(BY_NAME[name], BROKEN[name])
-    assert result.outcome == FAIL and result.reason, result
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BY_NAME)
-def test_check_passes_where_the_contract_is_kept(name):
-    subject = SINUSOIDS if BY_NAME[name].groups == "positions" else MULTI_HEAD if "head" in name else SINGLE_HEAD
-    assert run_check(BY_NAME[name], subject) == Result(PASS)
-
-
-def test_what_happened_is_told():
-    subject = {subject.name: subject for subject in SUBJECTS}["keras.layers.Attention"]
-    causal = run_check(BY_NAME["the causal mask knows the offset"], subject)
-    assert causal == Result(FAIL, "query 0 of 3 did not see key 1 of 5 (12 of 30 are wrong)")
-    bias = run_check(BY_NAME["a float bias is added to the scores"], subject)
-    assert bias == Result(NONE, "`call` takes no bias")
-    error = run_check(BY_NAME["a saved model reloads"], BROKEN["a saved model reloads"])
-    assert error.outcome == FAIL and "no way back" in error.reason
-
-
-def test_large_activations_need_the_scale_before_the_product():
-    # float16 ends at 65,504: the products have to be beyond it, and the scaled ones within.
-    for subject in (SINGLE_HEAD, MULTI_HEAD):
-        inputs = {name: value * subject.large for name, value in subject.inputs().items()}
-        layer = subject.build(inputs=inputs)
-        query = ops.convert_to_numpy(layer.project_query(inputs["query"]))
-        key = ops.convert_to_numpy(layer.project_memory(inputs["value"], inputs["key"])["key"])
-        size = query.shape[-1]
-        raw = query @ np.swapaxes(key, -1, -2)
-        if subject is SINGLE_HEAD:  # its projection is the score's, which may scale
-            raw = inputs["query"] @ np.swapaxes(inputs["key"], -1, -2)
-        assert np.abs(raw).max() > 65504 > np.abs(raw).max() / size**0.5
-
-
-def test_missing_packages_and_layers_are_told():
-    there = dataclasses.replace(SINGLE_HEAD, note="there")
-    absent = [dataclasses.replace(SINGLE_HEAD, path=path) for path in ("no_such_package.layers.A", "zoo.layers.A")]
-    found, missing = report.available([there, *absent])
-    assert found == [there]
-    assert missing == [
-        "no_such_package is not installed; left out: no_such_package.layers.A",
-        "zoo.layers has no A; left out: zoo.layers.A",
-    ]
-    with pytest.raises(Missing):
-        find("zoo.layers.A")
-
-
-def test_report():
-    class_check = BY_NAME["scores have their shape"], BY_NAME["masks are ANDed"]
-    first = Subject("keras.layers.A", SINGLE, dict, {})
-    second = Subject("zoo.layers.B", SINGLE, dict, {}, note="blockwise")
-    third = Subject("keras_hub.layers.C", POSITIONS, dict, {})
-    results = {
-        first: {class_check[0]: Result(PASS), class_check[1]: Result(FAIL, "it did this")},
-        second: {class_check[0]: Result(NONE, "there are none"), class_check[1]: Result(PASS)},
-        third: {},
-    }
-    text = report.markdown(results, ["keras_hub is not installed; left out: all of it"])
-    for line in (
-        "| Single head | item | Keras A | zoo B, blockwise |",
-        "| masks are ANDed | 1 | **fail** | pass |",
-        "| scores have their shape | 6 | pass | – |",
-        "| passed of those that apply | | 1 of 2 | 1 of 1 |",
-        "- keras_hub is not installed; left out: all of it",
-        "- Keras A\n  - masks are ANDed: it did this",
-        "- zoo B, blockwise\n  - scores have their shape: there are none",
-        "| Positions | item | KerasHub C |",
-    ):
-        assert line in text
-    assert f"Keras {keras.__version__}" in text and f"TensorFlow {tf.__version__}" in text
-
-
-def test_command_writes_the_table(tmp_path, capsys):
-    file = tmp_path / "table.md"
-    arguments = ["--layer", "keras.layers.A*", "--check", "scores are [ab]*", "--output", str(file)]
-    assert command.main(arguments) == 0
-    out, err = capsys.readouterr()
-    assert out == file.read_text(encoding="utf-8")
-    assert "| scores are after the softmax | 6 | pass | pass |" in out
-    assert "keras.layers.AdditiveAttention: 1 of 2" in err
-
-
-def test_command_without_a_match_or_a_package(monkeypatch, capsys):
-    assert command.main(["--layer", "nothing*"]) == 2
-    assert "--layer 'nothing*'" in capsys.readouterr().err
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert command.main([]) == 2
-    assert capsys.readouterr().err == "tensorflow is not installed; the checks need it: pip install tensorflow\n"
-
-
-def test_command_without_keras_hub(monkeypatch, capsys):
-    there = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "keras_hub" else there(name))
-    assert command.main(["--layer", "keras*.RotaryEmbedding"]) == 2
-    err = capsys.readouterr().err
-    assert "keras_hub is not installed; left out: keras_hub.layers.RotaryEmbedding" in err
-    assert "Traceback" not in err
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", OURS)
-def test_ours_keep_the_contract(name):
-    results, _ = report.run(layer=name)
-    told = {
-        check.name: result.reason
-        for each in results.values()
-        for check, result in each.items()
-        if result.outcome == FAIL
-    }
-    assert not told
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_keras_hub_is_called_as_it_wants():
-    pytest.importorskip("keras_hub")
-    for subject in SUBJECTS:
-        if subject.path.startswith("keras_hub") and subject.group == MULTI:
-            result = run_check(BY_NAME["decoding with a cache agrees with the full pass"], subject)
-            assert result == Result(PASS)
