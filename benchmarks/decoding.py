@@ -56,8 +56,9 @@ _THEIRS = {"variables": {"TF_ENABLE_ONEDNN_OPTS": "1"}}
 
 
 def _export(name: str, export: str, note: str) -> Contestant:
-    work = {"export": export, "exact_length": LENGTH}
-    return Contestant(name, "benchmarks.zoo_adapter:answer_with_export", work, note=f"{_TEXT}; {note}", **_OURS)
+    return Contestant(
+        name, "benchmarks.zoo_adapter:answer_with_export", {"export": export}, note=f"{_TEXT}; {note}", **_OURS
+    )
 
 
 def _ctranslate2(name: str, batch: int, note: str) -> Contestant:
@@ -138,7 +139,7 @@ CASES = {
             ("all peers but CTranslate2", 2.0, ("",), (CTRANSLATE2,)),
             _FASTER_THAN_CTRANSLATE2,
         ),
-        _WORK,
+        {**_WORK, "exact_length": LENGTH},
         warm_up=1,
     ),
     TEST_SET: Case(
@@ -150,7 +151,7 @@ CASES = {
         warm_up=0,
     ),
 }
-_TRAINED_WORK = {"batch": BATCH, "exact_steps": False, "exact_length": 0}
+_TRAINED_WORK = {"batch": BATCH, "exact_steps": False}
 TRAINED_CASES = {
     REQUEST: Case(
         REQUEST,

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Self, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,10 +42,10 @@ class Process:
         """The number of the process."""
         return self._process.pid
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Process:
             self._errors.seek(0)
             lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
             raise Failed(f"ended with status {status}: {lines[-1] if lines else 'nothing on standard error'}")
-        answer = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         if "unavailable" in answer:
             raise Failed(answer["unavailable"])
         return answer

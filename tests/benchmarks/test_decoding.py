@@ -39,6 +39,16 @@ def test_contestants_have_an_adapter_and_an_environment():
     assert CASES[REQUEST].groups == ["greedy", "beam 5"] and CASES[TEST_SET].groups == ["beam 5"]
 
 
+def test_lengths_are_checked_where_nobody_was_trained():
+    def task(case):
+        return case.task(case.contestants[0])
+
+    assert task(CASES[REQUEST])["exact_length"] == LENGTH and task(CASES[REQUEST])["exact_steps"]
+    assert "exact_length" not in task(CASES[TEST_SET]), "its contestants look at the ids by themselves"
+    for case in TRAINED_CASES.values():
+        assert "exact_length" not in task(case) and not task(case)["exact_steps"]
+
+
 def test_parts_are_those_of_an_export():
     from export.graph.dynamic_batching import MAX_BATCH_SIZE
 
