@@ -1,0 +1,74 @@
+"""A kind of data and a loss of one's own: one new file, which --import names."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from support.tiny_runs import run_quietly
+
+import training.evaluate
+import training.train
+
+MODULE = '''
+from keras import ops
+
+from training.data import Labelled, LabelledData, register_data
+from training.optimization.losses import register_loss
+
+
+@register_data("parity", "parity:LARGEST")
+def load_parity(spec, seed):
+    numbers = [str(number) for number in range(int(spec.partition(":")[2]))]
+    labels = [["even", "odd"][int(number) % 2] for number in numbers]
+    return LabelledData(spec=spec, tokenizer="chars", load_split=lambda name: Labelled(numbers, labels))
+
+
+@register_loss("brier")
+def brier(symbols, logits, label_smoothing):
+    wanted = ops.one_hot(symbols, logits.shape[-1])
+    return ops.sum(ops.square(ops.softmax(logits) - wanted), axis=-1)
+'''
+SETTINGS = (
+    "model.embedding_dim=4 model.num_filters=4 model.filter_widths=1 model.dropout=0 model.word_dropout=0 "
+    "training.max_steps=6 training.eval_every=3 training.batch_tokens=256 training.precision=float32 training.loss=brier"
+).split()
+
+
+def command(module, folder, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    argv = [sys.executable, "-m", module, "--import", "mine", *map(str, arguments)]
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_one_file_is_enough(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(MODULE)
+    workdir = tmp_path / "run"
+    argv = ["--model", "cnn_classifier", "--data", "parity:40", "--workdir", workdir]
+    _, errors = command("training.train", tmp_path, *argv, "--set", *SETTINGS)
+    assert errors.startswith("cnn_classifier on parity:40: "), "the frameworks are silent"
+    first, last = [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()[:2]]
+    assert last < first <= 2.0, "a sum of squares"
+    card = (workdir / "MODEL_CARD.md").read_text()
+    assert "python -m training.train --import mine --model cnn_classifier --data parity:40" in card
+    metrics, _ = command("training.evaluate", tmp_path, workdir)
+    assert metrics["data"] == "parity:40" and metrics["examples"] == 40
+
+    # Without it, one clear line; `training.evaluate` needs no loss.
+    for main, arguments, message in (
+        (training.train.main, ["--workdir", workdir, "--resume"], "Unknown loss 'brier'"),
+        (training.train.main, [*argv[:-1], tmp_path / "new"], "Unknown data SPEC 'parity'"),
+        (training.evaluate.main, [workdir], "Unknown data SPEC 'parity'"),
+    ):
+        capsys.readouterr()
+        assert run_quietly(main, *arguments) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: {message}") and "--import" in error and error.count("\n") == 1
+
+
+def test_a_module_that_is_not_there(capsys):
+    assert run_quietly(training.train.main, "--import", "nowhere", "--workdir", "x") == 2
+    assert capsys.readouterr().err == "error: --import nowhere: No module named 'nowhere'.\n"
