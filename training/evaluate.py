@@ -17,9 +17,6 @@ from zoo.startup import start_backend, without_onednn
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
     Raises:
         InputError: For a bad work directory, SPEC or split.
     """

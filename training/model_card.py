@@ -87,25 +87,13 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 
 
 def note_evaluation(workdir: WorkDir, metrics: dict[str, Any]) -> None:
-    """Writes the metrics of a split to the model card, in place of what it said of the same measurement.
-
-    Args:
-        workdir: The work directory.
-        metrics: The metrics, and what they were measured with.
-    """
+    """Writes the metrics of a split to the model card, in place of what it said of the same measurement."""
     key = f"- {_measurement(metrics['data'], metrics)}: "
     _note(workdir, _EVALUATION, key, [f"{name} {metrics[name]:.4f}" for name in _measured(metrics)])
 
 
 def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded: dict[str, Any]) -> None:
-    """Writes to the model card what smaller weights change, in place of what it said of the same measurement.
-
-    Args:
-        workdir: The work directory.
-        spec: The data.
-        rounded: Metrics with smaller weights, and what they were measured with.
-        unrounded: Metrics with the weights of training.
-    """
+    """Writes to the model card what smaller weights change, in place of what it said of the same measurement."""
     changes = [
         f"{name} {unrounded[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - unrounded[name]:+.4f})"
         for name in _measured(rounded)
@@ -160,11 +148,7 @@ def _changes(config: RunConfig) -> str:
 
 
 def command(run: PreparedRun) -> str:
-    """Returns the command that trains with a configuration. It reads nothing of the initial run, if there was one.
-
-    Args:
-        run: The run.
-    """
+    """Returns the command that trains with a configuration. It reads nothing of the initial run, if there was one."""
     spec, data = run.config.spec, run.config.data.spec
     settings = _settings_of_fine_tuning(run.config) if run.config.training.init_from else _settings(run)
     # What a user has registered.

@@ -75,9 +75,6 @@ def make(name: str, folder: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
     Raises:
         InputError: For an unknown name.
     """

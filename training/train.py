@@ -67,9 +67,6 @@ def _request(arguments: argparse.Namespace) -> Request:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
     Raises:
         InputError: For bad names, settings or data, or a work directory that holds another run.
     """

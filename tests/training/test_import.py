@@ -11,7 +11,7 @@ from support.tiny_runs import run_quietly
 import training.evaluate
 import training.train
 
-MODULE = '''
+MODULE = """
 from keras import ops
 
 from training.data import Labelled, LabelledData, register_data
@@ -29,10 +29,10 @@ def load_parity(spec, seed):
 def brier(symbols, logits, label_smoothing):
     wanted = ops.one_hot(symbols, logits.shape[-1])
     return ops.sum(ops.square(ops.softmax(logits) - wanted), axis=-1)
-'''
+"""
 SETTINGS = (
     "model.embedding_dim=4 model.num_filters=4 model.filter_widths=1 model.dropout=0 model.word_dropout=0 "
-    "training.max_steps=6 training.eval_every=3 training.batch_tokens=256 training.precision=float32 training.loss=brier"
+    "training.max_steps=6 training.eval_every=3 training.batch_tokens=256 training.loss=brier"
 ).split()
 
 

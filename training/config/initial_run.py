@@ -1,8 +1,7 @@
 """The run whose weights a new run begins from: which of its settings the new run keeps."""
 
-from training.config.recipes import Settings
 from training.config.run_config import RunConfig
-from training.config.settings import AUTOMATIC
+from training.config.settings import AUTOMATIC, Settings
 from zoo.errors import InputError
 from zoo.presets import workdir_path
 from zoo.registry import ModelSpec
@@ -14,9 +13,6 @@ _DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "
 
 def open_workdir(name: str) -> WorkDir:
     """Returns a work directory by its path or the name of a preset.
-
-    Args:
-        name: The path, or `preset:NAME`.
 
     Raises:
         InputError: If there is no such preset.
@@ -47,12 +43,7 @@ def inherited_settings(name: str, spec: ModelSpec) -> Settings:
 
 
 def may_differ(section: str, key: str) -> bool:
-    """Returns whether a setting may differ from that of the initial run.
-
-    Args:
-        section: The section.
-        key: The setting.
-    """
+    """Returns whether a setting may differ from that of the initial run."""
     # Dropout has no weights, and the examples may be others, or cut elsewhere.
     return (
         section == "training"

@@ -4,16 +4,14 @@ Measured results of each are in `training/RESULTS.md`.
 """
 
 import fnmatch
-from typing import Any
 
+from training.config.settings import Settings
 from zoo.registry import get_spec
 
-Settings = dict[str, dict[str, Any]]
-
 # Constant at its peak for most of the run, then down to zero: falling with 1/√step from step 500 on cost `rnnsearch`
-# 3 BLEU. Pre-norm blocks bear the peak from step 500 on; post-norm ones need a lower and later one, and after 2,500
-# steps were where pre-norm ones are after 600. Recurrent models bear the same peak: `rnnsearch` is after 1,000 steps
-# where it is after 2,000 with a third of it.
+# 3 BLEU. Pre-norm blocks tolerate the peak from step 500 on; post-norm ones need a lower and later one, and reached
+# after 2,500 steps what pre-norm ones reach after 600. Recurrent models tolerate the same peak: with a third of it,
+# `rnnsearch` takes 2,000 steps to where it is after 1,000.
 _TRANSLATION = {"eval_every": 500, "batch_tokens": 2048, "schedule": "constant", "warmup_steps": 500}
 _TRANSFORMER = {"max_steps": 16000, "learning_rate": 3e-3, "cooldown": 0.35, "average_checkpoints": 3}
 _RECURRENT = {"max_steps": 6500, "learning_rate": 3e-3, "cooldown": 0.4, "average_checkpoints": 3}
@@ -46,7 +44,7 @@ _TASKS: dict[str, Settings] = {
     },
 }
 
-# All that fit are taken, later ones above earlier ones.
+# All that match apply; later ones override earlier ones.
 _RECIPES: list[tuple[str, str, Settings]] = [
     ("*", "text", {"training": _TRANSLATION}),
     ("transformer_tiny*", "text", {"training": _TRANSFORMER, "model": {"normalize_first": True, "dropout": 0.2}}),
@@ -124,14 +122,14 @@ def recipe(model: str, spec: str) -> Settings:
 
     Args:
         model: Name of the model.
-        spec: Data SPEC; what stands before the first colon is its kind.
+        spec: Data SPEC; its kind is what precedes the first colon.
     """
     kind = spec.partition(":")[0]
     merged: Settings = {"model": {}, "data": {}, "training": {}}
-    fitting = [rows for name, of, rows in _RECIPES if fnmatch.fnmatch(model, name) and of in (kind, "*")]
-    for settings in (_TASKS[get_spec(model).task], *fitting):
+    matching = [settings for name, of, settings in _RECIPES if fnmatch.fnmatch(model, name) and of in (kind, "*")]
+    for settings in (_TASKS[get_spec(model).task], *matching):
         for section, values in settings.items():
             merged[section] |= values
-    # A recipe may be for data of another task, which is reported later, or name what a model of one's own lacks.
+    # A recipe may be for data of another task, which is reported later, or name what a registered model lacks.
     merged["model"] = {key: value for key, value in merged["model"].items() if key in get_spec(model).config}
     return merged

@@ -6,10 +6,10 @@ from typing import Any
 
 from training.config.initial_run import check_inherited, inherited_settings
 from training.config.options import DataConfig, TrainingConfig
-from training.config.recipes import Settings, recipe
+from training.config.recipes import recipe
 from training.config.resume import resume
 from training.config.run_config import RunConfig, read_model_options
-from training.config.settings import SECTIONS, parse_settings
+from training.config.settings import SECTIONS, Settings, parse_settings
 from training.data import Dataset, load_data
 from training.loop.checkpoint_files import last_step
 from training.loop.lock import check_vacant
@@ -41,9 +41,6 @@ class Request:
 
     def requested(self, spec: ModelSpec) -> Settings:
         """Returns the settings that are asked for, checked and in their types.
-
-        Args:
-            spec: The model.
 
         Raises:
             InputError: For an unknown name or a wrong value.
@@ -136,9 +133,6 @@ def resolve(
 
 def open_data(config: RunConfig) -> Dataset[Any]:
     """Opens the data of a run.
-
-    Args:
-        config: Its configuration.
 
     Raises:
         InputError: If they cannot be opened, or are for another task than the model's.

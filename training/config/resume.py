@@ -4,9 +4,8 @@ import dataclasses
 from typing import Any
 
 from training.config.options import TrainingConfig
-from training.config.recipes import Settings
 from training.config.run_config import RunConfig
-from training.config.settings import AUTOMATIC
+from training.config.settings import AUTOMATIC, Settings
 from zoo.errors import InputError
 from zoo.startup import start_backend
 

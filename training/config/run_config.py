@@ -53,11 +53,7 @@ class RunConfig:
         check_task(self.spec, self.data.spec, task)
 
     def with_model(self, **options: Any) -> Self:
-        """Returns the configuration with other options of the model.
-
-        Args:
-            **options: The options.
-        """
+        """Returns the configuration with other options of the model."""
         return dataclasses.replace(self, model={**self.model, **options})
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,9 +72,6 @@ class RunConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Returns the configuration that `to_dict` made; an option that was added since has its default.
-
-        Args:
-            values: The dictionaries.
 
         Raises:
             InputError: For an unknown or missing setting, or a wrong value.
@@ -102,9 +95,6 @@ class RunConfig:
     @classmethod
     def of_workdir(cls, workdir: WorkDir) -> Self:
         """Returns the configuration in a work directory.
-
-        Args:
-            workdir: The work directory.
 
         Raises:
             InputError: If there is none, or something in it is wrong; the file is named.
@@ -135,11 +125,6 @@ def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[
 
 def check_task(spec: ModelSpec, data: str, task: str) -> None:
     """Checks that data are for a model's task.
-
-    Args:
-        spec: The model.
-        data: Data SPEC.
-        task: The task of the data.
 
     Raises:
         InputError: If they are not.

@@ -14,15 +14,12 @@ SECTIONS = ("model", "data", "training")
 AUTOMATIC = ("auto", None)
 """Values of settings that the data decide, or the machine."""
 
-Given = dict[str, dict[str, Any]]
+Settings = dict[str, dict[str, Any]]
 """Settings by section and key."""
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
     """Returns `{section: {key: text}}` from `section.key=text` settings.
-
-    Args:
-        settings: The arguments of `--set`.
 
     Raises:
         InputError: For a setting of another form or in an unknown section.
@@ -39,11 +36,11 @@ def parse_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
     return sections
 
 
-def read_settings(path: str | Path) -> Given:
+def read_settings(path: str | Path) -> Settings:
     """Returns the settings in a file of `--config`, by section.
 
-    The file has the sections `model`, `data` and `training`, of which each may be missing; `model.name` and `data.spec`
-    may stand in it. The `config.json` of a work directory is one; where the settings of that run were changed on the
+    The file has the sections `model`, `data` and `training`, each of which may be missing, and may have `model.name`
+    and `data.spec`. The `config.json` of a work directory is one; where the settings of that run were changed on the
     way, the last ones count, and standard error says so.
 
     Args:
@@ -56,7 +53,7 @@ def read_settings(path: str | Path) -> Given:
     values = _parse(path)
     if not isinstance(values, Mapping):
         raise InputError(f"{path}: a configuration has the sections {', '.join(SECTIONS)}. Received: {values!r}.")
-    found: Given = {section: {} for section in SECTIONS}
+    sections: Settings = {section: {} for section in SECTIONS}
     for section, settings in values.items():
         if section == "changes":
             _note_changes(path, settings)
@@ -65,19 +62,19 @@ def read_settings(path: str | Path) -> Given:
             raise InputError(f"{path}: {unknown_name('section of settings', section, SECTIONS)}")
         if not isinstance(settings, Mapping):
             raise InputError(f"{path}: the section {section} holds settings by name. Received: {settings!r}.")
-        found[section].update({str(key): value for key, value in settings.items()})
+        sections[section].update({str(key): value for key, value in settings.items()})
     for section, key in (("model", "name"), ("data", "spec")):
-        if not isinstance(value := found[section].get(key, ""), str):
+        if not isinstance(value := sections[section].get(key, ""), str):
             raise InputError(f"{path}: {section}.{key} is a text. Received: {value!r}.")
-    return found
+    return sections
 
 
-def _note_changes(path, changes):
-    """Says on standard error what a configuration does not repeat: that it came about step by step."""
+def _note_changes(path: Path, changes: Any) -> None:
+    """Says on standard error that a configuration had other settings at first, which are not repeated."""
     changes = [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
     if steps := ", ".join(str(change.get("step")) for change in changes):
         print(
-            f"{path}: this run's settings were changed behind step {steps}; the last ones now hold from the first step",
+            f"{path}: this run's settings were changed after step {steps}; the last ones now hold from the first step",
             file=sys.stderr,
         )
 

@@ -1,7 +1,11 @@
 """Batches of about equally many symbols, from windows sorted by length. NumPy only."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import keras
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from training.hardware.memory import keep_freed_memory
 from zoo.vocabulary import END, PAD, START, pad
@@ -9,14 +13,18 @@ from zoo.vocabulary import END, PAD, START, pad
 # Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
 WINDOW = 8192
 
+Array = NDArray[Any]
+Batch = tuple[dict[str, Array], Array, Array]
+"""Inputs, outputs and their weights."""
 
-def batch_plan(lengths: np.ndarray, batch_tokens: int, rng: np.random.Generator, round_to: int = 1) -> list[np.ndarray]:
+
+def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, round_to: int = 1) -> list[Array]:
     """Returns the examples of each batch of one epoch, in random order.
 
     Args:
         lengths: Symbols on each side of each example, [N, sides].
-        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; an example that is
-            longer stands alone.
+        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
+            a batch of its own.
         rng: Source of randomness.
         round_to: Lengths are padded to multiples of this.
     """
@@ -26,11 +34,11 @@ def batch_plan(lengths: np.ndarray, batch_tokens: int, rng: np.random.Generator,
     for start in range(0, len(order), WINDOW):
         window = order[start : start + WINDOW]
         window = window[np.lexsort(padded[window].T)]
-        batches += _cut(window, padded.max(axis=1), batch_tokens)
+        batches += _split_into_batches(window, padded.max(axis=1), batch_tokens)
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
-def _cut(order: np.ndarray, sizes: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+def _split_into_batches(order: Array, sizes: Array, batch_tokens: int) -> list[Array]:
     batches, first, longest = [], 0, 0
     for position, example in enumerate(order):
         longest = max(longest, sizes[example])
@@ -51,12 +59,12 @@ class Batches(keras.utils.PyDataset):
 
     Attributes:
         round: Number of the current round, to be set before each.
-        symbols: Symbols that count, in the batch of each step that was asked for. (Batches are made ahead by another
-            thread.)
+        symbols: Number of real symbols in the batch of each step that was asked for. (Another thread makes batches
+            ahead of time.)
         structure: The axes of a batch, a letter each.
     """
 
-    structure: tuple
+    structure: tuple[dict[str, str], str, str]
 
     def __init__(self, steps: int | None = None):
         super().__init__()
@@ -68,18 +76,14 @@ class Batches(keras.utils.PyDataset):
         """Returns how many batches one pass over the data has."""
         raise NotImplementedError
 
-    def batch_of(self, step: int) -> tuple[tuple, int]:
-        """Returns the batch of a step, counted from the start of the run, and its number of symbols.
-
-        Args:
-            step: The step.
-        """
+    def batch_of(self, step: int) -> tuple[Batch, int]:
+        """Returns the batch of a step, counted from the start of the run, and its number of real symbols."""
         raise NotImplementedError
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.steps or self.pass_length()
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Batch:
         step = self.round * len(self) + index
         batch, self.symbols[step] = self.batch_of(step)
         return batch
@@ -96,14 +100,21 @@ class PlannedBatches(Batches):
         static_shapes: Pad to few different shapes, for backends that compile each of them.
     """
 
-    def __init__(self, lengths, batch_tokens, steps=None, seed=0, static_shapes=False):
+    def __init__(
+        self,
+        lengths: ArrayLike,
+        batch_tokens: int,
+        steps: int | None = None,
+        seed: int = 0,
+        static_shapes: bool = False,
+    ):
         super().__init__(steps)
         self.lengths, self.batch_tokens, self.seed = np.asarray(lengths), batch_tokens, seed
         self.round_to = 8 if static_shapes else 1
         self.static_shapes = static_shapes
         self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
 
-    def make(self, examples: np.ndarray, widths: np.ndarray, num_rows: int) -> tuple:
+    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
         """Returns a batch.
 
         Args:
@@ -113,10 +124,10 @@ class PlannedBatches(Batches):
         """
         raise NotImplementedError
 
-    def pass_length(self):
+    def pass_length(self) -> int:
         return len(self._plan)
 
-    def batch_of(self, step):
+    def batch_of(self, step: int) -> tuple[Batch, int]:
         self._seek(step)
         examples = self._plan[step - self._first_step]
         widths = -(-self.lengths[examples].max(axis=0) // self.round_to) * self.round_to
@@ -125,10 +136,10 @@ class PlannedBatches(Batches):
             num_rows = max(num_rows, self.batch_tokens // int(widths.max()))
         return self.make(examples, widths, num_rows), int(self.lengths[examples, -1].sum())
 
-    def _make_plan(self, epoch):
+    def _make_plan(self, epoch: int) -> list[Array]:
         return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
 
-    def _seek(self, step):
+    def _seek(self, step: int) -> None:
         """Moves the plan to the epoch that holds a step."""
         if step < self._first_step:
             self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
@@ -138,7 +149,7 @@ class PlannedBatches(Batches):
             self._plan = self._make_plan(self._epoch)
 
 
-def _next_symbols(rows: list[list[int]], width: int, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _next_symbols(rows: list[list[int]], width: int, num_rows: int) -> tuple[Array, Array, Array]:
     """Returns rows that begin with the start symbol, the symbols that follow, and which of them are real."""
     inputs = pad([[START, *row[:-1]] for row in rows], width, num_rows)
     outputs = pad(rows, width, num_rows)
@@ -156,11 +167,11 @@ class PairBatches(PlannedBatches):
 
     structure = ({"source": "bs", "target": "bt"}, "bt", "bt")
 
-    def __init__(self, source, target, **plan):
+    def __init__(self, source: list[list[int]], target: list[list[int]], **plan: Any):
         super().__init__([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)], **plan)
         self.source, self.target = source, target
 
-    def make(self, examples, widths, num_rows):
+    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
         source = pad([self.source[index] for index in examples], widths[0], num_rows)
         target, outputs, weights = _next_symbols([[*self.target[i], END] for i in examples], widths[1], num_rows)
         return {"source": source, "target": target}, outputs, weights
@@ -177,12 +188,12 @@ class LabelledBatches(PlannedBatches):
 
     structure = ({"tokens": "bs"}, "b", "b")
 
-    def __init__(self, rows, classes, **plan):
+    def __init__(self, rows: list[list[int]], classes: Sequence[int], **plan: Any):
         super().__init__([[len(row)] for row in rows], **plan)
         self.rows, self.classes = rows, np.asarray(classes, np.int32)
 
-    def make(self, examples, widths, num_rows):
-        # A row of padding would be a text without symbols, which no model is asked about: the last text again.
+    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
+        # A row of padding would be a text without symbols, which no model accepts: the last text is repeated instead.
         chosen = np.concatenate([examples, np.repeat(examples[-1:], num_rows - len(examples))])
         weights = (np.arange(num_rows) < len(examples)).astype(np.float32)
         tokens = pad([self.rows[index] for index in chosen], widths[0])
@@ -199,11 +210,11 @@ class DocumentBatches(PlannedBatches):
 
     structure = ({"tokens": "bt"}, "bt", "bt")
 
-    def __init__(self, rows, **plan):
+    def __init__(self, rows: list[list[int]], **plan: Any):
         super().__init__([[len(row)] for row in rows], **plan)
         self.rows = rows
 
-    def make(self, examples, widths, num_rows):
+    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
         tokens, outputs, weights = _next_symbols([self.rows[index] for index in examples], widths[0], num_rows)
         return {"tokens": tokens}, outputs, weights
 
@@ -216,60 +227,57 @@ class WindowBatches(Batches):
 
     Args:
         stream: Ids of the text.
-        length: Symbols that a window shows, the start symbol aside.
-        batch_tokens: Largest number of symbols in a batch, start symbols aside.
+        length: Symbols in a window, without the start symbol.
+        batch_tokens: Largest number of symbols in a batch, without start symbols.
         steps: See `Batches`.
         seed: Seed of the windows' places.
     """
 
     structure = ({"tokens": "bt"}, "bt", "bt")
 
-    def __init__(self, stream, length, batch_tokens, steps=None, seed=0):
+    def __init__(self, stream: ArrayLike, length: int, batch_tokens: int, steps: int | None = None, seed: int = 0):
         super().__init__(steps)
         self.stream = np.asarray(stream, np.int32)
         self.length = min(length, len(self.stream) - 1)
         self.rows, self.seed = max(1, batch_tokens // max(self.length, 1)), seed
 
-    def pass_length(self):
+    def pass_length(self) -> int:
         return -(-self._num_windows() // self.rows)
 
-    def batch_of(self, step):
+    def batch_of(self, step: int) -> tuple[Batch, int]:
         if self.steps:
             places = np.random.default_rng([self.seed, step]).integers(len(self.stream) - self.length, size=self.rows)
         else:
             first = step % len(self) * self.rows
             places = np.arange(first, min(first + self.rows, self._num_windows())) * self.length
-        at = places[:, None] + np.arange(self.length + 1)
-        inside = at < len(self.stream)
-        outputs = np.where(inside, self.stream[np.minimum(at, len(self.stream) - 1)], PAD).astype(np.int32)
+        positions = places[:, None] + np.arange(self.length + 1)
+        inside = positions < len(self.stream)
+        outputs = np.where(inside, self.stream[np.minimum(positions, len(self.stream) - 1)], PAD).astype(np.int32)
         tokens = np.concatenate([np.full((len(places), 1), START, np.int32), outputs[:, :-1]], axis=1)
         weights = inside.astype(np.float32)
         if not self.steps:
             weights[places > 0, 0] = 0.0
         return ({"tokens": tokens}, outputs, weights), int(weights.sum())
 
-    def _num_windows(self):
+    def _num_windows(self) -> int:
         return max(1, -(-(len(self.stream) - 1) // max(self.length, 1)))
 
 
-def for_fit(batches: Batches):
-    """Returns the batches as Keras' `fit` and `evaluate` take them.
+def for_fit(batches: Batches) -> Any:
+    """Returns the batches as Keras' `fit` and `evaluate` take them; their `round` may change between the epochs.
 
-    On TensorFlow Keras would read the shapes off the first two batches, and fix the sizes that happen to agree; a
-    `tf.data.Dataset` says itself that all sizes vary.
-
-    Args:
-        batches: The batches; their `round` may be changed between the epochs.
+    On TensorFlow, Keras would derive the shapes from the first two batches and fix the sizes that happen to agree; a
+    `tf.data.Dataset` declares that all sizes vary.
     """
     if keras.backend.backend() != "tensorflow":
         return batches
     import tensorflow as tf
 
-    def one_round():
-        keep_freed_memory()  # here, behind TensorFlow's own settings
+    def one_round() -> Iterator[Batch]:
+        keep_freed_memory()  # here, after TensorFlow's own settings
         return (batches[index] for index in range(len(batches)))
 
-    def spec(axes, dtype):
+    def spec(axes: str, dtype: Any) -> Any:
         return tf.TensorSpec([None] * len(axes), dtype)
 
     inputs, outputs, weights = batches.structure

@@ -1,77 +1,61 @@
 """What every dataset offers, whatever its SPEC: named splits that are made when first asked for."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 from zoo.errors import InputError, unknown_name
 
 SPLITS = ("train", "val", "test")
 
 
-class Split(Protocol):
-    """The examples of one split."""
+@dataclass(frozen=True)
+class Split:
+    """The examples of one split: lists of equal length, in which item n belongs to example n."""
 
     def __len__(self) -> int:
         """Returns the number of examples."""
+        return len(getattr(self, dataclasses.fields(self)[0].name))
 
     def take(self, numbers: Iterable[int]) -> Self:
-        """Returns some of the examples.
-
-        Args:
-            numbers: Which ones, counted from 0.
-        """
+        """Returns the examples of some numbers, counted from 0."""
+        numbers = list(numbers)
+        columns = [getattr(self, column.name) for column in dataclasses.fields(self)]
+        return type(self)(*([column[number] for number in numbers] for column in columns))
 
 
 SplitType = TypeVar("SplitType", bound=Split)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Split):
     """Sentences and their counterparts, line by line.
 
     Attributes:
         source: What the model reads.
-        target: What it should write; as long as `source`.
+        target: What it should write.
     """
 
     source: list[str]
     target: list[str]
 
-    def __len__(self) -> int:
-        """Returns the number of pairs."""
-        return len(self.source)
-
-    def take(self, numbers: Iterable[int]) -> "Pairs":
-        """See `Split`."""
-        numbers = list(numbers)
-        return Pairs([self.source[number] for number in numbers], [self.target[number] for number in numbers])
-
 
 @dataclass(frozen=True)
-class Labelled:
+class Labelled(Split):
     """Texts and the label of each.
 
     Attributes:
         texts: What the model reads.
-        labels: The class of each text; as long as `texts`.
+        labels: The class of each text.
     """
 
     texts: list[str]
     labels: list[str]
 
-    def __len__(self) -> int:
-        """Returns the number of texts."""
-        return len(self.texts)
-
-    def take(self, numbers: Iterable[int]) -> "Labelled":
-        """See `Split`."""
-        numbers = list(numbers)
-        return Labelled([self.texts[number] for number in numbers], [self.labels[number] for number in numbers])
-
 
 @dataclass(frozen=True)
-class Texts:
+class Texts(Split):
     """Plain text.
 
     Attributes:
@@ -79,14 +63,6 @@ class Texts:
     """
 
     texts: list[str]
-
-    def __len__(self) -> int:
-        """Returns the number of texts."""
-        return len(self.texts)
-
-    def take(self, numbers: Iterable[int]) -> "Texts":
-        """See `Split`."""
-        return Texts([self.texts[number] for number in numbers])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +73,9 @@ class Dataset(Generic[SplitType]):
         spec: The data SPEC it came from.
         tokenizer: The kind of tokenizer that suits it: `"chars"`, `"subword"` or `"words"`.
         load_split: Makes the split of a given name; called at most once for each.
-        splits: Names of the splits there are; `"test"` may be missing.
-        checked: Names of the splits that are read before training begins, so that a bad line in them is not found out
-            behind the hours that it takes. A missing one is passed over.
+        splits: Names of its splits; `"test"` may be missing.
+        checked: Names of the splits that are read before training begins, so that a bad line in them is not found only
+            after hours of training. A missing one is skipped.
         task: `"seq2seq"`, `"classifier"` or `"language_model"`.
     """
 
@@ -112,10 +88,10 @@ class Dataset(Generic[SplitType]):
     _made: dict[str, SplitType] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self) -> None:
-        """Reads the splits that are to be read before training begins.
+        """Reads the splits in `checked`.
 
         Raises:
-            InputError: The data behind one of them is bad.
+            InputError: The data of one of them are bad.
         """
         for name in self.checked:
             if name in self.splits:
@@ -124,19 +100,25 @@ class Dataset(Generic[SplitType]):
     def split(self, name: str) -> SplitType:
         """Returns the examples of one split; the same object at every call.
 
-        Args:
-            name: `"train"`, `"val"` or `"test"`.
-
         Raises:
-            InputError: The name is another, there is no such split, or the data behind it is bad.
+            InputError: The name is another, there is no such split, or its data are bad.
         """
-        if name not in SPLITS:
-            raise unknown_name("split", name, SPLITS)
+        check_split(name)
         if name not in self.splits:
             raise InputError(f"The data {self.spec!r} have no {name} split; they have {' and '.join(self.splits)}.")
         if name not in self._made:
             self._made[name] = self.load_split(name)
         return self._made[name]
+
+
+def check_split(name: str) -> None:
+    """Checks that a name is one of `SPLITS`.
+
+    Raises:
+        InputError: If it is not; the close ones are named.
+    """
+    if name not in SPLITS:
+        raise unknown_name("split", name, SPLITS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +153,7 @@ class TextData(Dataset[Texts]):
         joined: Whether the texts of a split are the lines of one running text, without their `"\n"`, or separate
             documents.
         prompt_end: What ends the part of a document that can be given as a prompt, such as `"="` for sums; `""` where
-            no answer is to be expected.
+            no answer is expected.
     """
 
     joined: bool

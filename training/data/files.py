@@ -50,9 +50,6 @@ def read_lines(path: Path) -> list[str]:
     where `str.splitlines` would break the pairing. A `\r` before the `\n` and a byte-order mark at the
     start of the file are left out.
 
-    Args:
-        path: The file.
-
     Raises:
         InputError: The file is missing, empty, or not UTF-8; the message names the line.
     """
@@ -73,9 +70,5 @@ def read_lines(path: Path) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Returns the lines of a text; a `"\n"` at its end begins no further one.
-
-    Args:
-        text: The text.
-    """
+    r"""Returns the lines of a text; a `"\n"` at its end begins no further one."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

@@ -15,8 +15,8 @@ SHARE = 10
 def hold_out(examples: Pairs | Labelled | Texts, seed: int, where: str) -> tuple[list[int], list[int]]:
     """Draws a tenth of the examples, the same on every machine and in whatever order they come.
 
-    A text that is there several times lies on one side as a whole, and of every label at least one text stays in
-    training. Few examples give a little less than a tenth, but one at least.
+    All copies of a text are on one side, and of every label at least one text stays in training. Of few examples a
+    little less than a tenth is held out, but at least one.
 
     Args:
         examples: The training examples.

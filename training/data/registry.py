@@ -84,9 +84,6 @@ def spec_forms() -> str:
 def data_format(spec: str) -> DataFormat:
     """Returns the kind of data that a SPEC names.
 
-    Args:
-        spec: The data SPEC.
-
     Raises:
         InputError: If it is unknown; the close ones are named.
     """

@@ -33,9 +33,6 @@ class Hardware:
 def choose_hardware(settings: TrainingConfig) -> Hardware:
     """Returns what a run computes on, and sets TensorFlow's threads accordingly.
 
-    Args:
-        settings: The settings.
-
     Raises:
         InputError: If this machine cannot do what the settings ask for.
     """

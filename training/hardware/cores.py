@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from typing import Any
 
 import keras
 
@@ -9,11 +10,11 @@ from training.config.options import TrainingConfig
 from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
 
-# Below, a part of a batch is too small for a core to gain what putting the parts together costs.
-_SYMBOLS = 512
+# A smaller part of a batch gains less on a core of its own than it costs to add up the parts.
+_SYMBOLS_PER_CORE = 512
 
 
-def _elsewhere(settings: TrainingConfig) -> str:
+def _reason_against(settings: TrainingConfig) -> str:
     """Returns why the cores do not share batches under some settings; empty if they can."""
     if keras.backend.backend() != "tensorflow":
         return f"{keras.backend.backend()} uses the cores by itself"
@@ -27,28 +28,25 @@ def _elsewhere(settings: TrainingConfig) -> str:
 def choose_cores(settings: TrainingConfig) -> int:
     """Returns how many cores share each batch of a run.
 
-    Args:
-        settings: The settings.
-
     Raises:
         InputError: If there are several asked for where they cannot share.
     """
-    reason = _elsewhere(settings)
+    reason = _reason_against(settings)
     if settings.cores:
         if settings.cores > 1 and reason:
             raise InputError(f"Cores do not share batches where {reason}. Received: training.cores={settings.cores}.")
         return settings.cores
-    return 1 if reason else max(1, min(available_cores(), settings.batch_tokens // _SYMBOLS))
+    return 1 if reason else max(1, min(available_cores(), settings.batch_tokens // _SYMBOLS_PER_CORE))
 
 
 def use_cores(count: int, available: int = 0) -> None:
-    """Has TensorFlow run as many operations at a time as there are parts of a batch, each on its own cores.
+    """Sets TensorFlow's threads for as many operations at a time as a batch has parts, each on its own cores.
 
-    In a process that has used TensorFlow before, its threads stay as they are.
+    In a process that has used TensorFlow before, its threads do not change.
 
     Args:
         count: Cores that share each batch; with 1 nothing changes.
-        available: Cores there are; 0 for those that the process may use.
+        available: Cores of the machine; 0 for those that the process may use.
     """
     if count < 2:
         return
@@ -62,34 +60,35 @@ def use_cores(count: int, available: int = 0) -> None:
 
 
 def share_batches(model: keras.Model, metrics: list[keras.metrics.Metric], count: int) -> None:
-    """Has a model's training step compute the parts of each batch at the same time, each from first to last on a core.
+    """Makes a model's training step compute the parts of each batch at the same time, each on one core throughout.
 
     TensorFlow splits one operation after the other over the cores, and most are too small for that. Loss, gradients and
-    metrics are those of the whole batch; dropout draws for each part by itself.
+    metrics are those of the whole batch; each part has its own dropout.
 
     Args:
         model: The compiled model.
-        metrics: Its metrics but for the loss, all of which add up what they see.
+        metrics: Its metrics but for the loss, all of which sum over what they see.
         count: Number of parts; a batch has at least as many rows. With 1 nothing changes.
     """
     if count > 1:
         model.train_step = functools.partial(_train_step, model, metrics, count)
 
 
-def _train_step(model, metrics, count, data):
+def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: int, data: Any) -> Any:
     import tensorflow as tf
 
     x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
     variables = model.trainable_variables
     (mean_loss,) = [metric for metric in model.metrics if metric.name == "loss"]
-    sums, states = [each for metric in metrics for each in metric.variables], model.non_trainable_variables
+    sums = [variable for metric in metrics for variable in metric.variables]
+    states = model.non_trainable_variables
     total = tf.reduce_sum(weights)
 
-    def work(number, x, y, weights):
-        """Returns gradients and loss of a part, and what it makes of metrics and states."""
+    def compute_part(number: Any, x: Any, y: Any, weights: Any) -> Any:
+        """Returns gradients and loss of a part, and its values of metrics and states."""
         values = [
-            *((each, tf.zeros_like(each.value)) for each in sums),
-            *((each, _moved(each, number)) for each in states),
+            *((variable, tf.zeros_like(variable.value)) for variable in sums),
+            *((state, _state_of_part(state, number)) for state in states),
         ]
         with keras.StatelessScope(state_mapping=values) as scope:
             with tf.GradientTape() as tape:
@@ -102,25 +101,25 @@ def _train_step(model, metrics, count, data):
             grads = [grad if grad is None else tf.convert_to_tensor(grad) for grad in grads]
             return grads, loss, *([scope.get_current_value(each) for each in group] for group in (sums, states))
 
-    # Traced once, for all parts. They write no variable, or TensorFlow would have each wait for the one before.
-    work = tf.function(work, autograph=False)
+    # Traced once, for all parts. They write no variable, or TensorFlow would make each wait for the one before.
+    compute_part = tf.function(compute_part, autograph=False)
     ends = [tf.shape(weights)[0] * number // count for number in range(count + 1)]
-    found = []
+    parts = []
     for number, (first, last) in enumerate(itertools.pairwise(ends)):
-        part = keras.tree.map_structure(lambda each, rows=slice(first, last): each[rows], (x, y, weights))
-        found.append(work(tf.constant(number), *part))
-    grads, losses, added, behind = zip(*found, strict=True)
-    model.optimizer.apply([None if part[0] is None else tf.add_n(part) for part in zip(*grads, strict=True)], variables)
+        part = keras.tree.map_structure(lambda array, rows=slice(first, last): array[rows], (x, y, weights))
+        parts.append(compute_part(tf.constant(number), *part))
+    grads, losses, part_sums, part_states = zip(*parts, strict=True)
+    model.optimizer.apply([None if of[0] is None else tf.add_n(of) for of in zip(*grads, strict=True)], variables)
     mean_loss.update_state(tf.add_n(losses))
-    for variable, part in zip(sums, zip(*added, strict=True), strict=True):
-        variable.assign_add(tf.add_n(part))
-    for state, value in zip(states, behind[0], strict=True):
+    for variable, values in zip(sums, zip(*part_sums, strict=True), strict=True):
+        variable.assign_add(tf.add_n(values))
+    for state, value in zip(states, part_states[0], strict=True):
         state.assign(value)
     return model.get_metrics_result()
 
 
-def _moved(state, number):
-    """Returns the value of a state for a part of a batch: that of a generator is another one in each."""
+def _state_of_part(state: Any, number: Any) -> Any:
+    """Returns the value of a state for a part of a batch; that of a random generator differs between parts."""
     import tensorflow as tf
 
     if state.shape != (2,) or not keras.backend.is_int_dtype(state.dtype):

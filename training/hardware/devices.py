@@ -2,52 +2,50 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
 from training.config.options import TrainingConfig
-from training.data.batching import Batches
+from training.data.batching import Batch, Batches
 from zoo.errors import InputError
 
 
-def _found() -> list[str]:
+def _available() -> list[str]:
     """Returns the devices that a batch can be spread over: accelerators where there are any, else processors."""
     if keras.backend.backend() == "jax":
-        return keras.distribution.list_devices()
+        return list(keras.distribution.list_devices())
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-        return [device.name.partition("device:")[2] for device in found]
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return [device.name.partition("device:")[2] for device in devices]
     return []
 
 
 def choose_devices(settings: TrainingConfig) -> list[str]:
     """Returns the names of the devices that a run takes; none where there is nothing to choose.
 
-    Args:
-        settings: The settings.
-
     Raises:
         InputError: If there are not as many as asked for, or they cannot do together what the settings say.
     """
-    found, count = _found(), settings.devices
-    if count > max(len(found), 1):
+    available, count = _available(), settings.devices
+    if count > max(len(available), 1):
         raise InputError(
             f"training.devices={count} is more than {keras.backend.backend()} can spread a batch over here, which is "
-            f"{max(len(found), 1)}."
+            f"{max(len(available), 1)}."
         )
     if not count:
-        # Processors work on one batch together anyway.
-        together = found and not found[0].lower().startswith("cpu") and not _alone(settings)
-        count = len(found) if together else 1
-    if count > 1 and (reason := _alone(settings)):
+        # Cores of a processor share a batch anyway.
+        together = available and not available[0].lower().startswith("cpu") and not _single_device_setting(settings)
+        count = len(available) if together else 1
+    if count > 1 and (reason := _single_device_setting(settings)):
         raise InputError(f"{reason} is for one device under TensorFlow. Received: training.devices={count}.")
-    return found[:count]
+    return available[:count]
 
 
-def _alone(settings):
+def _single_device_setting(settings: TrainingConfig) -> str:
     """Returns the setting that only one device can follow, if any."""
     if keras.backend.backend() == "tensorflow":
         # Both would have to decide on all devices at once whether a step is taken; Keras decides on each.
@@ -78,7 +76,8 @@ def spread_over(names: Sequence[str]) -> Iterator[None]:
 
 
 class EvenBatches(Batches):
-    """Batches whose number of rows is a multiple of the number of devices or cores: the last row again, with weight 0.
+    """Batches whose number of rows is a multiple of the number of devices or cores; the last row is repeated with
+    weight 0.
 
     Args:
         batches: The batches.
@@ -89,14 +88,14 @@ class EvenBatches(Batches):
         super().__init__(batches.steps)
         self.batches, self.parts, self.structure = batches, parts, batches.structure
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.batches)
 
-    def batch_of(self, step):
+    def batch_of(self, step: int) -> tuple[Batch, int]:
         (inputs, outputs, weights), symbols = self.batches.batch_of(step)
         missing = -len(outputs) % self.parts
 
-        def filled(array):
+        def filled(array: Any) -> Any:
             return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
 
         inputs = {name: filled(array) for name, array in inputs.items()}

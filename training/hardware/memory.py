@@ -9,12 +9,12 @@ _KEPT_AT_THE_TOP, _MAPPED_FROM = 1 << 30, 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Has the C library keep freed blocks below 32 MiB for the next ones, where it is glibc.
+    """Makes the C library, where it is glibc, keep freed blocks of less than 32 MiB for reuse.
 
-    On Python 3.11 and later TensorFlow has it give each block from 128 KiB on back to the system, from the making of
-    the first dataset of a generator on. TensorFlow keeps blocks from 256 KiB on itself; those in between, which many
-    tensors of a step are, are then mapped and filled with zeros by the system each time: a seventh of a step, where a
-    `transformer_tiny` reads sentences.
+    On Python 3.11 and later, once the first dataset of a generator is made, TensorFlow makes it return each block of
+    128 KiB or more to the system. TensorFlow itself keeps blocks of 256 KiB or more; the system then maps those in
+    between, among them many tensors of a step, and fills them with zeros each time. That takes a seventh of a step of
+    `transformer_tiny` on sentences.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

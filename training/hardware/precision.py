@@ -17,7 +17,7 @@ def _has_accelerator() -> bool:
     if keras.backend.backend() == "torch":
         import torch
 
-        return torch.cuda.is_available()
+        return bool(torch.cuda.is_available())
     return any(device.partition(":")[0] in _ACCELERATORS for device in keras.distribution.list_devices())
 
 
@@ -34,7 +34,7 @@ def dtype_policy(precision: str) -> str:
 
     Args:
         precision: `"auto"` or a policy. `"auto"` is bfloat16 on accelerators, and under TensorFlow on CPUs with AMX or
-            AVX-512's instructions for bfloat16, on which a step takes 0.6 to 0.8 of the time; XLA's CPU code and other
+            AVX-512's instructions for bfloat16, where a step takes 0.6 to 0.8 of the time; XLA's CPU code and other
             CPUs gain nothing.
     """
     if precision != "auto":
@@ -56,9 +56,9 @@ def use_xla(jit: str) -> bool:
 
 @contextlib.contextmanager
 def without_rewriting() -> Iterator[None]:
-    """Has TensorFlow run graphs on processors as they were traced, while the block runs.
+    """Makes TensorFlow run graphs on processors as they were traced, during the block.
 
-    Its rewriting (Grappler) of a training step takes seconds before the first one and gains nothing in those after it.
+    Its rewriting (Grappler) of a training step takes seconds before the first one and makes the others no faster.
     """
     if keras.backend.backend() != "tensorflow" or _has_accelerator():
         yield

@@ -64,13 +64,7 @@ def make_batches(run: PreparedRun, static_shapes: bool) -> tuple[Batches, Batche
 
 
 def save_model(workdir: WorkDir, config: RunConfig, model: keras.Model) -> None:
-    """Writes `model.keras`.
-
-    Args:
-        workdir: The work directory.
-        config: The complete configuration.
-        model: The model with its final weights.
-    """
+    """Writes `model.keras`."""
     # Precision is a matter of training; what is kept, evaluated and exported is float32.
     final = create_model(config.spec.name, dtype="float32", **config.model)
     copy_weights(model, final)

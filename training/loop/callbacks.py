@@ -1,4 +1,4 @@
-"""What happens beside the optimizer's steps: checkpoints, early stop, logs, progress."""
+"""What happens besides the optimizer's steps: checkpoints, early stop, logs, progress."""
 
 import contextlib
 import dataclasses
@@ -28,6 +28,9 @@ SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_BARS = 0.5
 """On a terminal."""
 
+Logs = Any
+"""What Keras tells a callback: values by name."""
+
 
 class Checkpoints(keras.callbacks.Callback):
     """Ends each round: validation result, early stop, log line, checkpoint — in this order, so that a resumed run
@@ -44,19 +47,19 @@ class Checkpoints(keras.callbacks.Callback):
     def __init__(self, workdir: WorkDir, state: RunState, eval_every: int, keep: int, patience: int):
         super().__init__()
         self.workdir, self.state, self.eval_every, self.keep, self.patience = workdir, state, eval_every, keep, patience
-        self.tensorboard = None
+        self.tensorboard: Any = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.workdir.tensorboard.mkdir(parents=True, exist_ok=True)
-        # And no `SummaryWriter`, whose thread and exit hook trip over a full disk each on their own.
+        # Not a `SummaryWriter`, whose thread and exit hook each fail on a full disk.
         name = f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
         self.tensorboard = RecordWriter(str(self.workdir.tensorboard / name))
-        self._event(0, file_version="brain.Event:2")
-        # What an earlier process wrote behind this step counts no more.
-        self._event(self.state.rounds * self.eval_every, session_log=SessionLog(status=SessionLog.START))
+        self._write_event(0, file_version="brain.Event:2")
+        # TensorBoard then ignores what an earlier process wrote after this step.
+        self._write_event(self.state.rounds * self.eval_every, session_log=SessionLog(status=SessionLog.START))
         self.begun = time.monotonic() - self.state.seconds
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         state = self.state
         state.rounds, state.seconds = epoch + 1, time.monotonic() - self.begun
         loss = float(logs["val_cross_entropy"])
@@ -75,15 +78,14 @@ class Checkpoints(keras.callbacks.Callback):
         if state.has_stalled(self.patience):
             self.model.stop_training = True
 
-    def _log(self, step, logs):
-        record = {"step": step, **logs, "seconds": round(self.state.seconds, 1)}
-        append_to_log(self.workdir, record)
-        for name, value in logs.items():
-            self._event(step, summary=scalar(name, value))
+    def _log(self, step: int, values: dict[str, float]) -> None:
+        append_to_log(self.workdir, {"step": step, **values, "seconds": round(self.state.seconds, 1)})
+        for name, value in values.items():
+            self._write_event(step, summary=scalar(name, value))
         self.tensorboard.flush()
 
-    def _event(self, step, **what):
-        self.tensorboard.write(Event(wall_time=time.time(), step=step, **what).SerializeToString())
+    def _write_event(self, step: int, **content: Any) -> None:
+        self.tensorboard.write(Event(wall_time=time.time(), step=step, **content).SerializeToString())
 
     def close(self) -> None:
         """Ends the log, also of a run that stopped early."""
@@ -94,30 +96,26 @@ class Checkpoints(keras.callbacks.Callback):
 
 
 class Rounds(keras.callbacks.Callback):
-    """Tells the batches which round begins.
-
-    Args:
-        batches: The training batches.
-    """
+    """Sets the number of the round of training batches as it begins."""
 
     def __init__(self, batches: Batches):
         super().__init__()
         self.batches = batches
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.batches.round = epoch
 
 
 class Averages(keras.callbacks.Callback):
-    """Puts the moving average of the weights in their place while validation lasts."""
+    """Swaps the weights with their moving averages during validation."""
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: Logs = None) -> None:
         self._swap()
 
-    def on_test_end(self, logs=None):
+    def on_test_end(self, logs: Logs = None) -> None:
         self._swap()
 
-    def _swap(self):
+    def _swap(self) -> None:
         # Through NumPy and not by adding and subtracting, which would round.
         for variable, average in zip(self.model.trainable_variables, averages_of(self.model), strict=True):
             value = keras.ops.convert_to_numpy(variable)
@@ -127,14 +125,14 @@ class Averages(keras.callbacks.Callback):
 
 class Progress(keras.callbacks.Callback):
     """Loss, learning rate, symbols per second and the time left: a bar on a terminal, else a line every half a minute;
-    in both cases a line a round. A loss that is no number ends the run.
+    in both cases a line a round. A loss that is not finite ends the run.
 
     Args:
         total_steps: Steps in the whole run.
         done_steps: Steps done before.
         batches_per_step: Batches whose gradients make a step.
         schedule: The learning rate of each batch.
-        symbols_of_batch: Symbols that count, of each batch; taken out as the batches pass.
+        symbols_of_batch: Real symbols of each batch; removed as the batches pass.
     """
 
     def __init__(
@@ -149,14 +147,14 @@ class Progress(keras.callbacks.Callback):
         self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
         self.done, self.batches_per_step = self.first, batches_per_step
         self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
-        self.bar = None
+        self.bar: Any = None
 
     @property
     def step(self) -> int:
         """Steps done."""
         return self.done // self.batches_per_step
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.begun = self.shown = time.monotonic()
         self.compiling = True
         self.bar = tqdm(
@@ -169,13 +167,13 @@ class Progress(keras.callbacks.Callback):
             disable=not sys.stderr.isatty(),
         )
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.symbols, self.seconds = 0, 0.0
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self.batch_begun = time.monotonic()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         loss = float(logs["loss"])
         now = time.monotonic()
         symbols = self.symbols_of_batch.pop(self.done)
@@ -193,38 +191,38 @@ class Progress(keras.callbacks.Callback):
         if now - self.shown >= (SECONDS_BETWEEN_LINES if self.bar.disable else SECONDS_BETWEEN_BARS):
             self._show(f"loss {loss:.4f}, learning rate {self._learning_rate():.2e}, {self._rate():,.0f} symbols/s")
 
-    def _show(self, text):
+    def _show(self, text: str) -> None:
         if self.bar.disable:
-            self._say(text)
+            self._write_line(text)
         else:
             self.bar.set_postfix_str(text)
             self.shown = time.monotonic()
 
-    def _say(self, text):
+    def _write_line(self, text: str) -> None:
         self.bar.write(f"step {self.step}: {text}, {self._time_left()} left", file=sys.stderr)
         self.shown = time.monotonic()
 
-    def _rate(self):
+    def _rate(self) -> float:
         return self.symbols / max(self.seconds, 1e-9)
 
-    def _learning_rate(self):
+    def _learning_rate(self) -> float:
         # Not from the optimizer, whose variables are elsewhere within a round on JAX.
         return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
 
-    def _time_left(self):
-        """Returns the time for the batches to come, at the pace of those in this process, validation included."""
+    def _time_left(self) -> str:
+        """Returns the time for the remaining batches, at the pace of those in this process, validation included."""
         if self.done == self.first:
             return "unknown time"
         pace = (time.monotonic() - self.begun) / (self.done - self.first)
-        return tqdm.format_interval(pace * (self.total - self.done))
+        return str(tqdm.format_interval(pace * (self.total - self.done)))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs["symbols_per_second"], logs["learning_rate"] = self._rate(), self._learning_rate()
-        found = perplexity(logs["val_cross_entropy"])
-        told = f"{found:{'.2f' if found < 1e9 else '.1e'}}"
-        self._say(
+        validation = perplexity(logs["val_cross_entropy"])
+        self._write_line(
             f"loss {logs['loss']:.4f}, validation cross-entropy {logs['val_cross_entropy']:.4f} (perplexity "
-            f"{told}), learning rate {logs['learning_rate']:.2e}, {self._rate():,.0f} symbols/s"
+            f"{validation:{'.2f' if validation < 1e9 else '.1e'}}), learning rate {logs['learning_rate']:.2e}, "
+            f"{self._rate():,.0f} symbols/s"
         )
 
     def close(self) -> None:

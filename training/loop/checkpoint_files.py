@@ -21,11 +21,7 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def step_of(path: Path) -> int:
-    """Returns the step after which a checkpoint was written.
-
-    Args:
-        path: The checkpoint, from `list_checkpoints`.
-    """
+    """Returns the step after which a checkpoint was written."""
     return int(path.stem.removeprefix("step_"))
 
 
@@ -38,9 +34,6 @@ def set_damaged_aside(folder: Path) -> None:
     """Renames checkpoints that are cut off, such as after a crash of the machine, and says so on standard error.
 
     So a run goes on from the last one that is whole.
-
-    Args:
-        folder: Where the checkpoints are.
 
     Raises:
         InputError: If all of them are damaged.

@@ -5,6 +5,7 @@ import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,15 +16,15 @@ from zoo.workdir import replacing
 
 
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns what a checkpoint holds: weights and states of random generators, then the optimizer's variables."""
+    """Returns the variables in a checkpoint: weights and states of random generators, then those of the optimizer."""
     of_metrics = {id(variable) for variable in model.metrics_variables}
-    kept = [variable for variable in model.variables if id(variable) not in of_metrics]
-    named = {f"model/{index:04d}": variable for index, variable in enumerate(kept)}
+    of_model = [variable for variable in model.variables if id(variable) not in of_metrics]
+    named = {f"model/{index:04d}": variable for index, variable in enumerate(of_model)}
     return named | {f"optimizer/{index:04d}": variable for index, variable in enumerate(model.optimizer.variables)}
 
 
 def _build_optimizer(model: keras.Model) -> None:
-    # The optimizer of float16 would make its variables a second time.
+    # The optimizer of float16 would make its variables twice.
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
@@ -37,7 +38,7 @@ def averages_of(model: keras.Model) -> list[keras.Variable]:
     return [variable for variable in model.optimizer.variables if variable.path.endswith("_average")]
 
 
-def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict) -> Path:
+def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
     """Writes a checkpoint and returns its path.
 
     Args:
@@ -53,20 +54,16 @@ def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict) ->
     return path
 
 
-def restore_checkpoint(path: Path, model: keras.Model) -> dict:
+def restore_checkpoint(path: Path, model: keras.Model) -> dict[str, Any]:
     """Sets the variables of a compiled model from a checkpoint and returns the rest of the run's state.
-
-    Args:
-        path: The checkpoint.
-        model: The model, of the same configuration.
 
     Raises:
         InputError: If it is no checkpoint, or that of another model.
     """
     _build_optimizer(model)
-    with _opened(path) as kept:
-        variables, arrays = _variables(model), {"state": kept["state"], **kept}
-    state = json.loads(str(arrays.pop("state")))
+    with _opened(path) as file:
+        variables, arrays = _variables(model), {"state": file["state"], **file}
+    state: dict[str, Any] = json.loads(str(arrays.pop("state")))
     if {name: array.shape for name, array in arrays.items()} != {name: v.shape for name, v in variables.items()}:
         raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
     for name, variable in variables.items():
@@ -75,7 +72,7 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
+def _opened(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yields the arrays of a checkpoint, read when they are asked for."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -88,7 +85,7 @@ def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
 def load_average(paths: list[Path], model: keras.Model) -> None:
     """Sets the weights of a model to the mean over checkpoints, of the moving averages where there are any.
 
-    States of random generators stay as they are.
+    States of random generators do not change.
 
     Args:
         paths: The checkpoints.
@@ -99,11 +96,11 @@ def load_average(paths: list[Path], model: keras.Model) -> None:
     """
     _build_optimizer(model)
     names = {id(variable): name for name, variable in _variables(model).items()}
-    kept = averages_of(model) or model.trainable_variables
-    totals = [np.zeros(variable.shape) for variable in kept]
+    averaged = averages_of(model) or model.trainable_variables
+    totals = [np.zeros(variable.shape) for variable in averaged]
     for path in paths:
         with _opened(path) as arrays:
-            for variable, total in zip(kept, totals, strict=True):
+            for variable, total in zip(averaged, totals, strict=True):
                 total += arrays[names[id(variable)]] / len(paths)
     for variable, total in zip(model.trainable_variables, totals, strict=True):
         variable.assign(total)

@@ -1,4 +1,4 @@
-"""How a run that cannot go on ends: one message that says why and what to do, and a directory that can be resumed."""
+"""How a run ends that cannot go on: one message that says why and what to do, and a directory that can be resumed."""
 
 import contextlib
 import errno
@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
 
 from training.loop.checkpoint_files import list_checkpoints
 from zoo.errors import InputError
@@ -29,7 +30,7 @@ class RunStopped(Exception):
 
 
 class LossLost(Exception):
-    """The loss is no number any more.
+    """The loss is not finite.
 
     Args:
         value: The loss.
@@ -45,31 +46,31 @@ class Terminated(BaseException):
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Returns whether memory ran out, as TensorFlow, JAX, PyTorch, NumPy and Python say it."""
+    """Returns whether memory ran out, as TensorFlow, JAX, PyTorch, NumPy and Python report it."""
     if isinstance(error, MemoryError) or type(error).__name__ in ("ResourceExhaustedError", "OutOfMemoryError"):
         return True
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _not_compiled(error: BaseException) -> bool:
-    """Returns whether XLA cannot compile a step, as TensorFlow says it."""
+    """Returns whether XLA cannot compile a step, as TensorFlow reports it."""
     return type(error).__name__ in ("InvalidArgumentError", "UnimplementedError") and "XLA" in str(error)
 
 
 def _disk_full(error: BaseException) -> bool:
-    # h5py and TensorFlow say it in words.
+    # h5py and TensorFlow report it as text.
     return getattr(error, "errno", None) in _FULL or "No space left on device" in str(error)
 
 
 def _explanation(error: BaseException) -> tuple[str, str, int] | None:
-    """Returns what happened, the setting to lower, and the exit status; `None` for what is unforeseen."""
+    """Returns what happened, the setting to lower, and the exit status; `None` for unforeseen errors."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", "", _SIGNAL_STATUS + signal.SIGINT
     if isinstance(error, Terminated):
         return "terminated", "", _SIGNAL_STATUS + signal.SIGTERM
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
-    if _disk_full(error):  # first, as TensorFlow has one kind of error for both
+    if _disk_full(error):  # before memory, since TensorFlow has one kind of error for both
         return "no space left on the disk", "", 1
     if _out_of_memory(error):
         return "out of memory", "batch_tokens", 1
@@ -82,27 +83,24 @@ def _without_xla(workdir: WorkDir) -> str:
     return f"XLA cannot compile {name} with these options for batches of any length. Go on without: {command}"
 
 
-def _message(workdir: WorkDir, what: str, lower: str) -> str:
+def _message(workdir: WorkDir, reason: str, lower: str) -> str:
     if not workdir.config.is_file():
-        return f"{what}; nothing was trained yet."
-    kept = list_checkpoints(workdir.checkpoints)
-    where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
+        return f"{reason}; nothing was trained yet."
+    checkpoints = list_checkpoints(workdir.checkpoints)
+    where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
     command = f"python -m training.train --workdir {workdir.path} --resume"
     if not lower:
-        return f"{what}; {where}. Go on with: {command}"
+        return f"{reason}; {where}. Go on with: {command}"
     settings = workdir.read_config()["training"]
     advice = f"lower training.{lower}, now {settings[lower]}"
-    if lower == "batch_tokens" and not kept:  # else the number of batches in a step is fixed
+    if lower == "batch_tokens" and not checkpoints:  # else the number of batches in a step is fixed
         advice += f", and raise training.accumulate_steps, now {settings['accumulate_steps']}, as much"
-    return f"{what}; {where}. To go on, {advice}: {command} --set training.{lower}=…"
+    return f"{reason}; {where}. To go on, {advice}: {command} --set training.{lower}=…"
 
 
 @contextlib.contextmanager
 def explained(workdir: WorkDir) -> Iterator[None]:
-    """Turns what can end a run in the block into `RunStopped`; SIGTERM counts as well.
-
-    Args:
-        workdir: The work directory.
+    """Turns what can end a run in the block, SIGTERM included, into `RunStopped`.
 
     Raises:
         InputError: If XLA cannot compile the model.
@@ -119,8 +117,8 @@ def explained(workdir: WorkDir) -> Iterator[None]:
             explanation = _explanation(error)
             if explanation is None:
                 raise
-            what, lower, status = explanation
-            raise RunStopped(_message(workdir, what, lower), status) from error
+            reason, lower, status = explanation
+            raise RunStopped(_message(workdir, reason, lower), status) from error
 
 
 @contextlib.contextmanager
@@ -130,7 +128,7 @@ def _terminable() -> Iterator[None]:
         yield  # Signals reach the main thread only.
         return
 
-    def terminate(number, frame):
+    def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, terminate)
@@ -141,10 +139,6 @@ def _terminable() -> Iterator[None]:
 
 
 def report(stopped: RunStopped) -> None:
-    """Says on standard error why a run ended, and ends the process with the exit status.
-
-    Args:
-        stopped: Why.
-    """
+    """Says on standard error why a run ended, and ends the process with the exit status."""
     print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
     sys.exit(stopped.status)

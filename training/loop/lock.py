@@ -15,9 +15,6 @@ except ImportError:  # Windows
 def check_vacant(workdir: WorkDir) -> None:
     """Checks that a new run may begin in a work directory.
 
-    Args:
-        workdir: The work directory.
-
     Raises:
         InputError: If it holds a run.
     """
@@ -31,10 +28,7 @@ def check_vacant(workdir: WorkDir) -> None:
 def locked(workdir: WorkDir) -> Iterator[None]:
     """Makes a work directory and keeps other processes from training into it during the block.
 
-    The lock ends with the process, however that ends. Where there are no locks, there is no protection.
-
-    Args:
-        workdir: The work directory.
+    The lock ends with the process, however that ends. A system without locks has no such protection.
 
     Raises:
         InputError: If the directory cannot be made, or another process trains into it.
@@ -45,7 +39,7 @@ def locked(workdir: WorkDir) -> Iterator[None]:
         raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
-            # A finished run may lie where nothing can be written, and some file systems have no locks.
+            # A finished run may be where nothing can be written, and some file systems have no locks.
             with contextlib.suppress(OSError):
                 file = stack.enter_context(workdir.lock.open("ab"))
                 try:

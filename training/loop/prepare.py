@@ -38,11 +38,6 @@ class PreparedRun:
 def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     """Returns a run with its data and tokenizers, which a new run trains and saves, or takes from the initial run.
 
-    Args:
-        workdir: The work directory.
-        run: The run.
-        hardware: What it computes on.
-
     Raises:
         InputError: If the data are bad or do not suffice for a vocabulary, or the work directory is damaged.
     """
@@ -65,14 +60,7 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
 
 
 def complete(config: RunConfig, task: Task[Any], data: Dataset[Any], tokenizers: Tokenizers) -> RunConfig:
-    """Returns a configuration with what only the data can tell, such as the sizes of vocabularies.
-
-    Args:
-        config: The configuration.
-        task: The task.
-        data: The data.
-        tokenizers: The tokenizers.
-    """
+    """Returns a configuration with what only the data can tell, such as the sizes of vocabularies."""
     settled = dataclasses.replace(config, data=task.settle(config.data, data))
     return settled.with_model(**task.model_options(settled.model, settled.data, tokenizers))
 

@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 
-# Behind the compilation.
+# After the compilation.
 FIRST_BATCH = 10
 NUM_BATCHES = 5
 
@@ -31,7 +32,7 @@ class Profile(keras.callbacks.Callback):
     """Traces some batches; `tensorboard --logdir` shows them where tensorboard-plugin-profile is installed.
 
     Args:
-        folder: Where the trace goes.
+        folder: Where the trace is written.
     """
 
     def __init__(self, folder: Path):
@@ -39,27 +40,27 @@ class Profile(keras.callbacks.Callback):
         self.folder, self.seen, self.running = folder, 0, False
         self.start, self.stop = _tracer(str(folder))
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self.seen == FIRST_BATCH:
             self.start()
             self.running = True
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.seen += 1
         if self.seen == FIRST_BATCH + NUM_BATCHES:
             self.close()
 
     def close(self) -> None:
-        """Ends the trace, also of a run that stopped early, and says what there is of it."""
+        """Ends the trace, also of a run that stopped early, and says on standard error what was traced."""
         if self.running:
             self.running = False
             self.stop()
             traced = self.seen - FIRST_BATCH
             print(
-                f"the profile of {traced} {'batch' if traced == 1 else 'batches'} stands in {self.folder}",
+                f"the profile of {traced} {'batch' if traced == 1 else 'batches'} is in {self.folder}",
                 file=sys.stderr,
             )
         elif self.seen <= FIRST_BATCH:
             print(
-                f"no profile: it begins behind batch {FIRST_BATCH}, and there were {self.seen} batches", file=sys.stderr
+                f"no profile: it begins after batch {FIRST_BATCH}, and there were {self.seen} batches", file=sys.stderr
             )

@@ -35,11 +35,7 @@ class RunState:
 
 
 def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
-    """Returns the lines of `metrics.jsonl`, without those that were cut off.
-
-    Args:
-        workdir: The work directory.
-    """
+    """Returns the lines of `metrics.jsonl`, without those that were cut off."""
     records = []
     for line in workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ():
         with contextlib.suppress(ValueError):
@@ -48,33 +44,19 @@ def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
 
 
 def append_to_log(workdir: WorkDir, record: dict[str, Any]) -> None:
-    """Adds a line to `metrics.jsonl`.
-
-    Args:
-        workdir: The work directory.
-        record: The line.
-    """
+    """Adds a line to `metrics.jsonl`."""
     with workdir.metrics.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
 
 
 def cut_log(workdir: WorkDir, last_step: int) -> None:
-    """Removes from `metrics.jsonl` what a run logged after its last checkpoint, and its final line.
-
-    Args:
-        workdir: The work directory.
-        last_step: The step of that checkpoint.
-    """
+    """Removes from `metrics.jsonl` what a run logged after its last checkpoint, and its final line."""
     if workdir.metrics.exists():
         records = [record for record in read_log(workdir) if record["step"] <= last_step and not record.get("final")]
         workdir.write_text(workdir.metrics, "".join(f"{json.dumps(record)}\n" for record in records))
 
 
 def final_metrics(workdir: WorkDir) -> dict[str, Any] | None:
-    """Returns the metrics of a finished run, the last line of its log; `None` for another run.
-
-    Args:
-        workdir: The work directory.
-    """
+    """Returns the metrics of a finished run, the last line of its log; `None` for another run."""
     records = read_log(workdir)
     return records[-1] if workdir.model.exists() and records and records[-1].get("final") else None

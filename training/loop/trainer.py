@@ -154,13 +154,6 @@ def finish(
     """Sets the final weights and returns their validation metrics.
 
     They are the mean over the last checkpoints, or those of the best checkpoint where it validates better.
-
-    Args:
-        workdir: The work directory.
-        settings: How it was trained.
-        model: The trained model.
-        validation: Validation batches.
-        state: The run's state.
     """
 
     def validate(checkpoints: list[Path]) -> Any:

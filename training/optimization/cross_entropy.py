@@ -58,11 +58,7 @@ def _targets(symbols: Any, size: int, label_smoothing: float) -> Any:
 
 
 def perplexity(cross_entropy: float) -> float:
-    """Returns `e^H` of a cross-entropy H in nats; larger ones than e^700 count as e^700.
-
-    Args:
-        cross_entropy: H.
-    """
+    """Returns `e^H` of a cross-entropy H in nats; larger ones than e^700 count as e^700."""
     return math.exp(min(float(cross_entropy), 700.0))
 
 
@@ -112,9 +108,6 @@ def average_over_steps(model: keras.Model) -> None:
     """Makes a model report the mean of its steps' losses, which is the same on any number of devices.
 
     Keras weights each loss by the rows of its batch, and batches for several devices have rows that do not count.
-
-    Args:
-        model: The compiled model.
     """
     (tracker,) = [metric for metric in model.metrics if metric.name == "loss"]
     tracker.update_state = lambda values, sample_weight=None: keras.metrics.Mean.update_state(tracker, values)

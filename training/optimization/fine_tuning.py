@@ -41,23 +41,23 @@ def _matrix(layer: keras.layers.Layer) -> keras.Variable:
 def _smaller_side(layer: keras.layers.Layer) -> int:
     """Returns the smaller side of a layer's matrix; Keras corrects one of more axes along the last."""
     *rows, columns = _matrix(layer).shape
-    return min(math.prod(rows), columns)
+    return int(min(math.prod(rows), columns))
 
 
 def add_lora(model: keras.Model, rank: int) -> None:
     """Adds corrections to the matrices of a model, and leaves nothing else to train but the last layer of a classifier.
 
     A matrix W becomes `W + A B`, where A has `rank` columns and B begins at zero. Those of dense layers, convolutions
-    and embeddings are corrected. Position tables, pooling queries and vectors stay as they are; standard error tells
-    how many weights those are.
+    and embeddings are corrected. Position tables, pooling queries and vectors are not trained; standard error says how
+    many weights those are.
 
     Args:
         model: The built model, not yet compiled.
         rank: Rank of the corrections.
 
     Raises:
-        InputError: If the model is recurrent, for Keras has no corrections for the matrices of cells; or if the rank is
-            not below the sides of each matrix.
+        InputError: If the model is recurrent, since Keras has no corrections for the matrices of cells; or if the rank
+            is not below the sides of each matrix.
 
     Reference:
         Hu et al. 2022, "LoRA", section 4.1, https://arxiv.org/abs/2106.09685
@@ -69,41 +69,36 @@ def add_lora(model: keras.Model, rank: int) -> None:
             f"Leave out training.lora_rank={rank} to train all weights."
         )
     head = model.output_dense if isinstance(model, ClassifierModel) else None
-    chosen = [layer for layer in layers if hasattr(layer, "enable_lora") and layer is not head]
-    chosen = [layer for layer in chosen if _smaller_side(layer) > 1]
-    narrowest = min(chosen, key=_smaller_side)
+    corrected = [layer for layer in layers if hasattr(layer, "enable_lora") and layer is not head]
+    corrected = [layer for layer in corrected if _smaller_side(layer) > 1]
+    narrowest = min(corrected, key=_smaller_side)
     if rank >= _smaller_side(narrowest):
         raise InputError(
             "training.lora_rank must be below the smaller side of each matrix, which is "
             f"{_smaller_side(narrowest)} for {_matrix(narrowest).path}. Received: training.lora_rank={rank}."
         )
-    kept = {id(variable) for variable in head.weights} if head is not None else set()
-    frozen = [variable for variable in model.trainable_variables if id(variable) not in kept]
-    corrected = sum(math.prod(_matrix(layer).shape) for layer in chosen)
-    others = sum(math.prod(variable.shape) for variable in frozen) - corrected
-    for layer in chosen:
+    trained = {id(variable) for variable in head.weights} if head is not None else set()
+    frozen = [variable for variable in model.trainable_variables if id(variable) not in trained]
+    num_corrected = sum(math.prod(_matrix(layer).shape) for layer in corrected)
+    num_others = sum(math.prod(variable.shape) for variable in frozen) - num_corrected
+    for layer in corrected:
         layer.enable_lora(rank)
     for variable in frozen:
         variable.trainable = False
     print(
-        f"corrections of rank {rank} to {len(chosen)} matrices of {corrected:,} weights; {others:,} weights beside "
-        "them stay as they are",
+        f"corrections of rank {rank} to {len(corrected)} matrices of {num_corrected:,} weights; {num_others:,} weights "
+        "besides them are not trained",
         file=sys.stderr,
     )
 
 
 def copy_weights(model: keras.Model, plain: keras.Model) -> None:
-    """Copies the weights of a trained model into a fresh one of the same options, corrections merged into them.
-
-    Args:
-        model: The trained model.
-        plain: The fresh one.
-    """
+    """Copies the weights of a trained model into a fresh one of the same options, corrections merged into them."""
     if not any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
         plain.set_weights(model.get_weights())
         return
     for source, target in zip(model._flatten_layers(), plain._flatten_layers(), strict=True):
-        # What Keras would save of a layer has the correction in it.
+        # Keras merges the corrections into what it saves of a layer.
         values: dict[str, Any] = {}
         source.save_own_variables(values)
         target.load_own_variables(values)

@@ -44,9 +44,6 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
 def get_loss(name: str) -> Loss:
     """Returns the loss of a name.
 
-    Args:
-        name: The value of `training.loss`.
-
     Raises:
         InputError: If there is no such loss; the close ones are named.
     """

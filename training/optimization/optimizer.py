@@ -83,11 +83,7 @@ class Adam(keras.optimizers.Adam):
 
 
 def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
-    """Returns the learning rate of each batch of a run.
-
-    Args:
-        settings: The settings.
-    """
+    """Returns the learning rate of each batch of a run."""
     return WarmupSchedule(
         settings.learning_rate,
         settings.warmup_steps,

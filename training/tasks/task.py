@@ -32,42 +32,22 @@ class Task(abc.ABC, Generic[DataType]):
     tokenizer_names: tuple[str, ...] = ("text",)
 
     def settle(self, settings: DataConfig, data: DataType) -> DataConfig:
-        """Returns the settings with what they leave to the data.
-
-        Args:
-            settings: The settings.
-            data: The data.
-        """
+        """Returns the settings with what they leave to the data."""
         tokenizer = data.tokenizer if settings.tokenizer == "auto" else settings.tokenizer
         return dataclasses.replace(settings, tokenizer=tokenizer)
 
     def learner(self, settings: DataConfig) -> Callable[[Sequence[str]], Tokenizer]:
-        """Returns the function that trains a tokenizer on lines, as the settings say.
-
-        Args:
-            settings: The settings, from `settle`.
-        """
+        """Returns the function that trains a tokenizer on lines, as the settings say."""
         size = None if settings.tokenizer == "chars" else settings.vocab_size
         return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
 
     @abc.abstractmethod
     def make_tokenizers(self, settings: DataConfig, data: DataType) -> Tokenizers:
-        """Returns tokenizers trained on the training split, by the name of their file.
-
-        Args:
-            settings: The settings, from `settle`.
-            data: The data.
-        """
+        """Returns tokenizers trained on the training split, by the name of their file."""
 
     @abc.abstractmethod
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Returns the options of a model that only the data can tell, such as the sizes of vocabularies.
-
-        Args:
-            options: Its options so far.
-            settings: The settings, from `settle`.
-            tokenizers: The tokenizers.
-        """
+        """Returns the options of a model that only the data can tell, such as the sizes of vocabularies."""
 
     @abc.abstractmethod
     def batches(

@@ -68,7 +68,7 @@ def test_changes_on_the_way_are_not_repeated_and_that_is_said(write, capsys):
     )
     assert read_settings(path)["training"]["max_steps"] == 7
     assert capsys.readouterr().err == (
-        f"{path}: this run's settings were changed behind step 500, 750; the last ones now hold from the first step\n"
+        f"{path}: this run's settings were changed after step 500, 750; the last ones now hold from the first step\n"
     )
     read_settings(write(JSON, ".json"))
     assert capsys.readouterr().err == ""

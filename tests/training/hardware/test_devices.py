@@ -109,7 +109,7 @@ def test_rounds_go_on():
 @pytest.fixture
 def machine(monkeypatch):
     def make(names, backend="tensorflow"):
-        monkeypatch.setattr(devices, "_found", lambda: names)
+        monkeypatch.setattr(devices, "_available", lambda: names)
         monkeypatch.setattr(devices.keras.backend, "backend", lambda: backend)
 
     return make

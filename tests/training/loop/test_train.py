@@ -345,17 +345,17 @@ def test_profile(labelled_spec, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("training.loop.profiling.NUM_BATCHES", 2)
     settings = [*SMALL, "training.max_steps=4"]
     assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--profile", "--set", *settings) == 0
-    assert f"the profile of 2 batches stands in {tmp_path}/run/tb" in capsys.readouterr().err
+    assert f"the profile of 2 batches is in {tmp_path}/run/tb" in capsys.readouterr().err
     assert list((tmp_path / "run" / "tb" / "plugins" / "profile").glob("*/*.xplane.pb"))
 
 
 @pytest.mark.parametrize(
     ("batches", "said"),
     [
-        (2, "no profile: it begins behind batch 2, and there were 2 batches\n"),
-        (3, "the profile of 1 batch stands in tb\n"),
-        (4, "the profile of 2 batches stands in tb\n"),
-        (9, "the profile of 3 batches stands in tb\n"),
+        (2, "no profile: it begins after batch 2, and there were 2 batches\n"),
+        (3, "the profile of 1 batch is in tb\n"),
+        (4, "the profile of 2 batches is in tb\n"),
+        (9, "the profile of 3 batches is in tb\n"),
     ],
 )
 def test_what_is_said_of_a_profile(batches, said, capsys, monkeypatch):

@@ -5,16 +5,16 @@
 
 Formats, month names and weekday names are the Unicode CLDR's, as shipped with Babel; nothing is
 downloaded. Babel formats in the Gregorian calendar and with ASCII digits only, so native digits (Arabic,
-Persian, Devanagari) are put in here where CLDR names such a system for the locale.
+Persian, Devanagari) are inserted here where CLDR names such a system for the locale.
 
-A rendering is used only if it can be read in one way. "1/2/1999" is out, for it depends on the country,
+A rendering is used only if it can be read in one way. "1/2/1999" is left out, since it depends on the country,
 and so is "4 listopada 1987", which is October in Croatian and November in Polish: a (locale, form, month)
 is dropped when its skeleton — digits masked, punctuation, case and weekday ignored — has another reading
 anywhere in the collection. Months in digits are used where the year comes first or the fields are marked
 (年月日).
 
-Every day from 1900 to 2099 belongs to one split for ever, whatever the seed: no date of a test is ever
-seen in training, in any language.
+Every day from 1900 to 2099 belongs to one split, whatever the seed: no date of a test is seen in
+training, in any language.
 """
 
 import functools
@@ -29,7 +29,7 @@ from datetime import date
 from babel import Locale
 from babel.dates import tokenize_pattern
 
-from training.data.dataset import SPLITS, Pairs, ParallelData
+from training.data.dataset import Pairs, ParallelData, check_split
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
 
@@ -87,7 +87,7 @@ class Form:
         name: `"full"`, `"long"`, `"medium"`, `"short"`, a CLDR skeleton such as `"yMMMd"`, or `"d MMMM y"`.
         pattern: The CLDR pattern.
         digits: Numbering systems that the locale uses; `"latn"` comes first.
-        parts: The pattern taken apart: text, or a field letter of `ydME` with its table of renderings by
+        parts: The parsed pattern: text, or a field letter of `ydME` with its table of renderings by
             number (no table for the year).
     """
 
@@ -110,7 +110,7 @@ class Form:
                 text += part[1][values[part[0]]]
         return text.translate(_PLAIN).translate(_DIGITS[digits])
 
-    def reading(self, month: int) -> tuple[str, tuple]:
+    def reading(self, month: int) -> tuple[str, tuple[tuple[str, ...], int | None]]:
         """Returns the skeleton that a reader sees for a month, and what it says."""
         shown, roles, named = [], [], None
         for part in self.parts:
@@ -147,8 +147,8 @@ def forms(locale: str, month: int | None = None) -> tuple[Form, ...]:
     if locale not in locales():
         raise unknown_name("dates locale", locale, locales())
     months = range(1, 13) if month is None else (month,)
-    kept = (form for number in months for form in _unambiguous()[number].get(locale, ()))
-    return tuple(dict.fromkeys(kept))
+    unambiguous = (form for number in months for form in _unambiguous()[number].get(locale, ()))
+    return tuple(dict.fromkeys(unambiguous))
 
 
 def render(day: date, locale: str, form: str | None = None, digits: str | None = None) -> str:
@@ -204,20 +204,16 @@ def in_every_script(day: date, scripts: Sequence[str] | None = None) -> dict[str
 def days(split: str) -> tuple[date, ...]:
     """Returns the days that belong to a split: 85 % train, 5 % val, 10 % test, whatever the seed.
 
-    Args:
-        split: `"train"`, `"val"` or `"test"`.
-
     Raises:
         InputError: There is no such split.
     """
-    if split not in SPLITS:
-        raise unknown_name("split", split, SPLITS)
+    check_split(split)
     first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
     ordinals = list(range(first, last + 1))
     random.Random("the days of each split").shuffle(ordinals)
     test, val = len(ordinals) // 10, len(ordinals) // 20
-    parts = {"test": ordinals[:test], "val": ordinals[test : test + val], "train": ordinals[test + val :]}
-    return tuple(date.fromordinal(ordinal) for ordinal in parts[split])
+    splits = {"test": ordinals[:test], "val": ordinals[test : test + val], "train": ordinals[test + val :]}
+    return tuple(date.fromordinal(ordinal) for ordinal in splits[split])
 
 
 def examples(split: str, seed: int = 0) -> list[Example]:
@@ -242,10 +238,6 @@ def examples(split: str, seed: int = 0) -> list[Example]:
 @register_data("dates", "dates")
 def load_dates(spec: str, seed: int = 0) -> ParallelData:
     """Opens the generated dataset.
-
-    Args:
-        spec: `dates`.
-        seed: See `examples`.
 
     Returns:
         The dataset; by default characters, with a vocabulary for each side.
@@ -303,7 +295,7 @@ def _all_forms(locale: str) -> list[Form]:
 
 
 def _can_be_placed(pattern: str) -> bool:
-    """Tells whether a stranger knows which number is what: a full year, and no bare month between others."""
+    """Returns whether a stranger can tell which number is what: a full year, and no bare month between others."""
     fields = [value for value in _tokens(pattern) if not isinstance(value, str)]
     widths = dict(fields)
     month = widths.get("M", widths.get("L"))
@@ -313,7 +305,7 @@ def _can_be_placed(pattern: str) -> bool:
 
 
 def _tokens(pattern: str) -> list[str | tuple[str, int]]:
-    """Takes a CLDR pattern apart into text and (field letter, width)."""
+    """Splits a CLDR pattern into text and (field letter, width)."""
     return [value for _, value in tokenize_pattern(pattern)]
 
 
@@ -323,7 +315,7 @@ def _parts(pattern: str, data: Locale) -> tuple[str | tuple[str, tuple[str, ...]
 
 
 def _field(letter: str, width: int, data: Locale) -> tuple[str, tuple[str, ...]]:
-    """Returns a pattern's field with its table: what stands there for each day, month or weekday."""
+    """Returns a pattern's field with its table of renderings for each day, month or weekday."""
     context = "stand-alone" if letter in "Lc" else "format"
     name_width = "wide" if width == 4 else "abbreviated"
     if letter == "y":
@@ -339,8 +331,8 @@ def _field(letter: str, width: int, data: Locale) -> tuple[str, tuple[str, ...]]
 
 
 def _skeleton(text: str) -> str:
-    """Folds away what a reader does not go by: case, composition, spacing and punctuation."""
+    """Returns a text without what a reader ignores: case, composition, spacing and punctuation."""
     folded = unicodedata.normalize("NFC", text.translate(_PLAIN).casefold())
-    # "#" is punctuation to Unicode, but here it stands for digits.
+    # "#" is punctuation to Unicode, but here it replaces digits.
     kept = (c if c == "#" or not unicodedata.category(c).startswith("P") else " " for c in folded)
     return " ".join("".join(kept).split())

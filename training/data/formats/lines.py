@@ -40,9 +40,6 @@ def load_lines(spec: str, seed: int = 0) -> TextData:
 def read_text(path: Path) -> Texts:
     """Reads a file of plain text.
 
-    Args:
-        path: The file.
-
     Raises:
         InputError: It is missing, not UTF-8, or has blank lines only.
     """

@@ -3,16 +3,15 @@
     17+25=42
     42-25=17
 
-Every two numbers belong to one split for ever, whatever the seed: if 17+25 is tested, then neither it nor 25+17 nor
-25-17 is seen in training. No difference is negative.
+Every two numbers belong to one split, whatever the seed: if 17+25 is tested, then neither it nor 25+17 nor 25-17 is
+seen in training. No difference is negative.
 """
 
 import functools
 import random
 
-from training.data.dataset import SPLITS, TextData, Texts
+from training.data.dataset import TextData, Texts, check_split
 from training.data.registry import register_data
-from zoo.errors import unknown_name
 
 LARGEST = 99
 """The largest number to be added or subtracted."""
@@ -25,19 +24,15 @@ SIZES = {"train": 11_900, "val": 1_000, "test": 2_000}
 def operands(split: str) -> tuple[tuple[int, int], ...]:
     """Returns the numbers (larger, smaller) that belong to a split, whatever the seed.
 
-    Args:
-        split: `"train"`, `"val"` or `"test"`.
-
     Raises:
         InputError: There is no such split.
     """
-    if split not in SPLITS:
-        raise unknown_name("split", split, SPLITS)
+    check_split(split)
     both = [(larger, smaller) for larger in range(LARGEST + 1) for smaller in range(larger + 1)]
     random.Random("the operands of each split").shuffle(both)
     test, val = round(len(both) * 0.135), round(len(both) * 0.07)
-    parts = {"test": both[:test], "val": both[test : test + val], "train": both[test + val :]}
-    return tuple(parts[split])
+    splits = {"test": both[:test], "val": both[test : test + val], "train": both[test + val :]}
+    return tuple(splits[split])
 
 
 def lines(split: str, seed: int = 0) -> list[str]:
@@ -57,10 +52,6 @@ def lines(split: str, seed: int = 0) -> list[str]:
 @register_data("sums", "sums")
 def load_sums(spec: str, seed: int = 0) -> TextData:
     """Opens the generated dataset.
-
-    Args:
-        spec: `sums`.
-        seed: See `lines`.
 
     Returns:
         The dataset; separate lines, by default characters.

@@ -32,7 +32,7 @@ _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 @register_data("tfds", FORM, downloads=True)
 def load_tfds(
     spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
-) -> Dataset:
+) -> Dataset[Any]:
     """Opens a dataset of TFDS, and downloads and prepares it if TFDS has not done so.
 
     Its features tell the task. Two texts, named as the languages or by the dataset itself as input and output, make it
@@ -72,7 +72,8 @@ def load_tfds(
         read = _with_last_tenth(read, where) if options.get("joined") else with_held_out(read, seed, where)
     splits = tuple(split for split in SPLITS if split != "test" or split in source.splits)
     # What others published may be large, or hide the labels of its test split: that one is read where it is asked for.
-    return dataset(spec=spec, load_split=read, splits=splits, checked=("train", "val"), **options)
+    opened: Dataset[Any] = dataset(spec=spec, load_split=read, splits=splits, checked=("train", "val"), **options)
+    return opened
 
 
 class _Source:
@@ -328,7 +329,8 @@ def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[
 
 def _value(feature: Any) -> bytes | int:
     """Returns the one value of a `tf.train.Feature`."""
-    return feature.bytes_list.value[0] if feature.bytes_list.value else feature.int64_list.value[0]
+    value: bytes | int = feature.bytes_list.value[0] if feature.bytes_list.value else feature.int64_list.value[0]
+    return value
 
 
 def _records(path: Path) -> Iterator[bytes]:
