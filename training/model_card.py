@@ -87,13 +87,13 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 
 
 def note_evaluation(workdir: WorkDir, metrics: dict[str, Any]) -> None:
-    """Writes the metrics of a split to the model card, in place of what it said of the same measurement."""
+    """Writes the metrics of a split to the model card, replacing an earlier line on the same measurement."""
     key = f"- {_measurement(metrics['data'], metrics)}: "
     _note(workdir, _EVALUATION, key, [f"{name} {metrics[name]:.4f}" for name in _measured(metrics)])
 
 
 def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded: dict[str, Any]) -> None:
-    """Writes to the model card what smaller weights change, in place of what it said of the same measurement."""
+    """Writes to the model card what smaller weights change, replacing an earlier line on the same measurement."""
     changes = [
         f"{name} {unrounded[name]:.4f} → {rounded[name]:.4f} ({rounded[name] - unrounded[name]:+.4f})"
         for name in _measured(rounded)
@@ -116,7 +116,7 @@ def _measured(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _note(workdir: WorkDir, title: str, key: str, values: list[str]) -> None:
-    """Writes a line into a section of the model card, in place of the one with the same key."""
+    """Writes a line into a section of the model card, replacing the one with the same key."""
     card = workdir.model_card.read_text(encoding="utf-8") if workdir.model_card.is_file() else ""
     before, _, rest = card.partition(title)
     section, other, after = rest.partition("\n\n## ")
@@ -185,13 +185,13 @@ def _settings_of_fine_tuning(config: RunConfig) -> list[str]:
     return [
         f"{section}.{key}={value}"
         for section, key, value in _options(config)
-        # What the initial run would pass on is told in any case.
+        # What the initial run would pass on is always in the command.
         if may_differ(section, key) and (section == "model" or key == "max_length" or value != defaults[section][key])
     ]
 
 
 def _options(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
-    """Yields section, key and value of all that can be asked for: the rest follows from the data."""
+    """Yields section, key and value of all settings but those that follow from the data."""
     derived = [name for name, option in DataConfig.declared().items() if option.derived]
     left_out = {"data": ("spec", *derived), "model": ("name", *config.spec.required), "training": ()}
     values = config.to_dict()

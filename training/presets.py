@@ -42,7 +42,7 @@ RECIPES = {
 
 
 def make(name: str, folder: Path) -> None:
-    """Trains a preset, evaluates it on its test split and puts what is needed to use it into a folder.
+    """Trains a preset, evaluates it on its test split and copies what is needed to use it into a folder.
 
     Args:
         name: A name of `RECIPES`.

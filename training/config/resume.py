@@ -59,5 +59,5 @@ def _policy(precision: str) -> str:
 
 
 def _may_change(key: str, before: Any, value: Any) -> bool:
-    # In float16 the optimizer has variables of its own.
+    # In float16 the optimizer has additional variables.
     return key in CHANGEABLE and not (key == "precision" and "mixed_float16" in (before, value))

@@ -25,7 +25,7 @@ def describe(model: str | None = None) -> str:
     )
     entries = [*_section("data", DataConfig.declared()), *_section("training", TrainingConfig.declared())]
     if model is None:
-        return "\n".join([_wrapped(title, ""), *entries, "\n--model NAME --help tells the options of a model."])
+        return "\n".join([_wrapped(title, ""), *entries, "\n--model NAME --help lists the options of a model."])
     spec = get_spec(model)
     summary = f"\n{_wrapped(f'{spec.name}: {spec.summary}', '')}"
     return "\n".join([_wrapped(title, ""), *entries, summary, *_section("model", spec.declared())])

@@ -50,20 +50,20 @@ def with_held_out(read: Callable[[str], SplitType], seed: int, where: str) -> Ca
     """Returns `Dataset.load_split` for data without a validation split.
 
     Args:
-        read: Reads a split that there is; for `"train"`, all that train and val are taken from.
+        read: Reads an existing split; for `"train"`, all examples that train and val are taken from.
         seed: See `hold_out`.
         where: See `hold_out`.
     """
 
     @functools.cache
-    def parts() -> dict[str, SplitType]:
+    def divided() -> dict[str, SplitType]:
         whole = read("train")
-        kept, held = hold_out(whole, seed, where)  # type: ignore[arg-type]
-        return {"train": whole.take(kept), "val": whole.take(held)}
+        rest, held = hold_out(whole, seed, where)  # type: ignore[arg-type]
+        return {"train": whole.take(rest), "val": whole.take(held)}
 
-    return lambda name: read(name) if name == "test" else parts()[name]
+    return lambda name: read(name) if name == "test" else divided()[name]
 
 
 def _rank(text: str, seed: int) -> bytes:
-    """Returns what puts texts in a random order, by their content alone."""
+    """Returns a sort key that puts texts in a random order, by their content alone."""
     return hashlib.blake2b(text.encode(), key=str(seed).encode(), digest_size=16).digest()

@@ -102,7 +102,7 @@ def load_data(
 
     Args:
         spec: A data SPEC, such as `dates` or `text:DIR:SRC-TGT`; `spec_forms` has all.
-        seed: Seeds what is generated, and draws what is held out where there is no validation split.
+        seed: Seed of generated data, and of the examples held out where there is no validation split.
         max_examples: Training examples of downloaded data that are read; 0 for all.
         check_task: Called with the task of the data, before anything is downloaded; may raise.
 

@@ -10,7 +10,7 @@ from training.config.options import TrainingConfig
 from zoo.cores import available_cores, has_accelerator
 from zoo.errors import InputError
 
-# A smaller part of a batch gains less on a core of its own than it costs to add up the parts.
+# A smaller part of a batch gains less on a separate core than it costs to add up the parts.
 _SYMBOLS_PER_CORE = 512
 
 

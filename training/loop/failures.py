@@ -34,7 +34,7 @@ class LossLost(Exception):
 
     Args:
         value: The loss.
-        step: The step that had it.
+        step: The step in which it was computed.
     """
 
     def __init__(self, value: float, step: int):

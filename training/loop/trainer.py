@@ -61,7 +61,7 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
     random.seed(settings.seed)
     model = compile_model(config, run.hardware, begun=bool(list_checkpoints(workdir.checkpoints)))
-    # After all that can be wrong with data and options, because a directory with a configuration counts as a run.
+    # After everything that can fail for bad data or options: a directory with a configuration counts as a run.
     workdir.write_text(workdir.config, config.to_json())
     _introduce(run, model)
     state = _restore(workdir, model)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import zoo
-from training.config.recipes import _RECIPES, recipe
+from training.config.recipes import load_recipes, recipe
 from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.config.settings import parse_settings
@@ -155,9 +155,12 @@ def test_recipes_are_valid(model):
 
 
 def test_every_recipe_is_of_use():
-    for name, kind, _ in _RECIPES:
-        kinds = {spec.partition(":")[0] for model in zoo.list_models(name) for spec in SPECS[get_spec(model).task]}
-        assert kind in kinds or (kind == "*" and kinds)
+    for entry in load_recipes():
+        assert entry.keys() <= {"models", "kinds", "tasks", "model", "data", "training"}
+        models = [model for pattern in entry.get("models", ["*"]) for model in zoo.list_models(pattern)]
+        tasks = {get_spec(model).task for model in models} & set(entry.get("tasks", SPECS))
+        kinds = {spec.partition(":")[0] for task in tasks for spec in SPECS[task]}
+        assert kinds and set(entry.get("kinds", ())) <= kinds
 
 
 def test_a_window_fits_into_the_model():

@@ -20,7 +20,6 @@ from training.data import load_data
 from training.hardware.choice import choose_hardware
 from training.loop.build import compile_model
 from training.loop.prepare import complete
-from training.loop.profiling import Profile
 from training.tasks import get_task
 from zoo.text import CharTokenizer, SubwordTokenizer
 from zoo.vocabulary import END
@@ -338,36 +337,6 @@ def test_a_finished_run_can_go_on_for_longer(averaged, labelled_spec, tmp_path, 
     assert "After step 8 it went on with training.max_steps=12; the command has the last settings." in card
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.ema=0.5") == 2
     assert "with training.ema=0.9, which cannot change any more" in capsys.readouterr().err
-
-
-def test_profile(labelled_spec, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("training.loop.profiling.FIRST_BATCH", 1)
-    monkeypatch.setattr("training.loop.profiling.NUM_BATCHES", 2)
-    settings = [*SMALL, "training.max_steps=4"]
-    assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--profile", "--set", *settings) == 0
-    assert f"the profile of 2 batches is in {tmp_path}/run/tb" in capsys.readouterr().err
-    assert list((tmp_path / "run" / "tb" / "plugins" / "profile").glob("*/*.xplane.pb"))
-
-
-@pytest.mark.parametrize(
-    ("batches", "said"),
-    [
-        (2, "no profile: it begins after batch 2, and there were 2 batches\n"),
-        (3, "the profile of 1 batch is in tb\n"),
-        (4, "the profile of 2 batches is in tb\n"),
-        (9, "the profile of 3 batches is in tb\n"),
-    ],
-)
-def test_what_is_said_of_a_profile(batches, said, capsys, monkeypatch):
-    monkeypatch.setattr("training.loop.profiling.FIRST_BATCH", 2)
-    monkeypatch.setattr("training.loop.profiling.NUM_BATCHES", 3)
-    monkeypatch.setattr("training.loop.profiling._tracer", lambda folder: (lambda: None, lambda: None))
-    profile = Profile("tb")
-    for batch in range(batches):
-        profile.on_train_batch_begin(batch)
-        profile.on_train_batch_end(batch)
-    profile.close()
-    assert capsys.readouterr().err == said
 
 
 @pytest.mark.slow

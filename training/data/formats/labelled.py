@@ -20,8 +20,8 @@ FORM = "tsv:DIR"
 def load_labelled(spec: str, seed: int = 0) -> LabelledData:
     """Opens a folder of labelled text.
 
-    `DIR/train.tsv`, `DIR/test.tsv` and, if it is there, `DIR/val.tsv` begin with the line `text<TAB>label`; every other
-    line is one example. Without `val.tsv` a tenth of the training examples is held out. That the files exist is checked
+    `DIR/train.tsv`, `DIR/test.tsv` and an optional `DIR/val.tsv` begin with the line `text<TAB>label`; each other line
+    is one example. Without `val.tsv` a tenth of the training examples is held out. That the files exist is checked
     here; their lines are checked when a split is first used.
 
     Args:
@@ -79,11 +79,11 @@ def read_labelled(path: Path) -> Labelled:
 
 
 def check_classes(labels: Sequence[str], where: str) -> None:
-    """Checks that there is something to tell apart.
+    """Checks that there are two classes at least.
 
     Args:
         labels: The labels of the training examples.
-        where: Where the first of them stands, for the message.
+        where: The place of the first of them, for the message.
 
     Raises:
         InputError: All labels are the same.
@@ -98,7 +98,7 @@ def check_labels(labels: Sequence[str], known: Sequence[str], where: Callable[[i
     Args:
         labels: The labels.
         known: The labels of the training examples.
-        where: Says where the label of a number, counted from 0, stands.
+        where: Returns the place of the label of a number, counted from 0.
 
     Raises:
         InputError: Training has no such label.

@@ -17,7 +17,7 @@ LARGEST = 99
 """The largest number to be added or subtracted."""
 
 SIZES = {"train": 11_900, "val": 1_000, "test": 2_000}
-"""Lines in each split; nearly all that its numbers allow."""
+"""Lines in each split; nearly as many as its numbers allow."""
 
 
 @functools.cache
@@ -64,6 +64,6 @@ def load_sums(spec: str, seed: int = 0) -> TextData:
 
 
 def _lines_of(larger: int, smaller: int) -> list[str]:
-    """Returns all that two numbers give, without repeating the sum of a number with itself."""
+    """Returns the lines that two numbers give, without repeating the sum of a number with itself."""
     sums = {f"{larger}+{smaller}={larger + smaller}": None, f"{smaller}+{larger}={larger + smaller}": None}
     return [*sums, f"{larger}-{smaller}={larger - smaller}"]

@@ -35,14 +35,14 @@ def load_tfds(
 ) -> Dataset[Any]:
     """Opens a dataset of TFDS, and downloads and prepares it if TFDS has not done so.
 
-    Its features tell the task. Two texts, named as the languages or by the dataset itself as input and output, make it
-    sequence to sequence; a text and a `ClassLabel` make it classification; a single text, language modelling. The split
-    `validation` is val; where there is none, a tenth of the training examples is held out, and of a dataset that is one
-    long text, its last tenth. A test split may be missing.
+    The task follows from its features. Two texts, named as the languages or by the dataset itself as input and output,
+    make it sequence to sequence; a text and a `ClassLabel` make it classification; a single text, language modelling.
+    The split `validation` is val; without one, a tenth of the training examples is held out, or of one long text its
+    last tenth. A test split may be missing.
 
     Args:
-        spec: `tfds:NAME[/CONFIG][:SRC-TGT]`, such as `tfds:wmt14_translate/de-en:de-en`. In place of NAME[/CONFIG]
-            there may be the folder of a prepared dataset, the one with `dataset_info.json`.
+        spec: `tfds:NAME[/CONFIG][:SRC-TGT]`, such as `tfds:wmt14_translate/de-en:de-en`. NAME[/CONFIG] may also be the
+            folder of a prepared dataset, the one with `dataset_info.json`.
         seed: Draws what is held out.
         max_examples: How many training examples are read, the first ones; 0 for all.
         check_task: Called with the task of the data, before anything is downloaded; may raise.
@@ -52,7 +52,8 @@ def load_tfds(
         words, one long text has characters and separate texts have subwords.
 
     Raises:
-        InputError: The name, configuration or folder is unknown, the dataset cannot be had, or it is of another kind.
+        InputError: The name, configuration or folder is unknown, or the dataset cannot be downloaded or is of another
+            kind.
     """
     name, languages = _parse(spec)
     with _tensorflow_in_reach():
@@ -61,7 +62,7 @@ def load_tfds(
         if reading is None or languages and reading[0] is not ParallelData:
             wanted = f"texts named as in {languages}" if languages else "a translation, a text and its class, or a text"
             raise InputError(f"The features of {name} are {source.described()}; expected {wanted}.")
-        # Behind the checks of the features and the task, lest gigabytes are downloaded for nothing.
+        # After the checks of features and task, so that gigabytes are not downloaded in vain.
         check_task(reading[0].task)
         source.prepare()
     dataset, read, options = reading
@@ -71,7 +72,7 @@ def load_tfds(
         where = f"{name}, split train"
         read = _with_last_tenth(read, where) if options.get("joined") else with_held_out(read, seed, where)
     splits = tuple(split for split in SPLITS if split != "test" or split in source.splits)
-    # What others published may be large, or hide the labels of its test split: that one is read where it is asked for.
+    # Published data may be large, or hide the labels of the test split: it is read when it is needed.
     opened: Dataset[Any] = dataset(spec=spec, load_split=read, splits=splits, checked=("train", "val"), **options)
     return opened
 
@@ -81,7 +82,7 @@ class _Source:
 
     def __init__(self, name: str, builder: Any, max_examples: int):
         self.name, self.builder, self.max_examples = name, builder, max_examples
-        # Sorted, for TFDS reads them from a folder in any order.
+        # Sorted, since TFDS reads them from a folder in any order.
         self.features = dict(sorted((builder.info.features or {}).items()))
         self.splits: dict[str, str] = {}
         self.is_one_text = False
@@ -91,12 +92,12 @@ class _Source:
         # A dataset opened by its folder is one that cannot be prepared.
         if type(self.builder).__name__ != "ReadOnlyBuilder" and not self.builder.is_prepared():
             _prepare(self.name, self.builder)
-        found = self.builder.info.splits
-        matches = {ours: [theirs for theirs in names if theirs in found] for ours, names in _NAMES.items()}
+        available = self.builder.info.splits
+        matches = {ours: [theirs for theirs in names if theirs in available] for ours, names in _NAMES.items()}
         self.splits = {ours: theirs[0] for ours, theirs in matches.items() if theirs}
         if "train" not in self.splits:
-            raise InputError(f"{self.name} has no split train; its splits are {', '.join(found) or 'none'}.")
-        self.is_one_text = found[self.splits["train"]].num_examples == 1
+            raise InputError(f"{self.name} has no split train; its splits are {', '.join(available) or 'none'}.")
+        self.is_one_text = available[self.splits["train"]].num_examples == 1
 
     def keys(self, kind: str) -> list[str]:
         """Returns the names of the features of a class, scalars only."""
@@ -112,7 +113,7 @@ class _Source:
         return ", ".join(f"{key} ({type(value).__name__})" for key, value in self.features.items()) or "unknown"
 
     def at(self, split: str, number: int) -> str:
-        """Returns where an example stands, for a message; `train[7:8]` is how TFDS would ask for it."""
+        """Returns the place of an example, for a message; `train[7:8]` is how one asks TFDS for it."""
         theirs = self.splits[split]
         return f"{self.name}, example {number} of split {theirs} ({theirs}[{number}:{number + 1}])"
 
@@ -206,11 +207,11 @@ def _text_reading(source: _Source) -> _Reading | None:
         return None
 
     def read(split: str) -> Texts:
-        (found,) = source.columns(split, key)
-        for number, text in enumerate(found):
+        (texts,) = source.columns(split, key)
+        for number, text in enumerate(texts):
             if not text.strip():
                 raise InputError(f"{source.at(split, number)}: empty {key}.")
-        return Texts([line for text in found for line in lines_of(text)] if source.is_one_text else found)
+        return Texts([line for text in texts for line in lines_of(text)] if source.is_one_text else texts)
 
     return TextData, read, {}
 
@@ -276,10 +277,10 @@ def _named(tfds: Any, name: str) -> Any:
 
 
 def _prepare(name: str, builder: Any) -> None:
-    """Downloads and prepares a dataset, aloud."""
+    """Downloads and prepares a dataset, and says so on standard error."""
     print(f"{name} is not in {builder.data_dir} yet: TFDS downloads and prepares it", file=sys.stderr, flush=True)
     try:
-        # TFDS writes of its progress to either stream; standard output is for results.
+        # TFDS reports progress on either stream; standard output is for results.
         with contextlib.redirect_stdout(sys.stderr):
             builder.download_and_prepare()
     except _failures_of_a_download() as error:
@@ -290,7 +291,7 @@ def _prepare(name: str, builder: Any) -> None:
 
 
 def _failures_of_a_download() -> tuple[type[Exception], ...]:
-    """Returns what TFDS raises for what the user can mend: no network, space or package, or unexpected files."""
+    """Returns what TFDS raises for what the user can fix: no network, space or package, or unexpected files."""
     from tensorflow_datasets.core.download import download_manager, extractor, util
 
     kinds = [OSError, ImportError, ValueError, AssertionError, RuntimeError, util.DownloadError]
@@ -313,7 +314,7 @@ def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[
         for example in examples:
             yield [example[key] for key in keys]
         return
-    # TFDS would read these with TensorFlow.
+    # TFDS itself would read these with TensorFlow.
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
@@ -334,7 +335,7 @@ def _value(feature: Any) -> bytes | int:
 
 
 def _records(path: Path) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file: each behind its length and a checksum, and before another checksum."""
+    """Yields the records of a TFRecord file, each between its length with a checksum and another checksum."""
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -350,7 +351,7 @@ def _records(path: Path) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _tensorflow_in_reach() -> Iterator[None]:
-    """Lifts the block of `zoo.startup.start_backend` on TensorFlow, which TFDS would take for a loaded TensorFlow."""
+    """Removes the block of `zoo.startup.start_backend` on TensorFlow, which TFDS would take for a loaded TensorFlow."""
     blocked = sys.modules.get("tensorflow", True) is None
     if blocked:
         del sys.modules["tensorflow"]

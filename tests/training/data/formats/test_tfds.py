@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow_datasets as tfds
+from support.prepared_tfds import write_metadata
 from support.tiny_runs import run_quietly, train
 
 from training.data import Labelled, LabelledData, Pairs, ParallelData, TextData, Texts, load_data
@@ -22,7 +23,7 @@ def mocked(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def mock(name: str, splits: dict[str, int | list[dict]]):
-            _write_metadata(tmp_path, name, {split: n if isinstance(n, int) else len(n) for split, n in splits.items()})
+            write_metadata(tmp_path, name, {split: n if isinstance(n, int) else len(n) for split, n in splits.items()})
             given = {split: examples for split, examples in splits.items() if isinstance(examples, list)}
             function = (lambda builder, split: given[split]) if given else None
             num_examples = 1 if given else next(iter(splits.values()))
@@ -31,24 +32,6 @@ def mocked(tmp_path):
             )
 
         yield mock
-
-
-def _write_metadata(folder: Path, name: str, sizes: dict[str, int]) -> None:
-    """Writes what TFDS knows of a prepared dataset."""
-    builder = tfds.builder(name, data_dir=folder)
-    template = tfds.core.ShardedFileTemplate(
-        data_dir=builder.data_path, dataset_name=builder.name, filetype_suffix="array_record"
-    )
-    found = [
-        tfds.core.SplitInfo(
-            name=split, shard_lengths=[size], num_bytes=1, filename_template=template.replace(split=split)
-        )
-        for split, size in sizes.items()
-    ]
-    builder.info.set_splits(tfds.core.SplitDict(found))
-    builder.info.set_file_format("array_record", override=True)
-    Path(builder.data_dir).mkdir(parents=True)
-    builder.info.write_to_directory(builder.data_dir)
 
 
 @pytest.fixture(scope="module")
