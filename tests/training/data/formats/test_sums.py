@@ -79,11 +79,11 @@ def test_errors():
 
 
 @pytest.mark.parametrize("length", [4, 16])
-def test_bits_per_character_hang_on_no_length(length):
+def test_bits_per_character_depend_on_no_length(length):
     """All symbols of validation count, the long texts in parts: one symbol for each character and each end."""
     data, task = load_data("sums"), get_task("language_model")
-    config = resolve("lstm_lm", "sums", [f"data.max_length={length}"])
-    batches = task.batches(config, data, "val", task.make_tokenizers(config.data, data), batch_tokens=4096)
+    settings = task.settle(resolve("lstm_lm", "sums", [f"data.max_length={length}"]).data, data)
+    batches = task.batches(settings, data, "val", task.make_tokenizers(settings, data), batch_tokens=4096)
     shown = [batches[index] for index in range(len(batches))]
     assert max(inputs["tokens"].shape[1] for inputs, _, _ in shown) == min(length, max(map(len, sums.lines("val"))) + 1)
     symbols = sum(batches.symbols.values())
