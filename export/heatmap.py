@@ -11,6 +11,7 @@ import os
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import devanagari_fonts
 import noto_cjk_sans_jp_regular
@@ -19,7 +20,6 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ft2font import FT2Font
-from matplotlib.text import Text
 
 from zoo.errors import InputError
 from zoo.workdir import replacing
@@ -43,8 +43,8 @@ def attention_heatmap(
     """Draws attention weights and writes the picture under a temporary name first.
 
     Args:
-        source_tokens: The S tokens attended to, one column each, from left to right in every script; empty tokens
-            are padding and left out.
+        source_tokens: The S tokens attended to, one column each, from left to right in every script; empty tokens are
+            padding and left out.
         target_tokens: The T tokens that attend, one row each; empty tokens are left out.
         attention: float [T, S], or [layers, heads, T, S].
         path: The file to write; its suffix chooses the format (`.png`, `.svg`, `.pdf`, …).
@@ -94,34 +94,28 @@ def _draw(sources: Sequence[str], targets: Sequence[str], weights: np.ndarray, t
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.tick_params(length=0, pad=5, labelsize=72 * cell * 0.55)
-    ticks = axes.set_xticks(range(len(sources)), sources)
-    for tick, label, rotation in zip(ticks, sources, _rotations(sources), strict=True):
+    rotations = _rotations(sources)
+    for tick, label, rotation in zip(axes.set_xticks(range(len(sources)), sources), sources, rotations, strict=True):
         # Upright labels share a baseline: fonts differ in how far they reach below it.
-        tick.label2.set(rotation=rotation, va="bottom" if rotation else "baseline")
-        _set_font(tick.label2, label)
-    ticks = axes.set_yticks(range(len(targets)), targets)
-    for tick, label in zip(ticks, targets, strict=True):
-        _set_font(tick.label1, label)
+        tick.label2.set(rotation=rotation, va="bottom" if rotation else "baseline", **_font(label))
+    for tick, label in zip(axes.set_yticks(range(len(targets)), targets), targets, strict=True):
+        tick.label1.set(**_font(label))
     figure.colorbar(image, ax=axes, shrink=0.8, aspect=15, label="attention weight")
     if title:
-        lines = [_shorten(_running_text(line)) for line in title.split("\n")]
-        text = axes.set_title("\n".join(lines), fontsize=11, linespacing=1.3)
-        _set_font(text, "".join(lines))
+        lines = [_running_text(line) for line in title.split("\n")]
+        lines = [line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…" for line in lines]
+        axes.set_title("\n".join(lines), fontsize=11, linespacing=1.3, **_font("".join(lines)))
     return figure
 
 
-def _set_font(text: Text, label: str) -> None:
-    text.set(fontfamily=_families(label), parse_math=False)
+def _font(label: str) -> dict[str, Any]:
+    return {"fontfamily": _families(label), "parse_math": False}
 
 
 def _rotations(labels: Sequence[str]) -> list[int]:
-    """Turns labels that are wider than a column, and all of them where most are."""
+    """Returns 90 degrees for labels that are wider than a column, and for all of them if most are."""
     wide = [sum(not _is_mark(character) for character in label.lstrip(_DOTTED_CIRCLE)) > 1 for label in labels]
-    return [90 if turn or 2 * sum(wide) > len(wide) else 0 for turn in wide]
-
-
-def _shorten(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+    return [90 if is_wide or 2 * sum(wide) > len(wide) else 0 for is_wide in wide]
 
 
 def _write(figure: Figure, path: Path) -> None:
@@ -145,13 +139,15 @@ def _label(token: str) -> str:
 
 
 def _running_text(text: str, space: str = " ") -> str:
-    """Returns text to be read: joiners and direction marks do their work unseen, every kind of space is `space`."""
-    kinds = ((character, unicodedata.category(character)) for character in text)
-    return "".join(space if kind == "Zs" else _unseen(char) if kind == "Cf" else _glyph(char) for char, kind in kinds)
+    """Returns text to be read: joiners and direction marks stay if a font has them, every kind of space is `space`."""
 
+    def shown(character: str) -> str:
+        category = unicodedata.category(character)
+        if category == "Cf":
+            return character if _is_known(character) else ""
+        return space if category == "Zs" else _glyph(character)
 
-def _unseen(character: str) -> str:
-    return character if _is_known(character) else ""
+    return "".join(map(shown, text))
 
 
 def _glyph(character: str) -> str:

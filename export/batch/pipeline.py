@@ -4,7 +4,9 @@ A block is some consecutive lines of one file. Blocks are what workers exchange:
 any worker, and carry their number, which puts the lines back into order.
 """
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,38 +69,26 @@ class Block:
 
 
 class ReadBlocks(beam.DoFn):
-    """Reads (path, name of the output) and yields the file's blocks; an empty file is one empty block.
-
-    Args:
-        block_lines: Lines in a block.
-    """
+    """Reads (path, name of the output) and yields the file's blocks; an empty file is one empty block."""
 
     def __init__(self, block_lines: int):
         self.block_lines = block_lines
 
     def process(self, element: tuple[str, str]) -> Iterator[Block]:
         path, name = element
-        number = 0
-        lines: list[bytes] = []
         with FileSystems.open(path) as file:  # It unpacks names such as x.gz.
-            for line in _read_lines(file):
-                if len(lines) == self.block_lines:
-                    yield self._block(path, name, number, lines)
-                    number, lines = number + 1, []
-                lines.append(line)
-        yield self._block(path, name, number, lines)
-
-    def _block(self, path: str, name: str, number: int, lines: list[bytes]) -> Block:
-        return Block(path, name, number, 1 + number * self.block_lines, lines)
+            lines = _read_lines(file)
+            for number in itertools.count():
+                block = list(itertools.islice(lines, self.block_lines))
+                if number and not block:
+                    return
+                yield Block(path, name, number, 1 + number * self.block_lines, block)
 
 
 class Translate(beam.DoFn):
     """Replaces the lines of a block by the model's answers; yields what failed as JSON under the tag `FAILED`.
 
-    A line that failed keeps its place with an empty line.
-
-    Args:
-        settings: What to run.
+    An empty line takes the place of one that failed.
     """
 
     def __init__(self, settings: Settings):
@@ -141,11 +131,7 @@ class Translate(beam.DoFn):
 
 
 class WriteFile(beam.DoFn):
-    """Writes ((name, number of the output file), its blocks) as `OUTPUT/name.NNNNN` and yields that path.
-
-    Args:
-        output: The folder.
-    """
+    """Writes ((name, number of the output file), its blocks) as `OUTPUT/name.NNNNN` and yields that path."""
 
     def __init__(self, output: str):
         self.output = output
@@ -166,12 +152,7 @@ class WriteFile(beam.DoFn):
 
 
 class SavedModel:
-    """A signature with one input, string [B], loaded in this process.
-
-    Args:
-        path: Folder of the version.
-        name: The signature's name.
-    """
+    """A signature with one input, string [B], of the version in a folder, loaded in this process."""
 
     def __init__(self, path: str, name: str):
         with without_greeting():
@@ -191,12 +172,12 @@ class SavedModel:
 
 
 def output_lines(outputs: dict[str, np.ndarray], name: str | None, count: int) -> list[bytes]:
-    """Returns a line for each of the `count` texts.
+    """Returns a line for each of `count` texts.
 
     Args:
-        outputs: Arrays [B, …] by output name; one without a batch axis is repeated.
+        outputs: Arrays by output name; one without a batch axis is repeated.
         name: The output, string [B], that holds the lines; `None` makes a line of JSON of all outputs.
-        count: B.
+        count: Number of texts.
     """
     if name is not None:
         return [b" ".join(value.splitlines()) for value in outputs[name]]  # An answer stays one line.
@@ -215,7 +196,7 @@ def translate_files(
 
     Args:
         pipeline: The pipeline.
-        files: For each input its path and the name of its output.
+        files: Path and name of the output for each input.
         output: The folder for the outputs.
         settings: What to run.
     """
@@ -260,7 +241,5 @@ def _decoded(value: Any) -> Any:
 
 def _make_folder(folder: str) -> None:
     """Makes a folder; object stores have none, and another worker may have made it."""
-    try:
+    with contextlib.suppress(OSError, NotImplementedError):
         FileSystems.mkdirs(folder)
-    except (OSError, NotImplementedError):
-        pass

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from export.graph.check_inputs import TEXTS
 from export.graph.provenance import read_options
 from export.graph.served_model import model_graph, signature_function
-from export.graph.signatures import Signature, signatures_of
-from export.graph.warmup import sample_inputs
+from export.graph.signatures import TEXTS, Signature, signatures_of
 from export.options import ExportOptions
 from zoo.errors import InputError
 from zoo.inference import Run, load_run
@@ -22,13 +20,7 @@ TOLERANCE = 1e-3
 
 
 class Question(NamedTuple):
-    """What an exported model is asked, and what it should answer.
-
-    Attributes:
-        signature: The signature's name.
-        inputs: Its inputs.
-        expected: Outputs by name, as nested lists.
-    """
+    """Inputs of a signature, and the outputs that it should have, as nested lists."""
 
     signature: str
     inputs: Mapping[str, Any]
@@ -62,17 +54,11 @@ def check_export(run: Run, folder: Path) -> int:
 
 
 def question(run: Run, options: ExportOptions, signature: Signature) -> Question:
-    """Returns what a signature is asked, and what it should answer.
-
-    Args:
-        run: The work directory.
-        options: The options of the export, completed.
-        signature: The signature.
-    """
+    """Returns what a signature is asked, and what it should answer."""
     if signature.expected is not None:
         return Question(signature.name, *signature.expected(run, options))
     graph = model_graph(run, replace(options, weights="float32", dynamic_batching=False))
-    inputs = sample_inputs(signature, TEXTS)
+    inputs = signature.example(TEXTS)
     outputs = signature_function(graph, signature)(*inputs.values())
     return Question(
         signature.name, inputs, {name: _decoded(output.numpy().tolist()) for name, output in outputs.items()}

@@ -1,7 +1,7 @@
 """Answers of a server, one object for each text."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,8 @@ class Classification:
     probabilities: dict[str, float]
 
 
-def rows(outputs: Mapping[str, np.ndarray], *names: str) -> Iterator[tuple[Any, ...]]:
-    """Returns some outputs of each text.
-
-    Args:
-        outputs: Arrays by output name, with the batch first.
-        *names: The outputs wanted.
+def rows(outputs: Outputs, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yields, for each text, the outputs with these names.
 
     Raises:
         InputError: One of them is missing.
@@ -58,32 +54,17 @@ def rows(outputs: Mapping[str, np.ndarray], *names: str) -> Iterator[tuple[Any, 
 
 
 def alignments(outputs: Outputs) -> list[Alignment]:
-    """Returns the answers of the `attention` signature.
-
-    Args:
-        outputs: Its outputs.
-
-    Raises:
-        InputError: One of them is missing.
-    """
-    return [_alignment(*row) for row in rows(outputs, "text", "source_tokens", "target_tokens", "attention")]
-
-
-def _alignment(text: str, source: np.ndarray, target: np.ndarray, attention: np.ndarray) -> Alignment:
-    is_source, is_target = source != "", target != ""  # padding is the empty token
-    weights = attention[:, :, is_target][:, :, :, is_source]
-    return Alignment(text, source[is_source].tolist(), target[is_target].tolist(), weights)
+    """Returns the answers of the `attention` signature."""
+    answers = []
+    for text, source, target, attention in rows(outputs, "text", "source_tokens", "target_tokens", "attention"):
+        is_source, is_target = source != "", target != ""  # Padding is the empty token.
+        weights = attention[:, :, is_target][:, :, :, is_source]
+        answers.append(Alignment(text, source[is_source].tolist(), target[is_target].tolist(), weights))
+    return answers
 
 
 def classifications(outputs: Outputs) -> list[Classification]:
-    """Returns the answers of a classifier's default signature.
-
-    Args:
-        outputs: Its outputs.
-
-    Raises:
-        InputError: One of them is missing.
-    """
+    """Returns the answers of a classifier's default signature."""
     return [
         Classification(label, dict(zip(classes.tolist(), probabilities.tolist(), strict=True)))
         for label, classes, probabilities in rows(outputs, "label", "classes", "probabilities")

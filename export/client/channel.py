@@ -45,11 +45,11 @@ class Tls:
 
 
 def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES) -> grpc.Channel:
-    """Returns a channel to a server; nothing is sent yet.
+    """Returns a channel to a server, see `Client`; nothing is sent yet.
 
     Args:
         server: `HOST:PORT`, or `dns:///HOST:PORT`. If the host has several addresses, they take turns.
-        tls: How to encrypt; `None` means in the clear.
+        tls: How to encrypt; `None` means not at all.
         retries: How often a request that found no server is sent again, 0 to 4.
 
     Raises:
@@ -80,30 +80,30 @@ def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES
 
 
 def _service_options(retries: int) -> list[tuple[str, int | str]]:
-    """Returns the channel options that spread requests over the server's addresses and repeat them.
+    """Returns the channel options that spread requests over the server's addresses and send some of them again.
 
     A server that stops or starts is UNAVAILABLE for a while; gRPC itself sends the request again.
 
     Reference: gRPC proposal A6, "Client Retries", section "Retry Policy".
     """
-    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
-    options: list[tuple[str, int | str]] = [("grpc.enable_retries", int(retries > 0))]
-    if retries:
-        policy = {
-            "maxAttempts": retries + 1,
-            "initialBackoff": f"{_FIRST_WAIT}s",
-            "maxBackoff": f"{_LONGEST_WAIT}s",
-            "backoffMultiplier": 2,
-            "retryableStatusCodes": ["UNAVAILABLE"],
-        }
-        config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
-        options += [
-            ("grpc.per_rpc_retry_buffer_size", _LARGEST_REPEATED_REQUEST),
-            # The connection has its own waits; if they were longer than the request's, attempts would be pointless.
-            ("grpc.initial_reconnect_backoff_ms", int(500 * _FIRST_WAIT)),
-            ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),
-        ]
-    return [*options, ("grpc.service_config", json.dumps(config))]
+    balancing: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
+    if not retries:
+        return [("grpc.enable_retries", 0), ("grpc.service_config", json.dumps(balancing))]
+    policy = {
+        "maxAttempts": retries + 1,
+        "initialBackoff": f"{_FIRST_WAIT}s",
+        "maxBackoff": f"{_LONGEST_WAIT}s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    config = {**balancing, "methodConfig": [{"name": [{}], "retryPolicy": policy}]}
+    return [
+        ("grpc.service_config", json.dumps(config)),
+        ("grpc.per_rpc_retry_buffer_size", _LARGEST_REPEATED_REQUEST),
+        # The connection has its own waits; if they were longer than the request's, attempts would be pointless.
+        ("grpc.initial_reconnect_backoff_ms", int(500 * _FIRST_WAIT)),
+        ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),
+    ]
 
 
 def _read_certificates(path: str | Path | None) -> bytes | None:

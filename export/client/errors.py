@@ -31,13 +31,7 @@ class RequestRefused(ServerError, InputError):
 
 
 def server_error(error: grpc.RpcError, server: str, timeout: float) -> ServerError:
-    """Returns what went wrong, in words.
-
-    Args:
-        error: What gRPC raised.
-        server: The server's address.
-        timeout: Seconds that it was given.
-    """
+    """Returns what an error of gRPC means, in words; the server was given `timeout` seconds."""
     code, details = error.code(), error.details()
     if code in _FAILURES:
         return ServerError(f"The server at {server} failed: {code.name}: {details}", code)

@@ -5,20 +5,23 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.check_inputs import SHORT_TEXTS, TEXTS, stacked
 from export.graph.model_graph import ModelGraph, read_texts
-from export.graph.signatures import CLASSIFY, Answers, attends, register_default, register_signature
+from export.graph.signatures import (
+    CLASSIFY,
+    SHORT_TEXTS,
+    TEXTS,
+    Answers,
+    attends,
+    register_default,
+    register_signature,
+    stacked,
+)
 from export.options import ExportOptions
 from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
 
 
 class ClassifierGraph(ModelGraph):
-    """A classifier.
-
-    Args:
-        run: The loaded work directory.
-        options: The options of the export.
-    """
+    """A classifier."""
 
     max_ids = MAX_TEXT_LENGTH
 
@@ -27,15 +30,12 @@ class ClassifierGraph(ModelGraph):
         self._classes = run.classes
 
     def read(self, text: tf.Tensor) -> tf.Tensor:
-        """See `ModelGraph`."""
         return read_texts(self.tokenizers["text"], text, MAX_TEXT_LENGTH)
 
     def compute(self, ids: tf.Tensor) -> Any:
-        """See `ModelGraph`."""
         return self.model({"tokens": ids}, training=False)
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
-        """See `ModelGraph`."""
         classes = tf.constant(self._classes)
         return {
             "label": tf.gather(classes, tf.argmax(results, axis=-1)),

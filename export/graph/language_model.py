@@ -5,9 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.check_inputs import TEXTS
 from export.graph.model_graph import ModelGraph, dense, first_bytes, last_bytes
-from export.graph.signatures import Answers, register_default, register_signature
+from export.graph.signatures import TEXTS, Answers, register_default, register_signature
 from export.options import LanguageModelExportOptions
 from zoo import decoding
 from zoo.decoding_options import GenerationOptions
@@ -22,15 +21,7 @@ def _decoding(options: LanguageModelExportOptions) -> dict[str, Any]:
 
 
 class LanguageModelGraph(ModelGraph):
-    """A language model.
-
-    Args:
-        run: The loaded work directory.
-        options: The options of the export.
-
-    Raises:
-        InputError: If an option does not suit the model.
-    """
+    """A language model."""
 
     options: LanguageModelExportOptions
 
@@ -51,15 +42,12 @@ class LanguageModelGraph(ModelGraph):
         return dense(tf.gather(rows, tf.ragged.range(first, lengths), batch_dims=1))
 
     def compute(self, ids: tf.Tensor) -> Any:
-        """See `ModelGraph`."""
         return self._generator({"prompt": ids})
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
-        """See `ModelGraph`."""
         return self._fixed_generator({"prompt": ids})
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
-        """See `ModelGraph`."""
         return {"text": self.continuation(ids, results["ids"]), "log_prob": results["log_prob"]}
 
     def continuation(self, prompt: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

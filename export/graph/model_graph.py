@@ -24,10 +24,6 @@ class ModelGraph:
         weights: The variables that hold the weights.
         reading_weights: Returns a context in which the model reads them.
         max_ids: Largest number of ids of a text.
-
-    Args:
-        run: The loaded work directory.
-        options: The options of the export.
     """
 
     max_ids: int

@@ -13,13 +13,7 @@ _FILE = "attention_zoo.json"
 
 
 def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
-    """Writes the model's settings, the options of the export, and the model card.
-
-    Args:
-        folder: Folder of the version.
-        run: The work directory.
-        options: The options of the export, completed.
-    """
+    """Writes the model's settings, the options of the export, and the model card into the folder of a version."""
     record = {"model": run.config["model"], "data": run.config["data"]["spec"], "options": options.to_dict()}
     path = folder / _FOLDER / _FILE
     path.parent.mkdir(exist_ok=True)
@@ -30,11 +24,7 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
 
 
 def read_options(folder: Path) -> ExportOptions:
-    """Returns the options that a version was exported with.
-
-    Args:
-        folder: Folder of the version.
-    """
+    """Returns the options that a version was exported with, given its folder."""
     record = json.loads((folder / _FOLDER / _FILE).read_text(encoding="utf-8"))
     return TASK_OPTIONS[get_spec(record["model"]["name"]).task](**record["options"])
 

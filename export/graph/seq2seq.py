@@ -5,9 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.check_inputs import SHORT_TEXTS, TEXTS, stacked
 from export.graph.model_graph import ModelGraph, read_texts, trimmed
-from export.graph.signatures import Answers, attends, register_default, register_signature
+from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
 from zoo.decoding_options import TranslationOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
@@ -24,15 +23,7 @@ def _decoding(options: Seq2SeqExportOptions) -> dict[str, Any]:
 
 
 class Seq2SeqGraph(ModelGraph):
-    """A sequence-to-sequence model.
-
-    Args:
-        run: The loaded work directory.
-        options: The options of the export.
-
-    Raises:
-        InputError: If an option does not suit the model.
-    """
+    """A sequence-to-sequence model."""
 
     options: Seq2SeqExportOptions
     max_ids = MAX_SOURCE_LENGTH
@@ -50,19 +41,15 @@ class Seq2SeqGraph(ModelGraph):
         self.scorer = Scorer(run.model)
 
     def read(self, text: tf.Tensor) -> tf.Tensor:
-        """See `ModelGraph`."""
         return read_texts(self.tokenizers["source"], text, MAX_SOURCE_LENGTH)
 
     def compute(self, ids: tf.Tensor) -> Any:
-        """See `ModelGraph`."""
         return _best(self._translator, ids)
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
-        """See `ModelGraph`."""
         return _best(self._fixed_translator, ids)
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
-        """See `ModelGraph`."""
         return {"text": self.tokenizers["target"].decode(trimmed(results["ids"])), "log_prob": results["log_prob"]}
 
 

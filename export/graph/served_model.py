@@ -1,4 +1,4 @@
-"""What a SavedModel of ours consists of."""
+"""What a SavedModel of ours consists of: variables, tokenizers and signatures."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -24,10 +24,6 @@ _GRAPHS: dict[str, Callable[..., ModelGraph]] = {
 def model_graph(run: Run, options: ExportOptions) -> ModelGraph:
     """Returns what the signatures of a run are made of.
 
-    Args:
-        run: The loaded work directory.
-        options: The options of the export.
-
     Raises:
         InputError: If an option does not suit the model.
     """
@@ -35,17 +31,10 @@ def model_graph(run: Run, options: ExportOptions) -> ModelGraph:
 
 
 class ServedModel(tf.Module):
-    """Variables, tokenizers and signatures.
+    """The object that is saved; `functions` are its signatures by name.
 
     It holds `tf.Variable`s and not the Keras model: an object graph with Keras objects in it loads in Python and fails
     in the stock server. So the functions are closures.
-
-    Attributes:
-        functions: The signatures' functions by name.
-
-    Args:
-        graph: What the signatures are made of.
-        signatures: The signatures.
     """
 
     def __init__(self, graph: ModelGraph, signatures: Iterable[Signature]):
@@ -55,12 +44,7 @@ class ServedModel(tf.Module):
 
 
 def signature_function(graph: ModelGraph, signature: Signature) -> Any:
-    """Returns the `tf.function` of a signature.
-
-    Args:
-        graph: What it is made of.
-        signature: Its declaration.
-    """
+    """Returns the `tf.function` of a signature."""
 
     def read_weights_and_answer(*inputs: tf.Tensor) -> Any:
         with graph.reading_weights():
@@ -70,17 +54,13 @@ def signature_function(graph: ModelGraph, signature: Signature) -> Any:
     if signature.batchable and graph.options.dynamic_batching:
         answer = batched(answer, graph.options.num_batch_threads)
     if signature.batchable and len(signature.inputs) > 1:
+        # Outside of the batch, as requests that share one fail together.
         answer = _with_equal_sizes(answer, list(signature.inputs))
     return tf.function(answer, input_signature=list(signature.inputs.values()), autograph=False)
 
 
 def _with_equal_sizes(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
-    """Returns a function of texts that refuses inputs of unequal length; a model might repeat the shorter.
-
-    Args:
-        function: What answers the rest; it begins after the check, as requests that share a batch fail together.
-        names: Names of the inputs.
-    """
+    """Returns a function of texts that refuses inputs of unequal length; a model might repeat the shorter."""
     message = f"{' and '.join(names)} must have equal numbers of texts. Received:"
 
     def answer(*inputs: tf.Tensor) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from export.options import ExportOptions
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 
 DEFAULT = "serving_default"
 XLA = "xla"
-"""The signature that XLA compiles, otherwise like the default one."""
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"
 """The API of signatures that take `tf.Example`s and return `classes` and `scores`."""
 
-Outputs = Mapping[str, Any]
-Answers = tuple[Mapping[str, Any], Outputs]
+TEXTS = ["A man rides a horse.", "", "14 July 1789", "17+25=", "naïve café ß Ω 漢字 😀", "x" * 300, "the old man"]
+"""What a check asks."""
+# Attention has a number for each pair of symbols.
+SHORT_TEXTS = [text for text in TEXTS if len(text) < 100]
+
+Function = Callable[..., Mapping[str, tf.Tensor]]
+Answers = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Inputs of a signature and the outputs that are expected, as nested lists."""
-
-
-def _always(model: Any, options: ExportOptions) -> bool:
-    return True
 
 
 def attends(model: Any, options: ExportOptions) -> bool:
@@ -67,15 +68,22 @@ class Signature:
 
     task: str
     name: str
-    function: Callable[..., Mapping[str, tf.Tensor]]
+    function: Function
     inputs: Mapping[str, tf.TensorSpec]
     batchable: bool = False
-    available: Callable[[Any, ExportOptions], bool] = _always
+    available: Callable[[Any, ExportOptions], bool] = lambda model, options: True
     api: str = PREDICT
     compiled: bool = False
     single_outputs: bool = False
-    warm_up: "Callable[[ModelGraph], Iterable[list[str]]] | None" = None
+    warm_up: "Callable[[ModelGraph], Iterable[list[str]]]" = lambda graph: [["warm up"]]
     expected: Callable[[Any, Any], Answers] | None = None
+
+    def example(self, texts: list[str]) -> dict[str, Any]:
+        """Returns inputs: all texts are these, all numbers are 1."""
+        return {
+            name: texts if spec.dtype == tf.string else 1 if spec.shape.rank == 0 else [1] * len(texts)
+            for name, spec in self.inputs.items()
+        }
 
 
 _SIGNATURES: dict[tuple[str, str], Signature] = {}
@@ -83,7 +91,7 @@ _SIGNATURES: dict[tuple[str, str], Signature] = {}
 
 def register_signature(
     task: str, name: str, inputs: Mapping[str, tf.TensorSpec] | None = None, **declaration: Any
-) -> Callable[[Callable[..., Mapping[str, tf.Tensor]]], Callable[..., Mapping[str, tf.Tensor]]]:
+) -> Callable[[Function], Function]:
     """Returns a decorator that adds a function to the signatures of a task.
 
     Args:
@@ -98,7 +106,7 @@ def register_signature(
     if (task, name) in _SIGNATURES:
         raise ValueError(f"A signature {name!r} of {task} models is registered already.")
 
-    def register(function: Callable[..., Mapping[str, tf.Tensor]]) -> Callable[..., Mapping[str, tf.Tensor]]:
+    def register(function: Function) -> Function:
         _, *names = inspect.signature(function).parameters
         specs = {key: (inputs or {}).get(key, tf.TensorSpec([None], tf.string)) for key in names}
         specs = {key: tf.TensorSpec(spec.shape, spec.dtype, name=key) for key, spec in specs.items()}
@@ -109,12 +117,7 @@ def register_signature(
 
 
 def register_default(task: str, expected: Callable[[Any, Any], Answers]) -> None:
-    """Adds the default signature of a task, which is `ModelGraph.answer`, and the same compiled by XLA.
-
-    Args:
-        task: The task.
-        expected: See `Signature`.
-    """
+    """Adds the default signature of a task, which is `ModelGraph.answer`, and the same compiled by XLA."""
     shared: dict[str, Any] = {"batchable": True, "single_outputs": True, "expected": expected}
     register_signature(task, DEFAULT, **shared)(lambda graph, text: graph.answer(text))
     register_signature(
@@ -128,14 +131,15 @@ def register_default(task: str, expected: Callable[[Any, Any], Answers]) -> None
 
 
 def signatures_of(run: Run, options: ExportOptions) -> list[Signature]:
-    """Returns the signatures that a run is exported with.
+    """Returns the signatures that a run is exported with, with these options."""
+    of_task = [signature for signature in _SIGNATURES.values() if signature.task == run.spec.task]
+    return [signature for signature in of_task if signature.available(run.model, options)]
 
-    Args:
-        run: The loaded work directory.
-        options: The options of the export.
-    """
-    return [
-        signature
-        for signature in _SIGNATURES.values()
-        if signature.task == run.spec.task and signature.available(run.model, options)
-    ]
+
+def stacked(arrays: Iterable[Any], fill: Any) -> list[Any]:
+    """Returns arrays of one rank as one, each padded at the end with `fill`, as nested lists."""
+    arrays = [np.asarray(array, object if fill == "" else None) for array in arrays]
+    whole = np.full((len(arrays), *np.max([array.shape for array in arrays], axis=0)), fill, arrays[0].dtype)
+    for place, array in zip(whole, arrays, strict=True):
+        place[tuple(map(slice, array.shape))] = array
+    return list(whole.tolist())

@@ -1,8 +1,7 @@
 """The TensorFlow half of the tokenizers: strings in, ids out and back, inside a graph.
 
-Only core TensorFlow and TensorFlow Text ops are used, which are what the stock model server links. A
-request never fails on its content: invalid UTF-8 reads as U+FFFD, and ids outside the vocabulary are
-passed over.
+Only ops of core TensorFlow and TensorFlow Text are used, which the stock model server links. A request never fails on
+its content: invalid UTF-8 reads as U+FFFD, and ids outside the vocabulary are skipped.
 """
 
 import abc
@@ -18,10 +17,7 @@ from zoo.vocabulary import END, PAD, UNKNOWN
 
 @functools.singledispatch
 def tokenizer_graph(tokenizer: Tokenizer) -> "TokenizerGraph":
-    """Returns the TensorFlow half of a tokenizer; that of a class of one's own is registered with `.register`.
-
-    Args:
-        tokenizer: The Python half.
+    """Returns the TensorFlow half of a tokenizer; one for another class is added with `tokenizer_graph.register`.
 
     Raises:
         TypeError: If its class has no such half.
@@ -30,11 +26,7 @@ def tokenizer_graph(tokenizer: Tokenizer) -> "TokenizerGraph":
 
 
 class TokenizerGraph(tf.Module, abc.ABC):
-    """A tokenizer as a `tf.Module`; whatever exports it must hold it, so that its resources are tracked.
-
-    Args:
-        tokenizer: The Python half.
-    """
+    """A tokenizer as a `tf.Module`; whatever exports it must hold it, so that its resources are tracked."""
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__()
@@ -58,8 +50,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
         """Returns the texts of rows of ids.
 
         Args:
-            ids: int32 [B, T]. A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary
-                are passed over.
+            ids: int32 [B, T]. A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are skipped.
 
         Returns:
             string [B].
@@ -87,7 +78,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
         valid = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
         if not self.lowercase:
             return valid
-        # The lower case of a string ends at its first NUL.
+        # `lower` ends a string at its first NUL.
         return tf.strings.lower(tf.strings.regex_replace(valid, r"\x00", "\ufffd"), encoding="utf-8")
 
     @abc.abstractmethod
@@ -96,18 +87,13 @@ class TokenizerGraph(tf.Module, abc.ABC):
 
 
 class SubwordGraph(TokenizerGraph):
-    """SentencePiece by TensorFlow Text, with the model that the Python half uses.
-
-    Args:
-        tokenizer: The Python half.
-    """
+    """SentencePiece by TensorFlow Text, with the model that the Python half uses."""
 
     def __init__(self, tokenizer: SubwordTokenizer):
         super().__init__(tokenizer)
         self._processor = tf_text.SentencepieceTokenizer(model=tokenizer.model, out_type=tf.int32)
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """See `TokenizerGraph`."""
         return self._processor.tokenize(self._read(text))
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -115,11 +101,7 @@ class SubwordGraph(TokenizerGraph):
 
 
 class CharGraph(TokenizerGraph):
-    """Characters by searching a sorted table of code points, which needs no resource to initialise.
-
-    Args:
-        tokenizer: The Python half.
-    """
+    """Characters by searching a sorted table of code points, which needs no resource to initialise."""
 
     def __init__(self, tokenizer: CharTokenizer):
         super().__init__(tokenizer)
@@ -129,7 +111,6 @@ class CharGraph(TokenizerGraph):
         self._surfaces = _string_table(tokenizer.surfaces())
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """See `TokenizerGraph`."""
         code_points = tf.strings.unicode_decode(self._read(text), "UTF-8")
         table = tf.constant(self._code_points)
         wanted = code_points.flat_values

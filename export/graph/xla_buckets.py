@@ -25,11 +25,7 @@ class Buckets:
         self.lengths = sorted({min(length, max_length) for length in LENGTHS})
 
     def warm_up(self, read: Callable[[list[str]], tf.Tensor]) -> Iterator[list[str]]:
-        """Yields a batch of texts for each bucket.
-
-        Args:
-            read: Function of texts that returns their ids [B, S].
-        """
+        """Yields a batch of texts for each bucket; `read` is the function of texts that returns their ids [B, S]."""
         texts: list[str] = []
         shorter = 0
         for length in self.lengths:
