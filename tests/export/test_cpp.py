@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from export.server.models.saved_model import LoadedModel
+from support.exports import LoadedModel
 
 SOURCE = Path(__file__).with_name("cpp") / "serve_once.cc"
 TEXT = "5 mai horse ß😀"

@@ -6,11 +6,11 @@ import time
 
 import pytest
 import tensorflow as tf
+from support.exports import LoadedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
 from export.client import Client
 from export.server.models.loader import WARMUP_FILE, warm_up
-from export.server.models.saved_model import LoadedModel
 
 NOT_OF_A_TASK = {"predict", "stream", "close"}
 ASKED = {
@@ -69,6 +69,19 @@ def test_what_is_asked_most_and_what_the_client_asks_for(kind, request, monkeypa
 def test_no_method_of_the_client_is_forgotten():
     methods = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
     assert methods == {name.split()[0] for each in ASKED.values() for name in each} | NOT_OF_A_TASK
+
+
+@pytest.mark.parametrize("kind", ["text", "dates"])
+def test_requests_can_be_replayed(kind, request):
+    path = request.getfixturevalue(f"{kind}_export") / "1"
+    model, requests = LoadedModel(path, 1), list(recorded(path))
+    for asked in requests:
+        assert asked.model_spec.name == path.parent.name
+        inputs = {name: tf.make_ndarray(proto) for name, proto in asked.inputs.items()}
+        outputs = model.predict(asked.model_spec.signature_name, inputs)
+        assert {len(array) for array in outputs.values()} == {1}
+    assert {asked.model_spec.signature_name for asked in requests} == model.signatures.keys()
+    assert len(requests) <= 1000, "servers read no more"
 
 
 @pytest.mark.slow

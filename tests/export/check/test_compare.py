@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from support.exports import LoadedModel
 
 import export.graph.xla_buckets
 from export.check import compare as check
@@ -15,7 +16,6 @@ from export.check.compare import check_export, question
 from export.graph.provenance import read_options
 from export.graph.signatures import signatures_of
 from export.saved_model import export_saved_model
-from export.server.models.saved_model import LoadedModel
 from zoo.errors import InputError
 from zoo.inference import ClassifierRun, LanguageModelRun, Seq2SeqRun
 

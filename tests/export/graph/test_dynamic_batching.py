@@ -6,14 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
+from support.exports import LoadedModel, RequestError, ask, meta_graph
 
 from export.graph import dynamic_batching
 from export.graph.dynamic_batching import MAX_BATCH_SIZE, MAX_REQUEST_SIZE, batched
-from export.server.models.saved_model import LoadedModel
+from export.saved_model import export_saved_model
 
 LARGE = ["fg"] * (2 * MAX_BATCH_SIZE + 5)
 TOO_LARGE = ["n"] * (MAX_REQUEST_SIZE + 1)
+TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "the old man sees a child", "my horse"]
 REQUESTS = [["a"], ["bcd", "e"], [], LARGE, ["hi", "", "jklm"], TOO_LARGE] * 3
 
 
@@ -69,8 +70,7 @@ def two_signatures(tmp_path_factory):
 
 
 def test_every_signature_has_a_queue_of_its_own(two_signatures):
-    proto = saved_model_pb2.SavedModel.FromString((two_signatures / "saved_model.pb").read_bytes())
-    functions = proto.meta_graphs[0].graph_def.library.function
+    functions = meta_graph(two_signatures).graph_def.library.function
     nodes = [node for function in functions for node in function.node_def if node.op == "BatchFunction"]
     queues = {node.attr["shared_name"].s for node in nodes}
     assert len(nodes) == len(queues) == 2 and b"" not in queues
@@ -105,3 +105,47 @@ def test_requests_to_several_signatures_do_not_mix(two_signatures):
 
     with ThreadPoolExecutor(len(chosen)) as pool:
         list(pool.map(ask, range(len(chosen)), timeout=120))
+
+
+@pytest.fixture(scope="module")
+def batching(text_workdir, shared):
+    options = {"dynamic_batching": True, "num_batch_threads": 3}
+    base = shared("exports/batching", lambda base: export_saved_model(text_workdir, base, **options))
+    return LoadedModel(base / "1", 1)
+
+
+@pytest.mark.slow
+def test_requests_that_arrive_together_get_their_own_answers(batching, text_run):
+    """Of different lengths and sizes, one empty, one larger than the largest batch."""
+    requests = [TEXTS[:1], TEXTS[1:3], [], TEXTS, TEXTS[2:3], TEXTS * 20] * 3
+    answers: list = [None] * len(requests)
+
+    def call(index):
+        answers[index] = ask(batching, "serving_default", text=requests[index])
+
+    threads = [threading.Thread(target=call, args=(index,)) for index in range(len(requests))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    expected = dict(zip(TEXTS, text_run.nbest(TEXTS, beam_size=1), strict=True))
+    for texts, answer in zip(requests, answers, strict=True):
+        assert [text.decode() for text in answer["text"]] == [expected[text][0].text for text in texts]
+        np.testing.assert_allclose(answer["log_prob"], [expected[text][0].log_prob for text in texts], rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [3, MAX_REQUEST_SIZE + 1])
+def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
+    with pytest.raises(RequestError, match="source and target must have equal numbers of texts"):
+        ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1] * count)
+    assert len(ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1])["log_prob"]) == 1
+
+
+@pytest.mark.slow
+def test_signatures_keep_their_shapes(batching, text_export):
+    plain = LoadedModel(text_export / "1", 1)
+    for name, signature in batching.signatures.items():
+        for side in ("inputs", "outputs"):
+            for key, info in getattr(plain.signatures[name], side).items():
+                assert getattr(signature, side)[key].tensor_shape == info.tensor_shape, (name, key)

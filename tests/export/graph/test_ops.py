@@ -2,7 +2,7 @@
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
+from support.exports import meta_graph
 
 import export.graph.xla_buckets
 from export.saved_model import export_saved_model
@@ -32,8 +32,7 @@ def test_ops_are_what_the_stock_server_links(task, options, request, monkeypatch
         path = export_saved_model(request.getfixturevalue(f"{task}_workdir"), tmp_path, **options)
     else:
         path = request.getfixturevalue(f"{task}_export") / "1"
-    (meta_graph,) = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs
-    graph = meta_graph.graph_def
+    graph = meta_graph(path).graph_def
     functions = graph.library.function
     nodes = [*graph.node, *(node for function in functions for node in function.node_def)]
     ops = {node.op for node in nodes}

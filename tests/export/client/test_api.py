@@ -1,0 +1,206 @@
+"""The client class, against a running server and a scripted one."""
+
+import threading
+
+import grpc
+import numpy as np
+import pytest
+
+from export.client import Classification, Client, RequestRefused
+from export.client.api import BATCH_SIZE, IN_FLIGHT, MAX_TIMEOUT
+from export.wire.tensors import to_array
+from zoo.errors import InputError
+
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def address(toy_server):
+    return f"localhost:{toy_server.port}"
+
+
+@pytest.fixture
+def client(address):
+    with Client(address, model="toy") as client:
+        yield client
+
+
+def test_translate_and_predict(client):
+    assert client.translate(["ein", "Maß", ""]) == ["EIN", "MAß", ""]
+    outputs = client.predict(inputs={"text": ["ein", b"\xff"]})
+    assert outputs["text"].tolist() == ["EIN", "\ufffd"]
+    np.testing.assert_allclose(outputs["log_prob"], [-0.3, -0.1], rtol=1e-6)
+    assert outputs["log_prob"].dtype == np.float32
+    assert client.translate([]) == []
+
+
+@pytest.mark.parametrize("x", [np.array([[1, 0, 0]], np.float32), [[1.0, 0.0, 0.0]]], ids=["array", "list"])
+def test_predict_asks_any_signature(client, x):
+    outputs = client.predict("multiply", {"x": x}, outputs=["y"])
+    assert {name: array.tolist() for name, array in outputs.items()} == {"y": [[1.0, 2.0]]}
+
+
+def test_attention_comes_without_padding(client):
+    first, second = client.attention(["añ", "日本語"])
+    assert (first.text, first.source_tokens, first.target_tokens) == ("Añ", ["a", "ñ"], ["A", "ñ"])
+    assert (first.attention.shape, second.attention.shape) == ((2, 3, 2, 2), (2, 3, 3, 3))
+    np.testing.assert_array_equal(second.attention[1, 2], np.eye(3))
+
+
+def test_refusals_carry_the_status_code(client, address):
+    with pytest.raises(RequestRefused, match='FAILED_PRECONDITION: Serving signature key "nope" not found.') as caught:
+        client.predict("nope", {"text": ["a"]})
+    assert caught.value.code == grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(RequestRefused, match="NOT_FOUND: Servable not found for request: Latest\\(other\\)"):
+        Client(address, model="other").translate(["a"])
+    with Client(address, model="toy", timeout=0.05) as hasty, pytest.raises(RequestRefused, match=r"within 0\.05 s"):
+        hasty.predict("slow", {"steps": 300_000})
+
+
+def test_a_single_text_is_no_list(client):
+    with pytest.raises(InputError, match="put it into a list"):
+        client.translate("ein")
+
+
+@pytest.mark.parametrize("server", ["localhost", "localhost:http", ":8500", "", "localhost:0", "localhost:65536"])
+def test_address(server):
+    with pytest.raises(InputError, match="HOST:PORT"):
+        Client(server, model="toy")
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, 1e20, float("inf"), float("nan")])
+def test_timeouts_that_are_none(timeout):
+    with pytest.raises(InputError, match="`timeout` must be positive, at most"):
+        Client("localhost:1", timeout=timeout)
+
+
+def test_the_longest_timeout(address):
+    with Client(address, model="toy", timeout=MAX_TIMEOUT) as client:
+        assert client.translate(["ein"]) == ["EIN"]
+
+
+# Tasks
+
+
+def test_a_model_needs_no_name(scripted_client, service):
+    assert scripted_client.translate(["ein"]) == ["EIN"]
+    assert service.requests[0].model_spec.name == "default"
+
+
+def test_classify(scripted_client, service):
+    answers = scripted_client.classify(["x", "y"])
+    assert answers == [Classification("b", {"a": 0.25, "b": 0.75})] * 2
+    assert sorted(service.requests[0].output_filter) == ["classes", "label", "probabilities"]
+
+
+def test_generate_asks_for_the_default_or_a_draw(scripted_client, service):
+    assert scripted_client.generate(["ein"]) == ["EIN"]
+    assert scripted_client.generate(["ein"], temperature=0.5, top_p=0.9, seed=7) == ["EIN"]
+    default, draw = service.requests
+    assert (default.model_spec.signature_name, set(default.inputs)) == ("serving_default", {"text"})
+    assert draw.model_spec.signature_name == "sample"
+    values = {name: to_array(proto) for name, proto in draw.inputs.items() if name != "text"}
+    assert {name: (array.dtype.name, array.shape) for name, array in values.items()} == {
+        "seed": ("int32", ()),
+        "temperature": ("float32", ()),
+        "top_p": ("float32", ()),
+    }
+    assert values["seed"] == 7
+
+
+def test_an_output_that_the_model_does_not_have(scripted_client, service):
+    service.before = lambda request, _: request.ClearField("output_filter") or request.output_filter.append("label")
+    with pytest.raises(InputError, match=r"The model gives no text, only \['label'\]"):
+        scripted_client.translate(["a"])
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "shape"),
+    [
+        (["a\0", b"\xff"], "object", (2,)),
+        ("a", "object", ()),
+        ([1, 2], "int32", (2,)),
+        (0.5, "float32", ()),
+        (np.float64(0.5), "float64", ()),
+        ([True], "bool", (1,)),
+    ],
+)
+def test_types_of_inputs(scripted_client, service, value, dtype, shape):
+    scripted_client.predict(inputs={"text": ["a"], "other": value})
+    sent = to_array(service.requests[0].inputs["other"])
+    assert (sent.dtype.name, sent.shape) == (dtype, shape)
+    if shape == (2,) and dtype == "object":
+        assert sent.tolist() == [b"a\0", b"\xff"]
+
+
+@pytest.mark.parametrize("value", [[["a"], ["b", "c"]], [1j], [None]])
+def test_inputs_that_no_tensor_can_hold(scripted_client, value):
+    with pytest.raises(InputError, match="The input 'x' cannot be sent"):
+        scripted_client.predict(inputs={"x": value})
+
+
+# Many requests
+
+
+def test_long_inputs_go_in_several_requests_and_come_back_in_order(scripted_client, service):
+    others = threading.Event()
+
+    def hold_the_first(request, _):
+        if len(service.requests) == IN_FLIGHT:
+            others.set()
+        if to_array(request.inputs["text"])[0] == b"line 0":
+            assert others.wait(SECONDS), "only one request at a time"
+
+    service.before = hold_the_first
+    texts = [f"line {number}" for number in range(2 * IN_FLIGHT * BATCH_SIZE + 1)]
+    assert scripted_client.translate(iter(texts)) == [text.upper() for text in texts]
+    assert sorted({len(to_array(request.inputs["text"])) for request in service.requests}) == [1, BATCH_SIZE]
+
+
+def test_a_stream_draws_no_more_than_it_needs(scripted_client):
+    drawn = []
+
+    def requests():
+        for number in range(100):
+            drawn.append(number)
+            yield {"text": [str(number)]}
+
+    stream = scripted_client.stream(requests(), in_flight=3)
+    assert next(stream)["text"].tolist() == ["0"]
+    assert drawn == [0, 1, 2]
+    stream.close()
+
+
+def test_a_pause_lets_the_answers_out(scripted_client):
+    before_the_pause = {"text": ["a"]}
+    heard = []
+
+    def requests():
+        yield before_the_pause
+        yield None
+        assert heard == [["A"]], "the answer is out before the stream waits for more"
+        yield {"text": ["b"]}
+
+    for answer in scripted_client.stream(requests()):
+        heard.append(answer["text"].tolist())
+    assert heard == [["A"], ["B"]]
+
+
+def test_an_error_cancels_what_is_under_way(scripted_client, service):
+    arrived, cancelled = threading.Semaphore(0), threading.Semaphore(0)
+
+    def fail_the_first(request, context):
+        if to_array(request.inputs["text"])[0] == b"0":
+            assert arrived.acquire(timeout=SECONDS) and arrived.acquire(timeout=SECONDS)
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        context.add_callback(cancelled.release)
+        arrived.release()
+        assert ended.wait(SECONDS)
+
+    service.before = fail_the_first
+    with pytest.raises(RequestRefused, match="INVALID_ARGUMENT: no"):
+        list(scripted_client.stream({"text": [str(number)]} for number in range(3)))
+    for _ in range(2):
+        assert cancelled.acquire(timeout=SECONDS / 10)

@@ -1,0 +1,133 @@
+"""How the client reaches a server: retries and encryption."""
+
+from concurrent import futures
+
+import grpc
+import pytest
+from support import server_tls
+from support.scripted_server import Scripted, serving
+
+from export.client import Client, RequestRefused, Tls
+from zoo.errors import InputError
+
+SECONDS = 60
+
+
+def test_unavailable_is_asked_again(scripted_client, service):
+    def refuse_twice(_, context):
+        if len(service.requests) < 3:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
+
+    service.before = refuse_twice
+    assert scripted_client.translate(["a"]) == ["A"]
+    assert len(service.requests) == 3
+
+
+def test_a_large_request_is_asked_again_too(scripted_client, service):
+    service.before = lambda _, context: len(service.requests) > 1 or context.abort(grpc.StatusCode.UNAVAILABLE, "")
+    assert scripted_client.translate(["x" * 1_000_000]) == ["X" * 1_000_000]
+
+
+def test_nothing_else_is_asked_again(scripted_client, service):
+    service.before = lambda _, context: context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+    with pytest.raises(RequestRefused, match="RESOURCE_EXHAUSTED: full"):
+        scripted_client.translate(["a"])
+    assert len(service.requests) == 1
+
+
+def test_retries_can_be_switched_off(scripted_address, service):
+    service.before = lambda _, context: context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
+    with (
+        Client(scripted_address, retries=0) as client,
+        pytest.raises(RequestRefused, match=r"No server answers.*\(starting\)"),
+    ):
+        client.translate(["a"])
+    assert len(service.requests) == 1
+    with pytest.raises(InputError, match="0 to 4 times. Received: retries=5"):
+        Client(scripted_address, retries=5)
+
+
+def test_a_server_that_comes_back_is_found(service):
+    with serving(service) as address:
+        port = address.rpartition(":")[2]
+    with Client(address, timeout=SECONDS) as client:
+        first = client.stream([{"text": ["a"]}, None])
+        with futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(next, first)
+            with pytest.raises(futures.TimeoutError):
+                answer.result(timeout=0.1)  # it has not given up
+            with serving(service, port=port):
+                assert answer.result(SECONDS)["text"].tolist() == ["A"]
+
+
+# Encryption
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory):
+    """PEM files of an authority, of a server for the name localhost, and of a client."""
+    folder = tmp_path_factory.mktemp("pems")
+    for name, text in {
+        "ca.pem": server_tls.AUTHORITY,
+        "localhost.pem": server_tls.SERVER_CERTIFICATE,
+        "localhost.key": server_tls.SERVER_KEY,
+        "client.pem": server_tls.CLIENT_CERTIFICATE,
+        "client.key": server_tls.CLIENT_KEY,
+    }.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["tls", "mutual"])
+def secure(pems, request):
+    """The address of an encrypted server, and whether it asks for the client's certificate."""
+    pair = (pems / "localhost.key").read_bytes(), (pems / "localhost.pem").read_bytes()
+    credentials = grpc.ssl_server_credentials([pair], (pems / "ca.pem").read_bytes(), request.param)
+    with serving(Scripted(), credentials) as address:
+        yield address, request.param
+
+
+def test_encrypted(secure, pems, command):
+    address, mutual = secure
+    own = {"certificate": pems / "client.pem", "key": pems / "client.key"} if mutual else {}
+    with Client(address, tls=Tls(pems / "ca.pem", **own), timeout=SECONDS) as client:
+        assert client.translate(["a"]) == ["A"]
+    flags = [f"--tls_{name}={path}" for name, path in zip(("cert", "key"), own.values(), strict=False)]
+    flags = [f"--server={address}", "--model=m", f"--tls_ca={pems / 'ca.pem'}", *flags, "a"]
+    assert command(*flags) == (0, "A\n", "")
+
+
+def test_who_cannot_prove_who_they_are_is_refused(secure, pems):
+    address, mutual = secure
+    strangers = [None, Tls(pems / "client.pem"), Tls(pems / "ca.pem", server_name="client.test")]
+    strangers += [Tls(pems / "ca.pem")] if mutual else []
+    for tls in strangers:
+        with Client(address, tls=tls, retries=0, timeout=SECONDS) as client, pytest.raises(RequestRefused) as caught:
+            client.translate(["a"])
+        assert caught.value.code == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("content", ["", "junk", server_tls.AUTHORITY[:200], "-----BEGIN CERTIFICATE-----\n"])
+def test_pem_files_that_are_none(pems, tmp_path, content):
+    junk = tmp_path / "junk.pem"
+    junk.write_text(content)
+    for tls in (Tls(junk), Tls(certificate=junk, key=pems / "client.key")):
+        with pytest.raises(InputError, match=r"junk\.pem holds no certificate in PEM form"):
+            Client("localhost:1", tls=tls)
+    with pytest.raises(InputError, match=r"junk\.pem holds no private key in PEM form"):
+        Client("localhost:1", tls=Tls(certificate=pems / "client.pem", key=junk))
+
+
+def test_a_key_that_does_not_fit_its_certificate(pems, tmp_path):
+    certificate, cut = pems / "client.pem", tmp_path / "cut.key"
+    cut.write_text("\n".join(server_tls.CLIENT_KEY.splitlines()[:3]))
+    for key, reason in ((pems / "localhost.key", "it belongs to another"), (cut, "it is broken or has a password")):
+        with pytest.raises(InputError, match=rf"{key.name} does not fit the certificate .*client\.pem: {reason}"):
+            Client("localhost:1", tls=Tls(certificate=certificate, key=key))
+
+
+def test_pem_files_that_are_missing(pems):
+    with pytest.raises(InputError, match=r"nope\.pem cannot be read \(No such file or directory\)"):
+        Client("localhost:1", tls=Tls(pems / "nope.pem"))
+    with pytest.raises(InputError, match="certificate and its private key go together"):
+        Tls(certificate=pems / "client.pem")

@@ -1,0 +1,210 @@
+"""The client's command, against a running server and a scripted one."""
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import termios
+import threading
+
+import grpc
+import pytest
+
+from export.client import Client, ServerError, cli
+from export.client.api import BATCH_SIZE
+from zoo.errors import InputError
+
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def address(toy_server):
+    return f"localhost:{toy_server.port}"
+
+
+@pytest.fixture
+def ask_toy(command, address):
+    """Runs the command against the toy server, unless told otherwise."""
+
+    def run(*arguments, stdin=b"", model="toy", server=address):
+        return command("--server", server, "--model", model, "--retries=0", *arguments, stdin=stdin)
+
+    return run
+
+
+def test_texts_from_arguments(ask_toy):
+    assert ask_toy("ein", "Maß") == (0, "EIN\nMAß\n", "")
+
+
+def test_texts_from_standard_input(ask_toy):
+    stdin = "ein\r\n\nMaß\u2028x\nzwei".encode()
+    assert ask_toy(stdin=stdin) == (0, "EIN\n\nMAß\u2028X\nZWEI\n", "")
+    assert ask_toy() == (0, "", "")
+
+
+def test_more_lines_than_one_request_takes(ask_toy):
+    count = 2 * BATCH_SIZE + 1
+    status, output, _ = ask_toy(stdin=b"".join(b"line %d\n" % number for number in range(count)))
+    assert output.splitlines() == [f"LINE {number}" for number in range(count)]
+    assert status == 0
+
+
+def test_scores(ask_toy):
+    assert ask_toy("--scores", "ein", "Maß") == (0, "EIN\t-0.3000\nMAß\t-0.4000\n", "")
+    status, output, errors = ask_toy("--scores", "--signature=attention", "ein")
+    assert (status, output) == (2, "")
+    assert "gives no log_prob for --scores" in errors
+
+
+def test_other_signatures_print_json_lines(ask_toy):
+    assert ask_toy("--signature=number", "1.5", "0.2") == (0, '{"number": 1.5}\n{"number": 0.2}\n', "")
+    status, output, _ = ask_toy("--signature=normalize", "ein", "Maß")
+    rows = [json.loads(line) for line in output.splitlines()]
+    assert rows == [{"text": text, "classes": ["a", "b", "c"]} for text in ("ein", "Maß")]
+
+
+def test_attention_prints_the_text_and_draws(ask_toy, tmp_path):
+    assert ask_toy("--signature=attention", "ein") == (0, "EIN\n", "")
+    assert ask_toy(f"--heatmap={tmp_path / 'one.png'}", "ein") == (0, "EIN\n", "")
+    assert ask_toy(f"--heatmap={tmp_path / 'many.png'}", stdin="ein\nвода\n".encode()) == (0, "EIN\nвода\n", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["many-1.png", "many-2.png", "one.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--signature=nope", "a"], 'FAILED_PRECONDITION: Serving signature key "nope" not found.'),
+        (["--signature=add", "a"], "Missing but required: {a,b}"),
+        (["--heatmap=/dev/null/a.png", "a"], "/dev/null/a.png cannot be written"),
+        (["--heatmap=a.xyz", "a"], "A picture needs a suffix among"),
+        (["--timeout=0", "a"], "`timeout` must be positive"),
+        (["--timeout=inf", "a"], "`timeout` must be positive, at most 1e+08 s. Received: timeout=inf"),
+        (["--retries=5", "a"], "A request is sent again 0 to 4 times. Received: retries=5"),
+        (["--tls_cert=client.pem", "a"], "A client's certificate and its private key go together."),
+    ],
+)
+def test_errors_are_one_line(ask_toy, arguments, message):
+    status, _, errors = ask_toy(*arguments)
+    assert (status, errors.count("\n"), errors.startswith("error: ")) == (2, 1, True)
+    assert message in errors
+
+
+@pytest.mark.parametrize(
+    ("closed", "status", "message"),
+    [
+        ("<&-", 2, "error: There are no texts: none among the arguments, and standard input is closed.\n"),
+        (">&-", 2, "error: Standard output is closed, and the answers have nowhere else to go.\n"),
+        ("2>&-", 0, ""),
+    ],
+    ids=["input", "output", "errors"],
+)
+def test_closed_streams(address, closed, status, message):
+    line = f'exec "{sys.executable}" -m export.client --server={address} --model=toy {closed}'
+    result = subprocess.run(line, shell=True, input="ein", capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (status, message)
+    assert result.stdout == ("" if status else "EIN\n")
+
+
+def test_unreachable_server(ask_toy):
+    with socket.socket() as unused:
+        unused.bind(("localhost", 0))
+        server = f"localhost:{unused.getsockname()[1]}"
+        status, output, errors = ask_toy("a", server=server)
+    assert (status, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith(f"error: No server answers at {server} (")
+
+
+def test_a_server_without_tls(address):
+    """What gRPC itself writes of the handshake would stand around the one line."""
+    command = [sys.executable, "-m", "export.client", f"--server={address}", "--model=toy", "--retries=0", "--tls", "a"]
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith(f"error: No server answers at {address} (")
+    assert "WRONG_VERSION_NUMBER" in result.stderr
+
+
+def test_unknown_model(ask_toy):
+    status, _, errors = ask_toy("a", model="other")
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "NOT_FOUND: Servable not found for request: Latest(other)" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a"], "the following arguments are required: --model"),
+        (["--model=m", "--heatmap=a.png", "--signature=nbest"], "--heatmap needs --signature attention"),
+    ],
+)
+def test_usage(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_needs_no_tensorflow(address):
+    code = (
+        "import sys; from export import client;"
+        f"status = client.command(['--server={address}', '--model=toy']);"
+        "print('tensorflow' in sys.modules, 'matplotlib' in sys.modules, status)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], input=b"ein\n", capture_output=True, check=True)
+    assert result.stdout.decode() == "EIN\nFalse False 0\n"
+    assert result.stderr == b""
+
+
+def test_a_failing_server_is_status_1_in_one_line(scripted_address, service, command):
+    service.before = lambda _, context: context.abort(grpc.StatusCode.INTERNAL, "out of\nwits")
+    status, output, errors = command(f"--server={scripted_address}", "--model=m", "a")
+    assert (status, output) == (1, "")
+    assert errors == f"error: The server at {scripted_address} failed: INTERNAL: out of wits\n"
+    with Client(scripted_address) as client, pytest.raises(ServerError) as caught:
+        client.translate(["a"])
+    assert not isinstance(caught.value, InputError)
+
+
+def test_standard_input_is_answered_as_it_comes(scripted_address):
+    """Three lines written one after the other into a pipe: each is answered before the next is written."""
+    command = [sys.executable, "-m", "export.client", f"--server={scripted_address}", "--model=m"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        too_late = threading.Timer(SECONDS, process.kill)
+        too_late.start()
+        for text in (b"ein\n", b"zwei\ndrei\n"):
+            process.stdin.write(text)
+            for line in text.splitlines(keepends=True):
+                assert process.stdout.readline() == line.upper()
+        process.stdin.write(b"unfinished")
+        process.stdin.close()
+        assert process.stdout.readline() == b"UNFINISHED\n"
+        assert process.wait(SECONDS) == 0
+        too_late.cancel()
+
+
+def test_a_reader_that_has_had_enough(scripted_address):
+    command = [sys.executable, "-m", "export.client", f"--server={scripted_address}", "--model=m"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.close()
+        process.stdin.write(b"a\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(SECONDS) == 1
+
+
+def test_the_progress_bar_is_for_a_terminal(scripted_address, tmp_path):
+    """The bar shows on a terminal while the answers go to a file, and counts the bytes of a file that is the input."""
+    (tmp_path / "in.txt").write_bytes(b"line\n" * 200)
+    terminal, its_end = pty.openpty()
+    os.set_blocking(terminal, False)
+    termios.tcsetwinsize(its_end, (24, 100))  # a new one has no width
+    command = [sys.executable, "-m", "export.client", f"--server={scripted_address}", "--model=m"]
+    with open(tmp_path / "in.txt", "rb") as source, open(tmp_path / "out.txt", "wb") as target:
+        subprocess.run(command, stdin=source, stdout=target, stderr=its_end, check=True, timeout=SECONDS)
+    shown = os.read(terminal, 1 << 16).decode()
+    os.close(terminal), os.close(its_end)
+    assert "100%" in shown and "1.00k/1.00k" in shown and "200 lines" in shown
+    assert (tmp_path / "out.txt").read_bytes() == b"LINE\n" * 200
