@@ -91,7 +91,7 @@ class Export:
         options: The options of its task.
     """
 
-    workdir: WorkDir
+    workdir: Path
     base: Path
     version: int | None
     check: bool
@@ -119,8 +119,8 @@ class Export:
             InputError: For a bad work directory, a version that exists, or an option that is unknown, of another task,
                 out of range or of no use.
         """
-        source, base = WorkDir(workdir_path(workdir)), Path(output)
-        spec = get_spec(source.read_config()["model"]["name"])
+        source, base = workdir_path(workdir), Path(output)
+        spec = get_spec(WorkDir(source).read_config()["model"]["name"])
         given = {name: value for name, value in options.items() if value is not None}
         declared = TASK_OPTIONS[spec.task].declared()
         for name in given:

@@ -76,7 +76,7 @@ def write_export(export: Export) -> Path:
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
-    run = load_run(export.workdir.path)
+    run = load_run(export.workdir)
     graph = model_graph(run, export.options)
     signatures = signatures_of(run, graph.options)
     served = ServedModel(graph, signatures)

@@ -195,7 +195,7 @@ def test_two_worker_processes(tmp_path, model):
     write(tmp_path, {"a.txt": b"".join(lines), "b.txt": b"b\n"})
     flags = [f"--model_path={model}", f"--input={tmp_path / '*.txt'}", f"--output={tmp_path / 'out'}"]
     flags += ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    root = Path(batch.__file__).parent.parent
+    root = Path(batch.__file__).parents[2]
     result = subprocess.run([sys.executable, "-m", "export.batch", *flags], cwd=root, capture_output=True, check=True)
     assert json.loads(result.stdout.splitlines()[-1])["lines"] == 2501
     assert (tmp_path / "out/a.txt.00000").read_bytes() == b"".join(lines).upper()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support.exports import Case, RequestError, ask, meta_graph
+from tensorflow_serving.apis import prediction_log_pb2
 
 from zoo.inference import MAX_SOURCE_LENGTH
 from zoo.models.shared.embeddings import tied_tables
@@ -164,3 +165,16 @@ def test_loads_in_python_too(text_case):
     loaded = tf.saved_model.load(str(text_case.path))
     outputs = loaded.signatures["serving_default"](text=tf.constant(TEXTS[:2]))
     assert [text.decode() for text in outputs["text"].numpy()] == text_case.run.translate(TEXTS[:2])
+
+
+def test_warmup_requests_can_be_replayed(case):
+    records = tf.data.TFRecordDataset(str(case.path / "assets.extra" / "tf_serving_warmup_requests"))
+    logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records.as_numpy_iterator()]
+    assert 0 < len(logs) <= 1000, "servers read no more"
+    requests = [log.predict_log.request for log in logs]
+    for request in requests:
+        assert request.model_spec.name == case.path.parent.name
+        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        outputs = case.model.predict(request.model_spec.signature_name, inputs)
+        assert {len(array) for array in outputs.values()} == {1}
+    assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys()

@@ -71,19 +71,6 @@ def test_no_method_of_the_client_is_forgotten():
     assert methods == {name.split()[0] for each in ASKED.values() for name in each} | NOT_OF_A_TASK
 
 
-@pytest.mark.parametrize("kind", ["text", "dates"])
-def test_requests_can_be_replayed(kind, request):
-    path = request.getfixturevalue(f"{kind}_export") / "1"
-    model, requests = LoadedModel(path, 1), list(recorded(path))
-    for asked in requests:
-        assert asked.model_spec.name == path.parent.name
-        inputs = {name: tf.make_ndarray(proto) for name, proto in asked.inputs.items()}
-        outputs = model.predict(asked.model_spec.signature_name, inputs)
-        assert {len(array) for array in outputs.values()} == {1}
-    assert {asked.model_spec.signature_name for asked in requests} == model.signatures.keys()
-    assert len(requests) <= 1000, "servers read no more"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ASKED)
 def test_the_first_request_takes_no_longer_than_others(kind, request):
