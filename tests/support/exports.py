@@ -3,8 +3,8 @@
 import numpy as np
 from tensorflow.core.protobuf import saved_model_pb2
 
-from export.server.models.saved_model import LoadedModel
 from export.server.errors import RequestError
+from export.server.models.saved_model import LoadedModel
 
 __all__ = ["Case", "LoadedModel", "RequestError", "ask", "meta_graph", "strings"]
 
