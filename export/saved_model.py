@@ -6,25 +6,18 @@ import signal
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from export.options import Export, option_rows, version_exists
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 from zoo.startup import without_greeting
 
-if TYPE_CHECKING:
-    from export.graph.signatures import Signature
-
 
 def next_version(base: Path) -> int:
-    """Returns the next free version number under a base path.
-
-    Args:
-        base: The base path; it need not exist.
-    """
+    """Returns the next free version number under a base path, which need not exist."""
     taken = [int(path.name) for path in base.iterdir() if path.name.isdigit()] if base.is_dir() else []
     return max(taken, default=0) + 1
 
@@ -53,14 +46,7 @@ def export_saved_model(
 
 
 def write_export(export: Export) -> Path:
-    """Writes a SavedModel and returns its folder.
-
-    Args:
-        export: What is to be exported, and how.
-
-    Raises:
-        InputError: See `export_saved_model`.
-    """
+    """Writes a SavedModel and returns its folder; raises as `export_saved_model` does."""
     with without_greeting():
         import keras
 
@@ -72,7 +58,7 @@ def write_export(export: Export) -> Path:
         from export.check.compare import check_export
         from export.graph.provenance import write_provenance
         from export.graph.served_model import ServedModel, model_graph
-        from export.graph.signatures import signatures_of
+        from export.graph.signatures import PREDICT, signatures_of
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
@@ -88,7 +74,8 @@ def write_export(export: Export) -> Path:
     temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=export.base))
     try:
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
-        _declare_apis(temporary, signatures)
+        if apis := {signature.name: signature.api for signature in signatures if signature.api != PREDICT}:
+            _declare_apis(temporary, apis)
         write_warmup(temporary, export.base.name, graph, signatures, served.functions)
         write_provenance(temporary, run, graph.options)
         if export.check:
@@ -112,20 +99,15 @@ def _publish(folder: Path, export: Export) -> Path:
                 raise version_exists(target) from error
 
 
-def _declare_apis(folder: Path, signatures: Iterable["Signature"]) -> None:
-    """Marks the signatures of other APIs than Predict, as which `tf.saved_model.save` marks all."""
+def _declare_apis(folder: Path, apis: Mapping[str, str]) -> None:
+    """Marks signatures by name as those of an API; `tf.saved_model.save` marks all as those of Predict."""
     from tensorflow.core.protobuf import saved_model_pb2
 
-    from export.graph.signatures import PREDICT
-
-    others = [signature for signature in signatures if signature.api != PREDICT]
-    if not others:
-        return
     path = folder / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for graph in model.meta_graphs:
-        for signature in others:
-            graph.signature_def[signature.name].method_name = signature.api
+    (graph,) = model.meta_graphs
+    for name, api in apis.items():
+        graph.signature_def[name].method_name = api
     path.write_bytes(model.SerializeToString(deterministic=True))
     (folder / "fingerprint.pb").unlink(missing_ok=True)  # It is that of the file before.
 
@@ -148,14 +130,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command.
-
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
-    Raises:
-        InputError: See `export_saved_model`.
-    """
+    """Runs the command; raises as `export_saved_model` does."""
     export = Export.resolve(**vars(_parse(argv)))
     # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
     Raises:
         InputError: Beam, the model or the input is missing, or the output exists.
     """

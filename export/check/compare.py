@@ -28,20 +28,15 @@ class Question(NamedTuple):
 
 
 def check_export(run: Run, folder: Path) -> int:
-    """Loads an export in a process of its own, without this project, and compares its answers with the run's.
+    """Loads a version in a separate process, without this project, and compares its answers with those of its run.
 
-    All signatures are asked. An export whose weights have fewer bits is compared with the run's model, rounded
-    likewise.
-
-    Args:
-        run: The work directory that was exported.
-        folder: Folder of the version.
+    All signatures are asked. If its weights have fewer bits, the model of the run is rounded likewise.
 
     Returns:
         How many answers were compared.
 
     Raises:
-        InputError: If the model cannot be loaded, or an answer differs.
+        InputError: If the version cannot be loaded, or an answer differs.
     """
     options = read_options(folder)
     if options.weights != "float32":
@@ -99,7 +94,7 @@ def _compare(folder: Path, questions: Sequence[Question], *flags: str) -> int:
         raise InputError(f"{folder} was not loaded without {', '.join(report['foreign'])}, which a server lacks.")
     for asked, answer in zip(questions, report["answers"], strict=True):
         for name, expected in asked.expected.items():
-            if not _alike(answer[name], expected):
+            if not _is_close(answer[name], expected):
                 raise InputError(
                     f"{folder} answers otherwise than its work directory: signature {asked.signature!r}, output "
                     f"{name!r}. Expected {_beginning(expected)}; received {_beginning(answer[name])}."
@@ -112,9 +107,9 @@ def _beginning(values: Any) -> str:
     return text if len(text) <= 1000 else f"{text[:1000]}…"
 
 
-def _alike(received: Any, expected: Any) -> bool:
+def _is_close(received: Any, expected: Any) -> bool:
     if isinstance(expected, list):
-        return len(received) == len(expected) and all(map(_alike, received, expected))
+        return len(received) == len(expected) and all(map(_is_close, received, expected))
     if isinstance(expected, float):
         return bool(abs(received - expected) <= TOLERANCE * max(1.0, abs(expected)))
     return bool(received == expected)

@@ -89,10 +89,10 @@ class Client:
         """Runs a signature for each of many requests, several at once, and yields the answers in order.
 
         Args:
-            requests: Inputs as for `predict`, drawn as they are needed. `None` among them says that the next may
-                take long to come: what is under way is answered first.
-            signature: The signature's name.
-            outputs: The outputs to ask for; empty means all.
+            requests: Inputs as for `predict`, drawn as they are needed. `None` among them says that the next may take
+                long to come: what is under way is answered first.
+            signature: See `predict`.
+            outputs: See `predict`.
             in_flight: The largest number of requests under way at once.
 
         Raises:
@@ -112,19 +112,11 @@ class Client:
                 request.cancel()
 
     def translate(self, texts: Iterable[str | bytes]) -> list[str]:
-        """Returns the output text for each text; `bytes` are sent as they are.
-
-        Raises:
-            ServerError: See `predict`.
-        """
+        """Returns the output text for each text; `bytes` are sent as they are. Raises as `predict` does."""
         return _texts(self.stream(batches(texts), outputs=["text"]))
 
     def classify(self, texts: Iterable[str | bytes]) -> list[Classification]:
-        """Returns the label and the probability of every class for each text.
-
-        Raises:
-            ServerError: See `predict`.
-        """
+        """Returns the label and the probability of every class for each text; raises as `predict` does."""
         answers = self.stream(batches(texts), outputs=["label", "classes", "probabilities"])
         return [classification for outputs in answers for classification in classifications(outputs)]
 
@@ -143,9 +135,6 @@ class Client:
             temperature: `None` asks for the default decoding; a number samples at random, more evenly the larger it is.
             top_p: Sample among the most probable symbols that have this probability together.
             seed: Equal seeds give equal samples; with `temperature`.
-
-        Raises:
-            ServerError: See `predict`.
         """
         if temperature is None:
             return self.translate(prompts)
@@ -154,11 +143,7 @@ class Client:
         return _texts(self.stream(requests, SAMPLE_SIGNATURE, ["text"]))
 
     def attention(self, texts: Iterable[str | bytes]) -> list[Alignment]:
-        """Returns output text, tokens and attention weights for each text.
-
-        Raises:
-            ServerError: See `predict`.
-        """
+        """Returns output text, tokens and attention weights for each text; raises as `predict` does."""
         answers = self.stream(batches(texts), ATTENTION_SIGNATURE)
         return [alignment for outputs in answers for alignment in alignments(outputs)]
 
@@ -167,11 +152,9 @@ class Client:
         self._channel.close()
 
     def __enter__(self) -> Self:
-        """Returns the client."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes the connection."""
         self.close()
 
     def _send(self, signature: str, inputs: Mapping[str, Any], outputs: Sequence[str]) -> grpc.Future:
@@ -198,11 +181,8 @@ def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str
     """Yields the inputs of one request after the other, for a signature whose one input is `text`, string [B].
 
     Args:
-        texts: The texts, drawn as they are needed.
+        texts: The texts, drawn as they are needed; not a single text, which is an `InputError`.
         size: Texts in a request.
-
-    Raises:
-        InputError: `texts` is a single text.
     """
     if isinstance(texts, str | bytes):
         raise InputError("A list of texts is expected. Received: a single text; put it into a list.")

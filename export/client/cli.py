@@ -26,9 +26,6 @@ Request = dict[str, list[bytes]]
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command.
 
-    Args:
-        argv: Arguments without the program's name; `None` means those of the process.
-
     Raises:
         InputError: The server refuses to answer or cannot be reached, a heatmap cannot be written, or standard input or
             output is closed.
@@ -149,11 +146,7 @@ def _draw(texts: Sequence[bytes], answers: Sequence[Alignment], paths: Iterator[
 
 
 def command(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status.
-
-    Args:
-        argv: See `main`.
-    """
+    """Runs the command and returns its exit status."""
     try:
         return run_command(main, argv)
     except ServerError as error:

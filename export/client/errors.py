@@ -27,7 +27,7 @@ class ServerError(Exception):
 
 
 class RequestRefused(ServerError, InputError):
-    """A `ServerError` that whoever asks can mend: the address, the request, or the time allowed."""
+    """A `ServerError` that the caller can fix: the address, the request, or the time allowed."""
 
 
 def server_error(error: grpc.RpcError, server: str, timeout: float) -> ServerError:

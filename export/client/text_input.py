@@ -1,4 +1,4 @@
-"""Texts from standard input, in batches, as soon as they are there."""
+"""Texts from standard input, in batches, as soon as they arrive."""
 
 import os
 import select
@@ -13,7 +13,7 @@ _CHUNK = 1 << 16  # bytes read at once
 
 
 def read_batches() -> Iterator[dict[str, list[bytes]] | None]:
-    """Yields the lines of standard input in batches as soon as they are there, and `None` before it has to wait.
+    """Yields the lines of standard input in batches as soon as they arrive, and `None` before it has to wait.
 
     Only a line feed ends a line, and a carriage return before it is dropped.
 

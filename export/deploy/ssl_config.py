@@ -13,13 +13,7 @@ from pathlib import Path
 
 
 def ssl_config(key: str, certificate: str, client_authority: str | None = None) -> str:
-    """Returns an SSLConfig in protobuf's text form.
-
-    Args:
-        key: The server's private key, PEM.
-        certificate: The server's certificate chain, PEM.
-        client_authority: The authority that vouches for clients, PEM; with it clients must show a certificate.
-    """
+    """Returns an SSLConfig in text form, from PEM texts; with an authority, clients must show a certificate."""
     # Text form quotes strings as JSON does, as long as they are ASCII, which PEM is.
     lines = [f"server_key: {json.dumps(key)}", f"server_cert: {json.dumps(certificate)}"]
     if client_authority is not None:
@@ -28,7 +22,7 @@ def ssl_config(key: str, certificate: str, client_authority: str | None = None) 
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; the file is readable by its owner alone, because the key is in it."""
+    """Runs the command; only its owner may read the file, because the key is in it."""
     parser = argparse.ArgumentParser(description="Writes the stock server's --ssl_config_file from PEM files.")
     parser.add_argument("--key", required=True, metavar="FILE", help="the server's private key")
     parser.add_argument("--cert", required=True, metavar="FILE", help="the server's certificate chain")

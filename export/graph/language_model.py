@@ -9,15 +9,10 @@ from export.graph.model_graph import ModelGraph, dense, first_bytes, last_bytes
 from export.graph.signatures import TEXTS, Answers, register_default, register_signature
 from export.options import LanguageModelExportOptions
 from zoo import decoding
-from zoo.decoding_options import GenerationOptions
 from zoo.inference import LanguageModelRun
 from zoo.inference.generator import Generator, TextScorer
 from zoo.inference.translator import SYMBOLS
 from zoo.vocabulary import PAD
-
-
-def _decoding(options: LanguageModelExportOptions) -> dict[str, Any]:
-    return {"max_length": options.max_length, "no_repeat_ngram": options.no_repeat_ngram}
 
 
 class LanguageModelGraph(ModelGraph):
@@ -27,11 +22,10 @@ class LanguageModelGraph(ModelGraph):
 
     def __init__(self, run: LanguageModelRun, options: LanguageModelExportOptions):
         super().__init__(run, options)
-        request = GenerationOptions(**_decoding(self.options))
-        self._generator = Generator(run.model, request)
-        self._fixed_generator = Generator(run.model, request, resizes=False)
+        self._generator = Generator(run.model, self.options.decoding())
+        self._fixed_generator = Generator(run.model, self.options.decoding(), resizes=False)
         self.scorer = TextScorer(run.model)
-        self.max_length = self._generator.options.max_length
+        self.max_length = self.options.max_length or 1
         self.max_ids = max(1, self.max_length - 1)
 
     def read(self, text: tf.Tensor) -> tf.Tensor:
@@ -58,7 +52,7 @@ class LanguageModelGraph(ModelGraph):
 
 
 def _expected_continuations(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:
-    answers = run.continuations(TEXTS, **_decoding(options))
+    answers = run.continuations(TEXTS, **options.decoding().to_dict())
     outputs = {"text": [answer.text for answer in answers], "log_prob": [answer.log_prob for answer in answers]}
     return {"text": TEXTS}, outputs
 
@@ -68,7 +62,8 @@ register_default("language_model", _expected_continuations)
 
 def _expected_samples(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:
     sampling = {"seed": 3, "temperature": 0.7, "top_p": 0.9}
-    return {"text": TEXTS, **sampling}, {"text": run.generate(TEXTS, **sampling, **_decoding(options))}
+    answers = run.generate(TEXTS, **{**options.decoding().to_dict(), **sampling})
+    return {"text": TEXTS, **sampling}, {"text": answers}
 
 
 @register_signature(

@@ -19,7 +19,7 @@ class ModelGraph:
 
     Attributes:
         model: The Keras model.
-        options: The options of the export, completed.
+        options: The options of the export, resolved.
         tokenizers: The tokenizers in the graph, by name.
         weights: The variables that hold the weights.
         reading_weights: Returns a context in which the model reads them.
@@ -29,7 +29,7 @@ class ModelGraph:
     max_ids: int
 
     def __init__(self, run: Run, options: ExportOptions):
-        self.model, self.options = run.model, options.completed(run.model)
+        self.model, self.options = run.model, options.resolved(run.model)
         self.weights, self.reading_weights = store_weights(run.model, options.weights)
         self.tokenizers: dict[str, TokenizerGraph] = {
             name: tokenizer_graph(tokenizer) for name, tokenizer in run.tokenizer_files().items()

@@ -8,18 +8,12 @@ import tensorflow as tf
 from export.graph.model_graph import ModelGraph, read_texts, trimmed
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
-from zoo.decoding_options import TranslationOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator, shifted
 from zoo.vocabulary import PAD
 
 NO_SEQUENCE = ("", -1e30)
 """Text and log probability that fill the room of `nbest` where a model knows fewer sequences."""
-
-
-def _decoding(options: Seq2SeqExportOptions) -> dict[str, Any]:
-    names = ("length_penalty", "coverage_penalty", "max_length", "no_repeat_ngram")
-    return {name: getattr(options, name) for name in names}
 
 
 class Seq2SeqGraph(ModelGraph):
@@ -30,14 +24,9 @@ class Seq2SeqGraph(ModelGraph):
 
     def __init__(self, run: Seq2SeqRun, options: Seq2SeqExportOptions):
         super().__init__(run, options)
-        decoding = {**_decoding(self.options), "beam_size": self.options.beam_size, "nbest": 1}
-        request = TranslationOptions(**decoding)
-        self._translator = Translator(run.model, request)
-        self._fixed_translator = Translator(run.model, request, resizes=False)
-        # It searches with as many beams as it returns answers, at least.
-        nbest = self.options.nbest or 1
-        wide = {"beam_size": max(nbest, self.options.beam_size), "nbest": nbest}
-        self.nbest_translator = Translator(run.model, TranslationOptions(**{**decoding, **wide}))
+        self._translator = Translator(run.model, self.options.decoding(1))
+        self._fixed_translator = Translator(run.model, self.options.decoding(1), resizes=False)
+        self.nbest_translator = Translator(run.model, self.options.decoding(self.options.nbest or 1))
         self.scorer = Scorer(run.model)
 
     def read(self, text: tf.Tensor) -> tf.Tensor:
@@ -59,7 +48,15 @@ def _best(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]) -> list[Hypothesis]:
-    return [best for best, *_ in run.nbest(texts, options.beam_size, **_decoding(options))]
+    return [best for best, *_ in _nbest_hypotheses(run, options, texts, 1)]
+
+
+def _nbest_hypotheses(
+    run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str], nbest: int
+) -> list[list[Hypothesis]]:
+    request = options.decoding(nbest).to_dict()
+    del request["nbest"]  # The run returns as many as it has beams.
+    return [answers[:nbest] for answers in run.nbest(texts, **request)]
 
 
 def _expected_translations(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
@@ -72,9 +69,9 @@ register_default("seq2seq", _expected_translations)
 
 
 def _expected_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
-    nbest = options.nbest or 0
-    answers = run.nbest(TEXTS, max(nbest, options.beam_size), **_decoding(options))
-    pairs = [[(answer.text, answer.log_prob) for answer in row[:nbest]] for row in answers]
+    nbest = options.nbest or 1
+    answers = _nbest_hypotheses(run, options, TEXTS, nbest)
+    pairs = [[(answer.text, answer.log_prob) for answer in row] for row in answers]
     filled = [[*row, *[NO_SEQUENCE] * (nbest - len(row))] for row in pairs]
     texts, log_probs = ([[pair[index] for pair in row] for row in filled] for index in (0, 1))
     return {"text": TEXTS}, {"texts": texts, "log_probs": log_probs}
