@@ -121,11 +121,12 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
     )
     for name, option, meaning in option_rows():
+        shown = meaning.replace("%", "%%")
         if option.kind is bool:
-            parser.add_argument(f"--{name}", action="store_true", default=None, help=meaning)
+            parser.add_argument(f"--{name}", action="store_true", default=None, help=shown)
         else:
             metavar = "|".join(option.choices) or {int: "N", float: "X"}[option.kind]
-            parser.add_argument(f"--{name}", metavar=metavar, help=meaning)
+            parser.add_argument(f"--{name}", metavar=metavar, help=shown)
     return parser.parse_args(argv)
 
 
