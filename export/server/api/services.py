@@ -41,14 +41,13 @@ class Services:
 
     def answer(self, method: str, request: Any, context: RequestContext) -> Any:
         """Answers a request by the name of its method, such as `"Predict"`."""
-        if method in _INFERENCE:
-            return self.infer(method, request, context)
-        management = {
-            "GetModelMetadata": self.get_metadata,
-            "GetModelStatus": self.get_status,
-            "HandleReloadConfigRequest": self.reload_config,
-        }
-        return management[method](request)
+        if method == "GetModelMetadata":
+            return self.get_metadata(request)
+        if method == "GetModelStatus":
+            return self.get_status(request)
+        if method == "HandleReloadConfigRequest":
+            return self.reload_config(request)
+        return self.infer(method, request, context)
 
     def infer(self, method: str, request: Any, context: RequestContext) -> Any:
         """Answers Predict, Classify, Regress and MultiInference, and counts and logs how that went."""
