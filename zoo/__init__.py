@@ -4,6 +4,8 @@ Listing models is instant; Keras is imported when a model or a layer is first as
 """
 
 import importlib
+import os
+from typing import Any
 
 import zoo.models as models
 from zoo.presets import list_presets, workdir_path
@@ -23,7 +25,7 @@ __all__ = [
 __version__ = "0.2.0"
 
 
-def load(path):
+def load(path: str | os.PathLike[str]) -> Any:
     """Returns the trained model of a work directory, a `zoo.inference.Run` of its task.
 
     Args:
@@ -35,7 +37,7 @@ def load(path):
     return importlib.import_module("zoo.inference").load_run(workdir_path(path))
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name == "layers":
         return importlib.import_module("zoo.layers")
     raise AttributeError(f"module 'zoo' has no attribute {name!r}")

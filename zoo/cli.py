@@ -1,4 +1,4 @@
-"""What every command shares: one-line errors, exit statuses and a quiet start.
+"""The parts that all commands share: one-line errors, exit statuses and `--import`.
 
 Exit status 0 is success, 2 is bad usage or bad input (one line on standard error, no traceback),
 1 is an internal failure (Python's own traceback).
@@ -10,19 +10,26 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from zoo.errors import InputError
 from zoo.extras import missing_extra
 from zoo.startup import without_greeting
 
-# What a path that the user named can be the reason of.
-_MENDABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+# Errors whose cause can be a path that the user named.
+_PATH_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 
 
 class _Import(argparse.Action):
-    """Imports a module while the arguments are read, so that what it registers is there for the others."""
+    """Imports a module while the arguments are read, so that the other arguments can name what it registers."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         sys.path.insert(0, os.getcwd())
         try:
             with without_greeting():
@@ -36,17 +43,17 @@ class _Import(argparse.Action):
 class ArgumentParser(argparse.ArgumentParser):
     """`argparse.ArgumentParser` that reports bad usage as one line, and imports the modules of `--import`."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.add_argument(
             "--import",
             action=_Import,
             dest=argparse.SUPPRESS,
             metavar="MODULE",
-            help="a module of yours to import first, which registers models, data or signatures",
+            help="your module to import first, which registers models, data or signatures",
         )
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: error: {message} (see --help)", file=sys.stderr)
         sys.exit(2)
 
@@ -55,14 +62,14 @@ def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str
     """Runs `main(argv)` and turns its outcome into an exit status.
 
     Args:
-        main: The command. It raises `InputError` for anything the user can mend.
+        main: The command. It raises `InputError` for anything that the user can fix.
         argv: Arguments without the program's name; `None` means those of the process.
 
     Returns:
         0 on success, 2 after an `InputError`, where a path may not be read or written or an extra is not installed, 130
         after Ctrl-C. Other exceptions pass through.
     """
-    # The C++ side of TensorFlow misses a GPU aloud; what matters reaches Python as an exception.
+    # TensorFlow's C++ code complains about a missing GPU; errors that matter reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         main(argv)
@@ -76,7 +83,7 @@ def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str
         print(f"error: {missing}", file=sys.stderr)
         return 2
     except OSError as error:
-        if error.errno not in _MENDABLE or not error.filename:
+        if error.errno not in _PATH_ERRORS or not error.filename:
             raise
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2

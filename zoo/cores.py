@@ -1,4 +1,4 @@
-"""The cores of the processor."""
+"""How many cores of the processor computations may use."""
 
 import importlib
 import os
@@ -12,7 +12,7 @@ def available_cores() -> int:
 
 
 def has_accelerator() -> bool:
-    """Returns whether TensorFlow computes on something else than the cores."""
+    """Returns whether TensorFlow computes on an accelerator."""
     tf = importlib.import_module("tensorflow")
     return any(tf.config.list_physical_devices(kind) for kind in ("GPU", "TPU"))
 

@@ -32,18 +32,17 @@ class TranslationOptions(Options):
     )
 
     def check(self) -> None:
-        """See `Options`."""
         if self.nbest is not None and self.nbest > self.beam_size:
             raise InputError(f"`nbest` must be from 1 to `beam_size`, {self.beam_size}. Received: nbest={self.nbest}.")
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options as a model is decoded with them, what was left to it filled in.
+        """Returns the options for one model, which fills in what was left to it.
 
         Args:
             model: A `Seq2SeqModel`.
 
         Raises:
-            InputError: If the model cannot be decoded so.
+            InputError: If the model cannot be decoded like this.
         """
         if 2 * self.beam_size > model.target_vocab_size:
             raise InputError(
@@ -75,13 +74,13 @@ class GenerationOptions(Options):
     no_repeat_ngram: int = count(0, "No n symbols come twice, those of the prompt included; 0: they may.")
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options as a model is decoded with them, what was left to it filled in.
+        """Returns the options for one model, which fills in what was left to it.
 
         Args:
             model: A `LanguageModel`.
 
         Raises:
-            InputError: If the model cannot be decoded so.
+            InputError: If the model cannot be decoded like this.
         """
         max_length = model.max_length if self.max_length is None else self.max_length
         if max_length > model.max_length:

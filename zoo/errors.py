@@ -1,4 +1,4 @@
-"""The one error that means: the input is wrong and the user can mend it."""
+"""The one error that means: the input is wrong, and the user can fix it."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Named models: what there is, and how a name becomes a model.
+"""Named models: their specs, and how a name becomes a model.
 
 No Keras here: listing and reading specs is fast; a model's module is imported when it is created.
 """
@@ -32,7 +32,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What is known of a named model without building it.
+    """A named model, as it is known without building it.
 
     Args:
         name: The model's name.
@@ -44,7 +44,7 @@ class ModelSpec:
         model_class: `"module:Class"` of the Keras model.
         required: Options without a default, such as the sizes of the vocabularies; known where there are `options`.
         options: Declaration of the options, from which their checks and descriptions come; `None` for a model that has
-            its defaults alone.
+            only defaults.
 
     Raises:
         InputError: For a default that is not in `options` (the close ones are named), or is out of range.

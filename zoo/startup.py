@@ -1,4 +1,4 @@
-"""A quiet start: TensorFlow's C++ side greets on standard error before any setting can stop it."""
+"""A quiet start: TensorFlow's C++ code writes to standard error before any setting can stop it."""
 
 import contextlib
 import gc
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zoo.errors import InputError
 from zoo.extras import EXTRAS
 
-# Notices and the complaint of every machine without a GPU; anything else is passed on.
+# Notices, and the warning of every machine without a GPU; anything else is passed on.
 _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")
 
 
@@ -19,8 +19,8 @@ _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*fai
 def without_greeting() -> Iterator[None]:
     """Holds standard error back while the block imports TensorFlow, and then passes on all of it but the greeting.
 
-    File descriptor 2 itself is diverted, because the lines come from C++. Once TensorFlow is there, nothing is held
-    back.
+    File descriptor 2 itself is redirected, because the lines come from C++. Once TensorFlow has been imported, nothing
+    is held back.
     """
     if "tensorflow" in sys.modules:
         yield
@@ -42,18 +42,18 @@ def without_greeting() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Has Python look for garbage rarely.
+    """Makes Python's garbage collection rare.
 
-    Importing and tracing make millions of objects that stay. To look for garbage among them after every 700 takes a
-    tenth of the time until the first step.
+    Importing and tracing make millions of objects that stay. Collecting after every 700 of them takes a tenth of the
+    time until the first step.
     """
     gc.set_threshold(200_000, 20, 100)
 
 
 def without_onednn() -> None:
-    """Has a TensorFlow that is yet to be imported, here or in a child process, leave out oneDNN's kernels, unless told.
+    """Turns oneDNN's kernels off in a TensorFlow imported later, here or in a child process, unless the user decided.
 
-    They are prepared anew for each shape, of which decoding has many, and what has been prepared is kept.
+    They are prepared again for each shape, of which decoding has many, and stay in memory.
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 

@@ -1,6 +1,7 @@
-"""Weights in fewer bits than they were trained in."""
+"""Weights stored in fewer bits than they were trained in."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,11 +10,11 @@ from zoo.errors import InputError
 
 KINDS = ("float32", "bfloat16", "int8")
 # Smaller ones, such as biases and scales, are not worth the error.
-SMALLEST = 256
+MIN_SIZE = 256
 
 
 def check_kind(kind: str) -> None:
-    """Raises an `InputError` unless weights can be stored so."""
+    """Raises an `InputError` unless `kind` is a known way to store weights."""
     if kind not in KINDS:
         raise InputError(f"`weights` must be one of {', '.join(KINDS)}. Received: {kind!r}.")
 
@@ -22,13 +23,13 @@ def is_large_matrix(variable: keras.Variable) -> bool:
     """Returns whether a weight is one of those that are rounded."""
     sizes = tuple(variable.shape)
     floats = keras.backend.is_float_dtype(variable.dtype)
-    return floats and len(sizes) > 1 and math.prod(sizes) >= SMALLEST
+    return floats and len(sizes) > 1 and math.prod(sizes) >= MIN_SIZE
 
 
-def rounded(variable: keras.Variable, kind: str) -> tuple:
-    """Returns what a matrix is stored as, and its scale, which is `None` for bfloat16.
+def rounded(variable: keras.Variable, kind: str) -> tuple[Any, Any]:
+    """Returns a matrix as it is stored, and its scale, which is `None` for bfloat16.
 
-    In int8 every output of a matrix has a scale of its own, and every symbol of an embedding:
+    In int8 every output of a matrix has its own scale, and so has every symbol of an embedding:
     `w ≈ s · round(w / s)` with `s = max |w| / 127`.
 
     Args:
@@ -42,14 +43,14 @@ def rounded(variable: keras.Variable, kind: str) -> tuple:
     if kind == "bfloat16":
         return ops.cast(variable.value, "bfloat16"), None
     value = ops.cast(variable.value, "float32")
-    kept = 0 if variable.name == "embeddings" else len(variable.shape) - 1
-    axes = [axis for axis in range(len(variable.shape)) if axis != kept]
+    scaled_axis = 0 if variable.name == "embeddings" else len(variable.shape) - 1
+    axes = [axis for axis in range(len(variable.shape)) if axis != scaled_axis]
     scale = ops.max(ops.abs(value), axis=axes, keepdims=True) / 127.0
     scale = ops.where(scale > 0, scale, 1.0)
     return ops.cast(ops.round(value / scale), "int8"), scale
 
 
-def restored(stored, scale, dtype):
+def restored(stored: Any, scale: Any, dtype: str) -> Any:
     """Returns a matrix as the model reads it, from what `rounded` returned."""
     if scale is None:
         return ops.cast(stored, dtype)
@@ -57,7 +58,7 @@ def restored(stored, scale, dtype):
 
 
 def round_weights(model: keras.Model, kind: str) -> None:
-    """Changes a model's matrices to what they are when stored in fewer bits.
+    """Rounds a model's matrices to the values that they have when stored in fewer bits.
 
     Args:
         model: The model.

@@ -21,7 +21,7 @@ from zoo.errors import InputError, unknown_name
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN, UNKNOWN_SURFACE
 from zoo.workdir import replacing
 
-# Typeset text has these where a keyboard has a space.
+# Typeset text has these where a keyboard writes a space.
 _SPACES = ("\u00a0", "\u2009", "\u202f")
 _SPACE_MARK = "\u2581"
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -29,7 +29,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _SCORE_STEPS = 64
 # SentencePiece samples the lines of a larger corpus, to bound its memory.
 _MAX_TRAINING_LINES = 2_000_000
-# Its largest bound on a line; by default it would drop lines above 4 kB without a word.
+# Its largest bound on a line; by default it would silently drop lines above 4 kB.
 _MAX_TRAINING_BYTES = 1 << 30
 
 
@@ -59,7 +59,7 @@ class Tokenizer(abc.ABC):
 
         Args:
             rows: Ids. A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are
-                passed over.
+                skipped.
         """
         return self._decode([self._text_ids(row) for row in rows])
 
@@ -76,14 +76,14 @@ class Tokenizer(abc.ABC):
     def piece_table(self) -> tuple[str, ...]:
         """Returns the printable piece of every id in order."""
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the tokenizer beside a model, to temporary names that are then renamed.
 
         Args:
             path: Path without suffix; `PATH.json` (and `PATH.model` for subwords) are written.
         """
         path = Path(path)
-        # The JSON file comes last: when it is there, the tokenizer is whole.
+        # The JSON file comes last: when it exists, the tokenizer is complete.
         for suffix, data in self._files().items():
             with replacing(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
@@ -177,15 +177,13 @@ class SubwordTokenizer(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """See `Tokenizer`."""
         return len(self._pieces)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer`."""
-        return self._processor.encode([_clean(text, self.lowercase) for text in texts])
+        rows: list[list[int]] = self._processor.encode([_clean(text, self.lowercase) for text in texts])
+        return rows
 
     def piece_table(self) -> tuple[str, ...]:
-        """See `Tokenizer`."""
         return self._pieces
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
@@ -218,7 +216,7 @@ class CharTokenizer(Tokenizer):
         lowercase: See `Tokenizer`.
 
     Raises:
-        InputError: An entry is not one character, or is there twice.
+        InputError: An entry is not one character, or is repeated.
     """
 
     kind = "chars"
@@ -257,11 +255,9 @@ class CharTokenizer(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """See `Tokenizer`."""
         return len(SPECIAL_PIECES) + len(self.characters)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer`."""
         return [[self.ids.get(c, UNKNOWN) for c in _clean(text, self.lowercase)] for text in texts]
 
     def piece_table(self) -> tuple[str, ...]:
@@ -306,14 +302,14 @@ def train_tokenizer(
     return _KINDS[kind].train(lines, lowercase=lowercase, **sizes)
 
 
-def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Reads a tokenizer that `Tokenizer.save` wrote.
 
     Args:
         path: Path without suffix.
 
     Raises:
-        InputError: A file is missing or is not a tokenizer's.
+        InputError: A file is missing or does not hold a tokenizer.
     """
     path = Path(path)
     described = path.with_name(f"{path.name}.json")
@@ -341,7 +337,7 @@ def without_surrogates(text: str) -> str:
 
 
 def _clean(text: str, lowercase: bool = False) -> str:
-    """Makes a text what TensorFlow would read; then lower case.
+    """Returns a text as TensorFlow would read it, if asked for in lower case.
 
     TensorFlow's lower case ends at a NUL, which is therefore replaced as well.
     """
@@ -352,11 +348,11 @@ def _clean(text: str, lowercase: bool = False) -> str:
 def _round_scores(model: bytes) -> bytes:
     """Rounds the scores of a serialized SentencePiece model, so that all its readers segment alike.
 
-    "..." is "." + ".." or ".." + ".", which score the same but for rounding; the SentencePiece inside
+    "..." is "." + ".." or ".." + ".", whose scores differ only by rounding; the SentencePiece inside
     TensorFlow Text adds in double precision where the newer one of the Python package adds in single, and
-    then they choose differently. Sums that are exact leave nothing to rounding, and both take the first.
+    then they choose differently. With exact sums, both choose the first.
 
-    The fields are walked by hand since the generated protobuf code of the `sentencepiece` package refuses
+    The fields are read here because the generated protobuf code of the `sentencepiece` package refuses
     the older protobuf that TensorFlow needs. A model is a sequence of length-delimited fields; number 1 is
     a piece, which begins with its text (tag 0x0a) and its score (tag 0x15, a float).
     """
@@ -375,7 +371,7 @@ def _round_scores(model: bytes) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Reads protobuf's variable-length integer; returns it and the offset behind it."""
+    """Reads protobuf's variable-length integer; returns it and the offset after it."""
     value, shift = 0, 0
     while data[at] & 0x80:
         value |= (data[at] & 0x7F) << shift

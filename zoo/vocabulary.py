@@ -7,7 +7,7 @@ import numpy as np
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL_PIECES = ("<pad>", "<s>", "</s>", "<unk>")
 UNKNOWN_SURFACE = "\u2047"
-"""What an unknown id decodes to: ⁇, as SentencePiece writes it."""
+"""The text of an unknown id: ⁇, as SentencePiece writes it."""
 
 
 def pad(rows: Sequence[Sequence[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:

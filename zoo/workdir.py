@@ -1,7 +1,8 @@
-"""The layout of a work directory: what training writes and everything else reads."""
+"""The layout of a work directory, which training writes and everything else reads."""
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from zoo.errors import InputError
 
 
 @contextmanager
-def replacing(path: Path):
+def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path` that takes its place if the block succeeds, and is removed if not.
 
     Args:
         path: The file to write; the temporary name keeps its suffix.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not from `tempfile`, whose files nobody but the owner may read.
+    # Not from `tempfile`, whose files only the owner may read.
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         yield temporary
@@ -33,7 +34,7 @@ class WorkDir:
         path: The directory; it need not exist.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         self.config = self.path / "config.json"
         self.model = self.path / "model.keras"
@@ -61,7 +62,7 @@ class WorkDir:
         if not self.config.is_file():
             raise InputError(f"{self.path} is not a work directory: it has no {self.config.name}.")
         try:
-            config = json.loads(self.config.read_text(encoding="utf-8"))
+            config: dict[str, Any] = json.loads(self.config.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{self.config} is not a configuration: {error}.") from None
         try:

@@ -1,13 +1,13 @@
 """Options that are declared once: their checks, how they are read and described."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
 import numpy as np
 import pytest
 
 from zoo.errors import InputError
-from zoo.options import MISSING, Option, Options, choice, count, flag, number, rate, size, text, texts
+from zoo.options import Option, Options, choice, count, flag, number, rate, size, text, texts
 
 
 @dataclass(frozen=True, kw_only=True)

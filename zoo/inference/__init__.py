@@ -1,5 +1,7 @@
 """Trained work directories, loaded for use: `load_run(path)`, one class for each task."""
 
+import os
+
 from zoo.inference.base_run import MAX_TEXT_BYTES, Run
 from zoo.inference.classifier_run import MAX_TEXT_LENGTH, Answer, ClassifierRun
 from zoo.inference.language_model_run import Continuation, LanguageModelRun, Score
@@ -24,7 +26,7 @@ __all__ = [
 _RUNS = {"seq2seq": Seq2SeqRun, "classifier": ClassifierRun, "language_model": LanguageModelRun}
 
 
-def load_run(path) -> Run:
+def load_run(path: str | os.PathLike[str]) -> Run:
     """Returns the run of a work directory, in the class of its task.
 
     Args:

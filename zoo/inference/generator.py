@@ -1,5 +1,7 @@
 """A language model together with its decoding: ids of prompts in, ids of whole texts out."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -22,12 +24,12 @@ class TextScorer(keras.Model):
         The log probability of each text, float32 [B].
     """
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model) -> None:
         super().__init__(dtype=model.dtype_policy)
         self.model = model
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: dict[str, Any]) -> Any:
         tokens = inputs["tokens"]
         return decoding.sequence_log_prob(self.model({"tokens": shifted(tokens)}, training=False), tokens, SYMBOLS)
 
@@ -51,32 +53,34 @@ class Generator(keras.Model):
         options: The options, resolved for the model.
 
     Raises:
-        InputError: If the model cannot be decoded so.
+        InputError: If the model cannot be decoded like this.
     """
 
-    def __init__(self, model, options=None, resizes=None):
+    def __init__(
+        self, model: keras.Model, options: GenerationOptions | None = None, resizes: bool | None = None
+    ) -> None:
         super().__init__(dtype=model.dtype_policy)
         self.model = model
         self.options = (options or GenerationOptions()).resolved(model)
         self.resizes = decoding.can_resize() if resizes is None else resizes
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: dict[str, Any]) -> Any:
         with transposed_tables(self.model):
             return self._search(inputs)
 
-    def _search(self, inputs):
+    def _search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         options, prompt = self.options, inputs["prompt"]
         batch = ops.shape(prompt)[0]
         limits = ops.full((batch,), options.max_length, dtype="int32")
-        search = {
+        search: dict[str, Any] = {
             "step": lambda last, state, memory: self.model.decode_step(last, state),
             "state": self.model.initial_state(batch, None if self.resizes else options.max_length),
             "constraints": decoding.Constraints(SYMBOLS, limits, options.max_length, prompt, options.no_repeat_ngram),
             "resizes": self.resizes,
         }
         if options.temperature:
-            draws = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+            draws: dict[str, Any] = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
             ids, log_prob = decoding.sample(**search, seeds=inputs["seed"], row_numbers=inputs["row"], **draws)
         else:
             ids, log_prob = decoding.greedy_search(**search)

@@ -21,7 +21,7 @@ def list_presets() -> list[str]:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 sum of each file in a folder by its path in it, that of the sums excepted.
+    """Returns the SHA-256 sum of each file in a folder by its path in it, except the file of the sums itself.
 
     Args:
         folder: The folder.
@@ -31,7 +31,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def preset_path(name: str) -> Path:
-    """Returns the work directory of a preset, whose files are what they were when it was made.
+    """Returns the work directory of a preset, after checking that its files are unchanged.
 
     Args:
         name: A name from `list_presets()`.
@@ -43,10 +43,10 @@ def preset_path(name: str) -> Path:
         raise unknown_name("preset", name, list_presets())
     folder = FOLDER / name
     expected = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
-    found = checksums(folder)
-    wrong = sorted(file for file in expected if found.get(file) != expected[file])
-    if wrong:
-        raise InputError(f"The preset {name!r} is damaged: {', '.join(wrong)}. Install the package again.")
+    actual = checksums(folder)
+    damaged = sorted(file for file in expected if actual.get(file) != expected[file])
+    if damaged:
+        raise InputError(f"The preset {name!r} is damaged: {', '.join(damaged)}. Install the package again.")
     return folder
 
 

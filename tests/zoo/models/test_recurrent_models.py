@@ -137,7 +137,7 @@ def test_rnnsearch_starts_from_the_backward_state():
     # That is the one which has read the whole source, from its end to its first symbol.
     model = create("rnnsearch", RNN)
     source, _ = batch()
-    annotations = numpy(model.encode(source)["annotations"])
+    annotations = numpy(model.encode(source)["value"])
     start = numpy(model.start_dense(annotations[:, 0, RNN["units"] :]))
     np.testing.assert_allclose(numpy(model.encode(source)["start"][0]), start, atol=1e-6)
 
@@ -217,9 +217,7 @@ def test_dropout_before_the_output(name):
     assert 15 < np.sum(gradient == 0) < 46
 
 
-@pytest.mark.parametrize(
-    ("name", "part"), [("rnn_encdec", "summary"), ("rnnsearch", "annotations"), ("luong_dot", "value")]
-)
+@pytest.mark.parametrize(("name", "part"), [("rnn_encdec", "summary"), ("rnnsearch", "value"), ("luong_dot", "value")])
 def test_dropout_of_what_the_encoder_found(name, part):
     model = create(name, {**SMALL[name][0], "units": 60, "dropout": 0.5})
     source = batch()[0][:1]  # without padding

@@ -29,7 +29,6 @@ class SelfAttentionClassifierOptions(AttentionOptions, ClassifierOptions):
         return TransformerOptions(num_layers=1, num_heads=1, **shared)
 
     def check(self) -> None:
-        """See `Options`."""
         self.single_layer()
 
 
@@ -77,7 +76,6 @@ class CNNClassifierOptions(ClassifierOptions):
         return [int(width) for width in self.filter_widths.split(",")]
 
     def check(self) -> None:
-        """See `Options`."""
         try:
             valid = min(self.widths) > 0 and len(set(self.widths)) == len(self.widths)
         except ValueError:

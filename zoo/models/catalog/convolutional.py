@@ -31,7 +31,6 @@ class ConvS2SOptions(Seq2SeqOptions):
     max_length: int = size(256, MAX_LENGTH)
 
     def check(self) -> None:
-        """See `Options`."""
         if self.embedding_dim % 2 and self.positions in ("sinusoidal", "concat"):
             raise InputError(
                 f"`embedding_dim` must be even with positions={self.positions!r}. "

@@ -35,7 +35,6 @@ class LSTMLanguageModelOptions(LanguageModelOptions):
     tied_embeddings: bool = flag(False, TIED)
 
     def check(self) -> None:
-        """See `Options`."""
         if self.tied_embeddings and self.embedding_dim != self.units:
             raise InputError(
                 "`tied_embeddings` needs `embedding_dim` and `units` of one size. "

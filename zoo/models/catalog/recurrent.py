@@ -27,7 +27,7 @@ class RecurrentOptions(Seq2SeqOptions):
     embedding_dim: int = size(1000, "Size of the embeddings, E.")
     units: int = size(1000, "Size of each recurrent state.")
     dropout: float = rate(
-        0.0, "Rate of dropout on embeddings, between layers, on what the decoder gets of the encoder and before logits."
+        0.0, "Rate of dropout on embeddings, between layers, on the encoder's output and before the logits."
     )
     cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
     start_state: str = choice(
@@ -44,7 +44,6 @@ class RecurrentOptions(Seq2SeqOptions):
     )
 
     def check(self) -> None:
-        """See `Options`."""
         if self.tied_embeddings == "all":
             self.check_shared_vocabulary()
 
@@ -76,7 +75,6 @@ class RNNEncoderDecoderOptions(RecurrentOptions):
     reverse_source: bool = flag(False, "Whether the encoder reads the source backwards (Sutskever et al.).")
 
     def check(self) -> None:
-        """See `Options`."""
         super().check()
         self.check_output_size("readout_units" if self.readout_units else "units")
         if not self.feed_summary and self.start_state != "encoder":
@@ -94,7 +92,6 @@ class RNNSearchOptions(RecurrentOptions):
     readout_units: int = size(500, "Size of the maxout layer, l; that of the embeddings if they are tied.")
 
     def check(self) -> None:
-        """See `Options`."""
         super().check()
         self.check_output_size("readout_units")
 
@@ -130,7 +127,6 @@ class LuongOptions(RecurrentOptions):
     )
 
     def check(self) -> None:
-        """See `Options`."""
         super().check()
         if self.bidirectional and self.units % 2:
             raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={self.units}.")

@@ -25,7 +25,7 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
     max_length: int = size(256, MAX_LENGTH)
 
     def check(self) -> None:
-        """See `Options`; `tied_embeddings="auto"` becomes what it stands for."""
+        """See `Options`; `tied_embeddings="auto"` is replaced by what it means for these vocabularies."""
         super().check()
         if self.tied_embeddings == "all":
             self.check_shared_vocabulary()

@@ -1,4 +1,4 @@
-"""What every classifier of text offers to training and export."""
+"""The interface of every classifier of text, for training and export."""
 
 import keras
 from keras import ops
@@ -13,8 +13,8 @@ from zoo.models.shared.word_dropout import WordDropout
 class ClassifierModel(ZooModel):
     """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`.
 
-    A model reads ids, makes one vector of each, contextual unless the architecture has none, and from those the scores
-    of the classes. Ids are int32, padded with 0 at the end; every text has at least one (its end symbol). A subclass
+    A model maps each id to a vector, contextual unless the architecture has no context, and these to the scores of the
+    classes. Ids are int32, padded with 0 at the end; every text has at least one (its end symbol). A subclass
     overrides `encode` and `build_encoder`, and `attention` if it has any.
 
     Call arguments:
@@ -25,7 +25,7 @@ class ClassifierModel(ZooModel):
         Logits [B, C].
 
     Attributes:
-        attends: Whether there is attention to ask for.
+        attends: Whether the model has attention weights.
     """
 
     attends = False
@@ -70,7 +70,7 @@ class ClassifierModel(ZooModel):
         self.built = True
 
     def embed(self, tokens, training=None):
-        """Returns the embeddings [B, S, E], with what training drops.
+        """Returns the embeddings [B, S, E], after the dropout of training.
 
         Args:
             tokens: [B, S].
@@ -80,7 +80,7 @@ class ClassifierModel(ZooModel):
         return self.embedding_dropout_layer(embedded, training=training)
 
     def encode(self, embedded, mask, training=None):
-        """Returns a vector of each token, [B, S, D]; those of padding may be anything, and change no other.
+        """Returns a vector for each token, [B, S, D]; those of padding may be anything, and affect no other.
 
         Args:
             embedded: From `embed`, [B, S, E].
@@ -90,7 +90,7 @@ class ClassifierModel(ZooModel):
         raise NotImplementedError
 
     def represent(self, tokens, training=None):
-        """Returns what the model makes of each token, [B, S, D], zero at padding.
+        """Returns the contextual vector of each token, [B, S, D], zero at padding.
 
         Args:
             tokens: [B, S].

@@ -41,6 +41,6 @@ class CNNClassifier(ClassifierModel):
         return self.num_filters * len(self.convolutions)
 
     def encode(self, embedded, mask, training=None):
-        # Zeros, as they stand beyond both ends of a text that is not padded.
+        # Zeros, like those beyond both ends of a text that is not padded.
         embedded = ops.where(mask[:, :, None], embedded, ops.zeros_like(embedded))
         return ops.concatenate([convolution(embedded) for convolution in self.convolutions], axis=-1)

@@ -5,8 +5,9 @@ from keras import ops
 
 from zoo.models.catalog.classifiers import TransformerClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared import transformer_parts as parts
 from zoo.models.shared.padding import real
+from zoo.models.shared.positions import InputPositions
+from zoo.models.shared.transformer_layers import TransformerLayers
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -26,9 +27,10 @@ class TransformerClassifier(ClassifierModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         policy = self.dtype_policy
-        self.input_positions = parts.InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
-        self.encoder_blocks = parts.encoder_blocks(self.options, policy)
-        self.encoder_norm = parts.final_norm(self.options, "encoder_norm", policy)
+        self.input_positions = InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
+        make = TransformerLayers(self.options, policy)
+        self.encoder_blocks = make.encoder_blocks()
+        self.encoder_norm = make.final_norm("encoder_norm")
 
     def embedding_scale(self):
         return self.model_dim, self.model_dim**-0.5  # multiplied by √D, they have unit variance
@@ -45,7 +47,7 @@ class TransformerClassifier(ClassifierModel):
         return self._encode(embedded, mask, training)[0]
 
     def _encode(self, embedded, mask, training=None, return_attention_scores=False):
-        """Returns the vectors [B, S, D] and the weights of each layer, if they are asked for."""
+        """Returns the vectors [B, S, D] and the weights of each layer, if asked for."""
         hidden, weights = self.input_positions(embedded * self.model_dim**0.5), []
         hidden = self.dropout_layer(hidden, training=training)
         for block in self.encoder_blocks:

@@ -1,4 +1,4 @@
-"""What every causal language model offers to training, decoding and export."""
+"""The interface of every causal language model, for training, decoding and export."""
 
 from keras import ops
 
@@ -16,7 +16,7 @@ class LanguageModel(ZooModel):
         training: Whether dropout is active.
 
     Returns:
-        Logits [B, T, V]: position t predicts the symbol behind the first t + 1.
+        Logits [B, T, V]: position t predicts the symbol after the first t + 1.
     """
 
     def initial_state(self, batch_size, max_length=None):
@@ -30,16 +30,16 @@ class LanguageModel(ZooModel):
         raise NotImplementedError
 
     def prefill(self, tokens, state):
-        """Reads several symbols of each row at once, as many of one row as of the others.
+        """Reads several symbols of each row at once, the same number of every row.
 
-        Rows of different lengths have the length of the shortest one in common; behind it, `decode_step` goes on.
+        For rows of different lengths that is the length of the shortest one; `decode_step` reads the rest.
 
         Args:
             tokens: The next symbols of each row, [B, T], none of them padding.
             state: From `initial_state` or the step before.
 
         Returns:
-            Logits [B, V] for the symbol behind them, and the new state.
+            Logits [B, V] for the symbol after them, and the new state.
         """
         raise NotImplementedError
 

@@ -7,8 +7,9 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
-from zoo.models.shared import transformer_parts as parts
 from zoo.models.shared.embeddings import ReversibleEmbedding
+from zoo.models.shared.positions import InputPositions
+from zoo.models.shared.transformer_layers import TransformerLayers
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
 EMBEDDING_STDDEV = 0.02
@@ -42,10 +43,11 @@ class CausalLM(LanguageModel):
             dtype=policy,
             name="embedding",
         )
-        self.input_positions = parts.InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
+        self.input_positions = InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
         self.embedding_dropout = Dropout(self.dropout, dtype=policy, name="embedding_dropout")
-        self.blocks = parts.encoder_blocks(self.options, policy, causal=True, name="block")
-        self.final_norm = parts.final_norm(self.options, "final_norm", policy)
+        make = TransformerLayers(self.options, policy)
+        self.blocks = make.encoder_blocks(causal=True, name="block")
+        self.final_norm = make.final_norm("final_norm")
 
     def build(self, input_shape=None):
         shape = (None, None, self.model_dim)
@@ -59,7 +61,7 @@ class CausalLM(LanguageModel):
         self.built = True
 
     def _shrink_residuals(self):
-        """Divides what begins as random terms of the residual sum by the root of their number."""
+        """Divides the initial random terms of the residual sum by the root of their number."""
         for block in self.blocks:
             for part in (block.attention, block.feed_forward):
                 kernel = part.output_dense.kernel
@@ -76,7 +78,7 @@ class CausalLM(LanguageModel):
     def call(self, inputs, training=None):
         hidden = self._embed(inputs["tokens"], training)
         for block in self.blocks:
-            # Padding stands at the end, where no real symbol sees it.
+            # Padding is at the end, where no real symbol sees it.
             hidden = block(hidden, use_causal_mask=True, training=training)
         return self._logits(hidden)
 

@@ -12,7 +12,7 @@ from zoo.models.shared.embeddings import ReversibleEmbedding
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LSTMLanguageModel(LanguageModel):
-    """Stacked LSTMs with dropout on what goes up from layer to layer, and none on what goes on in time.
+    """Stacked LSTMs with dropout between the layers, and none between the steps.
 
     Call arguments and results: see `LanguageModel`.
 
@@ -47,7 +47,7 @@ class LSTMLanguageModel(LanguageModel):
         self.built = True
 
     def _read(self, tokens, states, training=None):
-        """Returns what the top layer says of each symbol, [B, T, units], and the new states."""
+        """Returns the outputs of the top layer, [B, T, units], and the new states."""
         hidden, read = self.embedding(tokens), []
         for layer, state in zip(self.recurrent_layers, states, strict=True):
             dropped = self.dropout_layer(hidden, training=training)

@@ -1,4 +1,4 @@
-"""What every sequence-to-sequence model offers to training, decoding and export."""
+"""The interface of every sequence-to-sequence model, for training, decoding and export."""
 
 from zoo.errors import InputError
 from zoo.models.shared.base import ZooModel
@@ -7,8 +7,8 @@ from zoo.models.shared.base import ZooModel
 class Seq2SeqModel(ZooModel):
     """Base of the sequence-to-sequence models.
 
-    A model reads source ids, makes a memory of them once, and from there predicts target ids, either all at once
-    (teacher forcing) or one step after another. Ids are int32, padded with 0 at the end.
+    A model encodes source ids into a memory once, and from it predicts target ids, either all at once (teacher forcing)
+    or one step after another. Ids are int32, padded with 0 at the end.
 
     Call arguments:
         inputs: Dict with `source` [B, S] and `target` [B, T]; the target starts with the start symbol.
@@ -18,7 +18,7 @@ class Seq2SeqModel(ZooModel):
         Logits [B, T, V]: position t predicts the target symbol after the first t + 1.
 
     Attributes:
-        attends: Whether there is attention to ask for.
+        attends: Whether the model has attention weights.
     """
 
     attends = True
@@ -55,14 +55,14 @@ class Seq2SeqModel(ZooModel):
         raise NotImplementedError
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
-        """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], the new state.
+        """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], and the state.
 
         Args:
             last: The last symbol of each row, [B].
             state: From `initial_state` or the step before.
             memory: From `encode`.
             sharing: As in `initial_state`; rows that share one are adjacent.
-            return_attention_scores: Whether the attention is wanted, of a model that attends.
+            return_attention_scores: Whether to return the attention, of a model that attends.
         """
         raise NotImplementedError
 

@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.models.catalog.recurrent import LuongOptions
-from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
 from zoo.models.shared.padding import real
 from zoo.models.shared.scores import model_score
@@ -92,15 +92,15 @@ class Luong(RecurrentSeq2SeqModel):
         """Returns the states of the decoder's cells before the first step, with the masks of dropout among them."""
         states, count = memory["start"], NUM_STATES[self.cell_type]
         ones = ops.ones_like(states[0])
-        found = list(states[:count])
+        masked = list(states[:count])
         for first in range(count, len(states), count):
-            found += [*states[first : first + count], self.dropout_layer(ones, training=training)]
-        return found
+            masked += [*states[first : first + count], self.dropout_layer(ones, training=training)]
+        return masked
 
     def _run(self, target, memory, training=None, **options):
         return self.decoder(
             self._embed(self.target_embedding, target, training),
-            _projected(memory),
+            projected(memory),
             initial_state=self._cell_states(memory, training),
             memory_mask=memory["mask"],
             training=training,
@@ -125,14 +125,10 @@ class Luong(RecurrentSeq2SeqModel):
         hidden, weights, states = self.cell.advance(
             self.target_embedding(last),
             state["inner"],
-            _projected(memory),
+            projected(memory),
             memory["mask"],
             return_attention_scores=return_attention_scores,
             sharing=sharing,
         )
         weights = [weights[:, None, None]] if return_attention_scores else []
         return self._output(hidden), *weights, {"inner": states}
-
-
-def _projected(memory):
-    return {name: memory[name] for name in ("key", "value")}

@@ -1,4 +1,4 @@
-"""What the recurrent sequence-to-sequence models share: kinds of cells, embeddings, start states and logits."""
+"""The base of the recurrent sequence-to-sequence models: kinds of cells, embeddings, start states and logits."""
 
 import keras
 from keras import ops
@@ -39,13 +39,13 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         return cls(size, self.embedding_dim, dtype=self.dtype_policy, name=side)
 
     def _make_start(self, count):
-        """Makes what gives `count` states of the decoder, where the encoder does not."""
+        """Makes the layer that gives the decoder its `count` first states, unless the encoder does."""
         self.start = None
         if self.start_state != "encoder":
             self.start = StartStates(count, self.units, self.start_state, dtype=self.dtype_policy, name="start_states")
 
     def _make_output(self, use_bias=True):
-        """Makes the output layer, where it is not the target embedding."""
+        """Makes the output layer, unless the target embedding serves as one."""
         self.output_dense = None
         if self.tied_embeddings == "none":
             self.output_dense = keras.layers.Dense(
@@ -56,7 +56,7 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         """Builds the embeddings, the start and the output layer.
 
         Args:
-            output_dim: Size of what the logits are made of.
+            output_dim: Size of the vectors that the logits are computed from.
         """
         for layer in {id(layer): layer for layer in (self.source_embedding, self.target_embedding)}.values():
             layer.build((None, None))
@@ -71,6 +71,11 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     def _output(self, hidden, training=None):
         hidden = self.dropout_layer(hidden, training=training)
         return self.target_embedding(hidden, reverse=True) if self.output_dense is None else self.output_dense(hidden)
+
+
+def projected(memory):
+    """Returns keys and values of an encoder's memory, as attention takes them."""
+    return {"key": memory["key"], "value": memory["value"]}
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

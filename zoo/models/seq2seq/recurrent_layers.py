@@ -18,8 +18,8 @@ class OneWayEncoder(keras.layers.Layer):
         num_layers: Number of layers, a positive integer.
         cell_type: `"gru"` or `"lstm"`.
         dropout: Rate of dropout between the layers.
-        reverse: Whether it reads from the last real position of each row to the first one. The outputs stand in the
-            order of the inputs all the same, and padding stays behind them.
+        reverse: Whether it reads from the last real position of each row to the first one. The outputs are in the
+            order of the inputs all the same, and padding stays at the end.
 
     Call arguments:
         inputs: [B, S, D].
@@ -29,7 +29,7 @@ class OneWayEncoder(keras.layers.Layer):
 
     Returns:
         [B, S, units]; with `return_state` also the final states, from the bottom layer to the top: h of each layer, and
-        for LSTMs c behind it.
+        for LSTMs c after it.
 
     Reference:
         Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", section 3.3 (reversed sources),
@@ -81,7 +81,7 @@ class OneWayEncoder(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class MaskedInputCell(keras.layers.Layer):
-    """Recurrent cell behind a mask of dropout that is the same at every step: `s_t = cell(x_t · m, s_{t−1})`.
+    """Recurrent cell with a mask of dropout that is the same at every step: `s_t = cell(x_t · m, s_{t−1})`.
 
     The mask is the last of the states, so that a step draws nothing: `Dropout` of ones makes one in training, and ones
     leave the inputs as they are. In a stack this is dropout between the layers.
@@ -93,7 +93,7 @@ class MaskedInputCell(keras.layers.Layer):
     Call arguments:
         inputs: x_t, [B, D].
         states: Those of the cell, and m [B, D].
-        training: Handed to the cell.
+        training: Passed to the cell.
 
     Returns:
         The cell's output and the new states.

@@ -20,7 +20,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
     `r_t = maxout(O_s s_t + O_y E y_{t−1} + O_c c + b)`; logits `W r_t`. Without (Sutskever et al.): the decoder starts
     from the final states of the encoder, and that is all it knows of the source; logits `W s_t`.
 
-    Dropout, which the papers have not, acts on embeddings, between layers, on c and before the logits.
+    Dropout, which the papers do not have, acts on embeddings, between layers, on c and before the logits.
 
     Call arguments and results: see `Seq2SeqModel`; there are no attention weights.
 
@@ -92,7 +92,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         return memory
 
     def _inputs(self, embedded, memory):
-        """Returns what the decoder reads: the embeddings [B, E] or [B, T, E], with the summary behind them."""
+        """Returns what the decoder reads: the embeddings [B, E] or [B, T, E], followed by the summary."""
         if not self.feed_summary:
             return embedded
         summary = memory["summary"]

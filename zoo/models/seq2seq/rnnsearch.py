@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.models.catalog.recurrent import RNNSearchOptions
-from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel, projected
 from zoo.models.shared.padding import real
 from zoo.row_selection import repeat_rows
 
@@ -18,7 +18,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
     s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`; logits `W t_i`. The decoder starts from
     `s_0 = tanh(W_s ←h_1)`; an LSTM's second state is made in the same way.
 
-    Dropout, which the paper has not, acts on embeddings, annotations and readout.
+    Dropout, which the paper does not have, acts on embeddings, annotations and readout.
 
     Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
 
@@ -70,7 +70,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         start = self._start(annotations[:, 0, self.units :], training)
         annotations = self.dropout_layer(annotations, training=training)
         key = self.cell.attention.project_memory(annotations)["key"]
-        return {"annotations": annotations, "key": key, "mask": mask, "start": start}
+        return {"value": annotations, "key": key, "mask": mask, "start": start}
 
     def _start(self, first, training):
         if self.start_dense is None:
@@ -83,17 +83,16 @@ class RNNSearch(RecurrentSeq2SeqModel):
 
     def decode(self, target, memory, training=None):
         embedded = self._embed(self.target_embedding, target, training)
-        projected = {"key": memory["key"], "value": memory["annotations"]}
         recurrent = self.decoder(
-            embedded, projected, initial_state=memory["start"], memory_mask=memory["mask"], training=training
+            embedded, projected(memory), initial_state=memory["start"], memory_mask=memory["mask"], training=training
         )
         return self._logits(recurrent, embedded, training), self._alignment(recurrent, target, memory)
 
     def _alignment(self, recurrent, target, memory):
-        # The loop returns its queries, so that all alignments come from one call behind it.
+        # The loop returns its queries, so that one call after it gives all alignments.
         _, weights = self.cell.attention(
             recurrent[..., : self.units],
-            memory={"key": memory["key"], "value": memory["annotations"]},
+            memory=projected(memory),
             query_mask=real(target),
             value_mask=memory["mask"],
             return_attention_scores=True,
@@ -105,11 +104,10 @@ class RNNSearch(RecurrentSeq2SeqModel):
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         embedded = self.target_embedding(last)
-        projected = {"key": memory["key"], "value": memory["annotations"]}
         recurrent, weights, states = self.cell.advance(
             embedded,
             state["inner"],
-            projected,
+            projected(memory),
             memory["mask"],
             return_attention_scores=return_attention_scores,
             sharing=sharing,

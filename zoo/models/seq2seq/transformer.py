@@ -9,9 +9,10 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared import transformer_parts as parts
 from zoo.models.shared.embeddings import ReversibleEmbedding
 from zoo.models.shared.padding import real
+from zoo.models.shared.positions import InputPositions
+from zoo.models.shared.transformer_layers import TransformerLayers
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -35,14 +36,15 @@ class Transformer(Seq2SeqModel):
         super().__init__(*arguments, **options)
         self._make_embeddings()
         policy = {"dtype": self.dtype_policy}
-        self.source_positions = parts.InputPositions(self.positions, self.max_length, name="source_positions", **policy)
-        self.target_positions = parts.InputPositions(self.positions, self.max_length, name="target_positions", **policy)
+        self.source_positions = InputPositions(self.positions, self.max_length, name="source_positions", **policy)
+        self.target_positions = InputPositions(self.positions, self.max_length, name="target_positions", **policy)
         self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
-        ungrouped = dataclasses.replace(self.options, num_key_value_heads=0)
-        self.encoder_blocks = parts.encoder_blocks(ungrouped, self.dtype_policy)
-        self.decoder_blocks = parts.decoder_blocks(self.options, self.dtype_policy)
-        self.encoder_norm = parts.final_norm(self.options, "encoder_norm", self.dtype_policy)
-        self.decoder_norm = parts.final_norm(self.options, "decoder_norm", self.dtype_policy)
+        encoder_options = dataclasses.replace(self.options, num_key_value_heads=0)
+        encoder = TransformerLayers(encoder_options, self.dtype_policy)
+        decoder = TransformerLayers(self.options, self.dtype_policy)
+        self.encoder_blocks, self.decoder_blocks = encoder.encoder_blocks(), decoder.decoder_blocks()
+        self.encoder_norm = encoder.final_norm("encoder_norm")
+        self.decoder_norm = decoder.final_norm("decoder_norm")
 
     def _make_embeddings(self):
         def embedding(cls, size, name, **options):

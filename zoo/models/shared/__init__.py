@@ -1,1 +1,1 @@
-"""What models of several families share: options, embeddings, pooling, checks."""
+"""The parts that models of several families share: options, embeddings, positions, pooling."""

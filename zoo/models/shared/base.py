@@ -1,4 +1,4 @@
-"""What the models of all tasks share: they take their options from one declaration."""
+"""The base of the models of all tasks: they take their options from one declaration."""
 
 import inspect
 

@@ -12,9 +12,9 @@ from zoo.layers.core.kernels import matmul_transposed
 class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
     """A table of vectors E [V, D] that also gives the logits: `hidden · Eᵀ`.
 
-    It multiplies in the policy's precision and hands masks on. Keras' own choice for logits is the precision of the
-    table: under `mixed_bfloat16` the largest product of a model would be one of float32. Nor does it pass a mask on,
-    though logits are of the same positions as what they are made of.
+    It multiplies in the policy's precision and passes masks on. Keras' own layer multiplies in the precision of the
+    table, so that under `mixed_bfloat16` the largest product of a model would be one of float32, and drops the mask,
+    though logits belong to the same positions as their inputs.
 
     Args:
         input_dim: Number of symbols, V.
@@ -36,30 +36,30 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         if reverse and self._transposed is not None:
             return ops.matmul(ops.cast(inputs, self.reverse_dtype), self._transposed)
         if reverse and self.tie_weights and self.logit_soft_cap is None:
-            return matmul_transposed(*(ops.cast(each, self.reverse_dtype) for each in (inputs, self.embeddings)))
+            return matmul_transposed(*(ops.cast(matrix, self.reverse_dtype) for matrix in (inputs, self.embeddings)))
         return super().call(inputs, reverse=reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """See `keras.layers.ReversibleEmbedding`, which quantises no other class unless told so."""
+        """See `keras.layers.ReversibleEmbedding`, which by default quantises no subclass."""
         super().quantize(mode, type_check=False, config=config)
 
     def transposed(self):
-        """Returns what gives the logits, [D, V], in the precision of that product."""
+        """Returns the matrix that gives the logits, [D, V], in the precision of that product."""
         return ops.cast(ops.transpose(self.embeddings), self.reverse_dtype)
 
 
 def tied_tables(model):
-    """Returns the embeddings of a model that give its logits by their transposed table, unless that is quantised."""
+    """Returns the embeddings of a model whose transposed table gives its logits, unless it is quantised."""
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, ReversibleEmbedding)]
     return [table for table in tables if table.tie_weights and table.quantization_mode is None]
 
 
 @contextlib.contextmanager
 def transposed_tables(model, kernels=None):
-    """A context in which a model's tied tables are transposed for its logits already.
+    """A context in which a model's tied tables are already transposed for its logits.
 
-    A product with a matrix that is stored the other way round begins by turning it, at every step of decoding: for a
-    few rows that takes longer than the product.
+    Otherwise each product begins by transposing the matrix, at every step of decoding: for a few rows that takes longer
+    than the product.
 
     Args:
         model: The model.

@@ -1,9 +1,9 @@
 """The options that all models of a task have."""
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
 from zoo.errors import InputError
-from zoo.options import MISSING, Options, choice, rate, size
+from zoo.options import Options, choice, rate, size
 
 POOLINGS = ("mean", "max", "attention")
 

@@ -1,4 +1,4 @@
-"""What models need to know of ids."""
+"""Where ids are padding."""
 
 from keras import ops
 

@@ -1,4 +1,4 @@
-"""From a vector of each token to one of the text."""
+"""From a vector for each token to one for the text."""
 
 import keras
 from keras import ops
@@ -40,7 +40,7 @@ class MaskedPooling(keras.layers.Layer):
         self.supports_masking = True
 
     def compute_mask(self, inputs, mask=None):
-        """Returns no mask: what comes out has no padding."""
+        """Returns no mask: the result has no padding."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""The score functions of models."""
+"""Score functions of models, for texts of any length."""
 
 import keras
 
@@ -8,9 +8,9 @@ from zoo.layers.scores import get_score
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class EndlessLocationScore(layers.LocationScore):
-    """Location score for texts of any length: nobody attends to places behind the last row who may attend elsewhere.
+    """Location score for texts of any length: places after its last row get no attention where others may get it.
 
-    A served graph, which knows no lengths, does so in any case; so the model does the same everywhere.
+    A served graph, which knows no lengths, does this in any case; so the model does the same everywhere.
     """
 
     def check_length(self, length):

@@ -1,6 +1,6 @@
 """The options that the Transformers of all tasks share, and which of them go together.
 
-No Keras here, so that the catalog can read the defaults; `zoo.models.shared.transformer_parts` makes layers of them.
+No Keras here, so that the catalog can read the defaults; `zoo.models.shared.transformer_layers` makes layers of them.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from zoo.errors import InputError
 from zoo.options import Options, choice, count, flag, rate, size, text
 
 SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer")
-# They replace the weights by sums, so that there is nothing to score, to drop or to add a bias to.
+# They have sums in place of weights: nothing to score, to drop or to add a bias to.
 WITHOUT_SCORES = ("linear", "performer")
 INPUT_POSITIONS = ("sinusoidal", "learned", "concat", "learned_concat")
 SCORE_POSITIONS = ("alibi", "relative", "t5")
@@ -47,7 +47,6 @@ class AttentionOptions(Options):
     )
 
     def check(self) -> None:
-        """See `Options`."""
         if self.positions == "t5" and 0 < self.max_distance <= T5_EXACT:
             raise InputError(
                 f"`max_distance` must be above {T5_EXACT} with positions='t5', which keep nearer ones apart. "
@@ -86,7 +85,6 @@ class TransformerOptions(AttentionOptions):
         return self.model_dim // self.num_heads
 
     def check(self) -> None:
-        """See `Options`."""
         super().check()
         self._check_heads()
         self._check_self_attention()

@@ -9,8 +9,8 @@ from zoo.vocabulary import UNKNOWN
 class WordDropout(keras.layers.Layer):
     """Replaces symbols at random by the unknown one, in training only.
 
-    A model that has seen texts with holes does not hang on one word alone, and it has learned what to make of the
-    unknown symbol. Padding and the other special symbols stay.
+    A model trained on texts with holes does not depend on a single word, and it has learned to read the unknown
+    symbol. Padding and the other special symbols stay.
 
     Args:
         rate: Share of the symbols that are replaced, 0 ≤ rate < 1.

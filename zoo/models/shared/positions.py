@@ -1,0 +1,90 @@
+"""Positions of models: at their embeddings, and ALiBi for encoders."""
+
+import keras
+from keras import ops
+
+from zoo import layers
+from zoo.layers.positions.base import distances
+from zoo.models.shared.transformer_options import INPUT_POSITIONS
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class EndlessPositions(layers.LearnedPositions):
+    """Learned positions for inputs of any length: all positions after the last row of the table share that row.
+
+    The table of a model may be shorter than a text. A served graph, which knows no lengths, clamps as well; so the
+    model does the same everywhere.
+    """
+
+    def encode(self, inputs, start_index=0):
+        return super(layers.LearnedPositions, self).encode(inputs, start_index)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class InputPositions(keras.layers.Layer):
+    """Adds positions to embeddings: `x + p`, or `W [x; p] + b`, or leaves them as they are.
+
+    Args:
+        kind: One of `zoo.models.shared.transformer_options.POSITIONS`; those of self-attention change nothing here.
+        max_length: Rows of a learned table, see `EndlessPositions`.
+
+    Call arguments:
+        inputs: Embeddings [B, T, D].
+        start_index: Position of the first row, an integer or a scalar tensor.
+
+    Returns:
+        [B, T, D].
+    """
+
+    def __init__(self, kind, max_length, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.kind = kind
+        self.max_length = max_length
+        self.positions = self._positions()
+        self.output_dense = None
+
+    def _positions(self):
+        options = {"concatenate": self.kind.endswith("concat"), "dtype": self.dtype_policy, "name": "positions"}
+        if self.kind not in INPUT_POSITIONS:
+            return None
+        if self.kind in ("sinusoidal", "concat"):
+            return layers.SinusoidalPositions(**options)
+        return EndlessPositions(self.max_length, initializer=keras.initializers.RandomNormal(stddev=0.1), **options)
+
+    def build(self, input_shape):
+        if self.positions is None:
+            return
+        self.positions.build(input_shape)
+        if self.positions.concatenate:
+            self.output_dense = keras.layers.Dense(input_shape[-1], dtype=self.dtype_policy, name="output")
+            self.output_dense.build((*input_shape[:-1], self.positions.encoded_size(input_shape[-1])))
+
+    def call(self, inputs, start_index=0):
+        if self.positions is None:
+            return inputs
+        encoded = self.positions(inputs, start_index=start_index)
+        return encoded if self.output_dense is None else self.output_dense(encoded)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind, "max_length": self.max_length}
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TwoSidedALiBiPositions(layers.ALiBiPositions):
+    """ALiBi for attention to both sides, with different biases: `−m · |i − j|`, and on one side twice that.
+
+    It is the side after the query in every other head, beginning with the first, and before it in the rest. With equal
+    biases on both sides, an encoder maps a reversed text to the same vectors in reversed order, and a decoder whose
+    cross-attention has no positions cannot know which of the two it reads. (The paper has decoders alone.)
+    """
+
+    def bias(self, query_positions, key_positions):
+        after = distances(query_positions, key_positions) > 0  # [T, S]
+        even = ops.arange(len(self.slopes)) % 2 == 0
+        doubled = ops.equal(after, even[:, None, None])
+        bias = super().bias(query_positions, key_positions)
+        return ops.where(doubled, 2.0 * bias, bias)

@@ -1,0 +1,175 @@
+"""From options to the layers of a Transformer, for the models of all tasks."""
+
+import keras
+
+from zoo import layers
+from zoo.errors import InputError
+from zoo.layers.blocks.normalization import NORMALIZATIONS
+from zoo.models.shared.positions import TwoSidedALiBiPositions
+from zoo.models.shared.scores import model_score
+from zoo.models.shared.transformer_options import MAX_DISTANCES
+
+FIRST_TEMPERATURE = 0.1
+
+
+class TransformerLayers:
+    """Makes the layers of a Transformer.
+
+    Args:
+        options: Its `TransformerOptions`.
+        dtype: Dtype or policy of the layers.
+
+    Raises:
+        InputError: For an unknown score (the close ones are named) or activation, when a layer with it is made.
+    """
+
+    def __init__(self, options, dtype):
+        self.options = options
+        self.dtype = dtype
+
+    def encoder_blocks(self, causal=False, name="encoder_block"):
+        """Returns the blocks of an encoder, or with a causal mask of a language model.
+
+        Args:
+            causal: Whether the blocks will be called with a causal mask.
+            name: Name of the blocks, which a number follows.
+        """
+        return _let_masks_through(
+            layers.TransformerEncoderBlock(
+                self.self_attention("attention", positions), **self._block_arguments(f"{name}_{index}")
+            )
+            for index, positions in enumerate(self.attention_positions(causal))
+        )
+
+    def decoder_blocks(self, name="decoder_block"):
+        """Returns the blocks of a decoder, which attend to themselves and to a memory.
+
+        Args:
+            name: Name of the blocks, which a number follows.
+        """
+        return _let_masks_through(
+            layers.TransformerDecoderBlock(
+                self.self_attention("self_attention", positions),
+                self.full_attention("cross_attention"),
+                **self._block_arguments(f"{name}_{index}"),
+            )
+            for index, positions in enumerate(self.attention_positions(causal=True))
+        )
+
+    def final_norm(self, name):
+        """Returns the normalisation after a stack of pre-norm blocks; post-norm blocks end with their own: `None`."""
+        if not self.options.normalize_first:
+            return None
+        norm = NORMALIZATIONS[self.options.normalization](epsilon=1e-5, dtype=self.dtype, name=name)
+        norm.supports_masking = True
+        return norm
+
+    def attention_positions(self, causal):
+        """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
+
+        The layers share the biases of T5 (Raffel et al. 2020, section 2.1), and nothing else.
+
+        Args:
+            causal: Whether each position sees only those before it.
+        """
+        if self.options.positions == "t5":
+            return [self._positions(causal)] * self.options.num_layers
+        return [self._positions(causal) for _ in range(self.options.num_layers)]
+
+    def _positions(self, causal):
+        arguments = {"dtype": self.dtype, "name": "positions"}
+        kind = self.options.positions
+        distance = self.options.max_distance or MAX_DISTANCES.get(kind)
+        if kind == "rotary":
+            return layers.RotaryPositions(**arguments)
+        if kind == "alibi":
+            return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(**arguments)
+        if kind == "relative":
+            return layers.ShawRelativePositions(distance, **arguments)
+        if kind == "t5":
+            return layers.T5RelativePositions(max_distance=distance, bidirectional=not causal, **arguments)
+        return None
+
+    def _score(self):
+        if self.options.score == "cosine":
+            return layers.CosineScore(FIRST_TEMPERATURE, learn_temperature=True, dtype=self.dtype)
+        return model_score(self.options.score, self.dtype)
+
+    def _attention_arguments(self, name, positions):
+        return {
+            "num_heads": self.options.num_heads,
+            "key_dim": self.options.head_dim,
+            "positions": positions,
+            "use_bias": self.options.use_bias,
+            "dtype": self.dtype,
+            "name": name,
+        }
+
+    def full_attention(self, name, positions=None):
+        """Returns attention to everything: of a sequence to another one, or with positions to itself.
+
+        Args:
+            name: The layer's name.
+            positions: A `zoo.layers.Positions`, or `None`.
+        """
+        arguments = self._attention_arguments(name, positions)
+        arguments |= {"score": self._score(), "dropout": self.options.attention_dropout}
+        if not self.options.num_key_value_heads:
+            return layers.MultiHeadAttention(**arguments)
+        return layers.GroupedQueryAttention(num_key_value_heads=self.options.num_key_value_heads, **arguments)
+
+    def self_attention(self, name, positions=None):
+        """Returns the attention of a sequence to itself.
+
+        Args:
+            name: The layer's name.
+            positions: One of `attention_positions`.
+        """
+        kind = self.options.self_attention
+        if kind == "full":
+            return self.full_attention(name, positions)
+        arguments = self._attention_arguments(name, positions)
+        if kind == "linear":
+            return layers.LinearAttention(**arguments)
+        if kind == "performer":
+            return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
+        arguments |= {"score": self._score(), "dropout": self.options.attention_dropout}
+        if kind == "local":
+            return layers.SlidingWindowAttention(window=self.options.window, **arguments)
+        return layers.BlockLocalAttention(block_size=self.options.window, **arguments)
+
+    def _feed_forward(self):
+        try:
+            activation = keras.activations.get(self.options.activation)
+        except ValueError as error:
+            raise InputError(
+                "`activation` must be one that Keras knows, such as relu, gelu or silu. "
+                f"Received: activation={self.options.activation!r}."
+            ) from error
+        return (layers.GatedFeedForward if self.options.gated else layers.FeedForward)(
+            self.options.intermediate_dim,
+            activation,
+            self.options.feed_forward_dropout,
+            use_bias=self.options.use_bias,
+            dtype=self.dtype,
+            name="feed_forward",
+        )
+
+    def _block_arguments(self, name):
+        return {
+            "feed_forward": self._feed_forward(),
+            "normalize_first": self.options.normalize_first,
+            "dropout": self.options.dropout,
+            "normalization": self.options.normalization,
+            "dtype": self.dtype,
+            "name": name,
+        }
+
+
+def _let_masks_through(blocks):
+    """Returns blocks as a list, whose normalisations pass masks on: Keras' `RMSNormalization` would warn of them."""
+    blocks = list(blocks)
+    for block in blocks:
+        for norm in block.norms:
+            norm.supports_masking = True
+    return blocks
