@@ -14,8 +14,9 @@ BACKENDS = ["jax", "torch"]
 # A missing module is what an environment without TensorFlow has.
 WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, tensorflow_text=None)\n"
 MODELS = """
-sys.path.insert(0, "tests/zoo/models")
-import numpy as np, test_classifiers, test_language_models, test_models
+sys.path[:0] = ["tests", "tests/zoo/models/classifiers", "tests/zoo/models/language_models"]
+import numpy as np, test_classifiers, test_language_models
+from support import seq2seq_models
 import training.train, zoo, zoo.inference
 from zoo.decoding_options import GenerationOptions, TranslationOptions
 from zoo.inference.generator import Generator
@@ -27,7 +28,7 @@ shared = {
     "classifier": {"vocab_size": 13, "num_classes": 3},
     "language_model": {"vocab_size": 13},
 }
-options = {**test_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL}
+options = {**seq2seq_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL}
 def models():
     for name in zoo.list_models():
         task = zoo.get_spec(name).task

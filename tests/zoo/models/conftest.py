@@ -1,4 +1,4 @@
-"""The model of a thorough test; see `harness.fixtures`."""
+"""The model of a thorough test; see `support.models.fixtures`."""
 
 import pytest
 

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.models.catalog.classifiers import CNNClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
+from zoo.models.shared.base import build_all
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -36,8 +37,7 @@ class CNNClassifier(ClassifierModel):
         )
 
     def build_encoder(self, shape):
-        for convolution in self.convolutions:
-            convolution.build(shape)
+        build_all(self.convolutions, shape)
         return self.num_filters * len(self.convolutions)
 
     def encode(self, embedded, mask, training=None):

@@ -4,6 +4,7 @@ import keras
 
 from zoo.models.catalog.classifiers import SelfAttentionClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.padding import real
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
@@ -40,9 +41,8 @@ class SelfAttentionClassifier(ClassifierModel):
         return self.model_dim, self.model_dim**-0.5  # multiplied by √D, they have unit variance
 
     def build_encoder(self, shape):
-        self.input_positions.build(shape)
+        build_all([self.input_positions, self.hidden_dense], shape)
         self.attention_layer.build(shape, shape)
-        self.hidden_dense.build(shape)
         return self.model_dim
 
     def _attend(self, embedded, mask, training=None, return_attention_scores=False):

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.models.catalog.classifiers import TransformerClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.padding import real
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
@@ -36,11 +37,7 @@ class TransformerClassifier(ClassifierModel):
         return self.model_dim, self.model_dim**-0.5  # multiplied by √D, they have unit variance
 
     def build_encoder(self, shape):
-        self.input_positions.build(shape)
-        for block in self.encoder_blocks:
-            block.build(shape)
-        if self.encoder_norm is not None:
-            self.encoder_norm.build(shape)
+        build_all([self.input_positions, *self.encoder_blocks, self.encoder_norm], shape)
         return self.model_dim
 
     def encode(self, embedded, mask, training=None):

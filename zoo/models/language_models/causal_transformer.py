@@ -7,6 +7,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
@@ -50,13 +51,8 @@ class CausalLM(LanguageModel):
         self.final_norm = make.final_norm("final_norm")
 
     def build(self, input_shape=None):
-        shape = (None, None, self.model_dim)
         self.embedding.build((None, None))
-        self.input_positions.build(shape)
-        for block in self.blocks:
-            block.build(shape)
-        if self.final_norm is not None:
-            self.final_norm.build(shape)
+        build_all([self.input_positions, *self.blocks, self.final_norm], (None, None, self.model_dim))
         self._shrink_residuals()
         self.built = True
 

@@ -7,6 +7,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.recurrent.loops import LSTM
 from zoo.models.catalog.language_models import LSTMLanguageModelOptions
 from zoo.models.language_models.base import LanguageModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 
 
@@ -38,12 +39,8 @@ class LSTMLanguageModel(LanguageModel):
 
     def build(self, input_shape=None):
         self.embedding.build((None, None))
-        size = self.embedding_dim
-        for layer in self.recurrent_layers:
-            layer.build((None, None, size))
-            size = self.units
-        if self.output_dense is not None:
-            self.output_dense.build((None, None, size))
+        build_all(self.recurrent_layers[:1], (None, None, self.embedding_dim))
+        build_all([*self.recurrent_layers[1:], self.output_dense], (None, None, self.units))
         self.built = True
 
     def _read(self, tokens, states, training=None):

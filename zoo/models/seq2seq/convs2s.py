@@ -7,6 +7,7 @@ from zoo import layers
 from zoo.layers.core.dropout import Dropout
 from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.padding import real
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.scores import model_score
@@ -77,16 +78,10 @@ class ConvS2S(Seq2SeqModel):
 
     def build(self, input_shape=None):
         embedded, hidden = (None, None, self.embedding_dim), (None, None, self.units)
-        for embedding in (self.source_embedding, self.target_embedding):
-            embedding.build((None, None))
-        for layer in (self.source_positions, self.target_positions, self.encoder_input, self.decoder_input):
-            layer.build(embedded)
-        for block in self.encoder_blocks:
-            block.build(hidden)
-        for block in self.decoder_blocks:
-            block.build(hidden, embedded, embedded)
-        self.encoder_output.build(hidden)
-        self.decoder_output.build(hidden)
+        build_all([self.source_embedding, self.target_embedding], (None, None))
+        build_all([self.source_positions, self.target_positions, self.encoder_input, self.decoder_input], embedded)
+        build_all([*self.encoder_blocks, self.encoder_output, self.decoder_output], hidden)
+        build_all(self.decoder_blocks, hidden, embedded, embedded)
         self.output_dense.build(embedded)
         self.built = True
 

@@ -6,6 +6,7 @@ from keras import ops
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.recurrent.loops import GRU, LSTM
 from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 
 # Each kind of cell: as a layer over a sequence, as a cell, and how many states it has. The layers are those of Keras
@@ -58,12 +59,8 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         Args:
             output_dim: Size of the vectors that the logits are computed from.
         """
-        for layer in {id(layer): layer for layer in (self.source_embedding, self.target_embedding)}.values():
-            layer.build((None, None))
-        if self.start is not None:
-            self.start.build((None, None))
-        if self.output_dense is not None:
-            self.output_dense.build((None, None, output_dim))
+        build_all([self.source_embedding, self.target_embedding, self.start], (None, None))
+        build_all([self.output_dense], (None, None, output_dim))
 
     def _embed(self, embedding, ids, training=None):
         return self.dropout_layer(embedding(ids), training=training)

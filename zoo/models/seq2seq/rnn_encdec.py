@@ -7,6 +7,7 @@ from zoo import layers
 from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
 from zoo.models.seq2seq.recurrent_base import LAYERS, NUM_STATES, RecurrentSeq2SeqModel
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
+from zoo.models.shared.base import build_all
 from zoo.models.shared.padding import real
 from zoo.row_selection import repeat_rows
 
@@ -63,18 +64,13 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         self.start_dense = dense(self.num_states * self.units, "start") if projected else None
 
     def build(self, input_shape=None):
-        self.encoder.build((None, None, self.embedding_dim))
-        for dense in (self.summary_dense, self.start_dense):
-            if dense is not None:
-                dense.build((None, self.units))
         inputs_dim = self.embedding_dim + self.units * self.feed_summary
-        below = inputs_dim
-        for layer in self.recurrent_layers:
-            layer.build((None, None, below))
-            below = self.units
-        if self.readout_dense is not None:
-            self.readout_dense.build((None, None, self.units + inputs_dim))
-            self.maxout.build((None, None, 2 * self.readout_units))
+        self.encoder.build((None, None, self.embedding_dim))
+        build_all([self.summary_dense, self.start_dense], (None, self.units))
+        build_all(self.recurrent_layers[:1], (None, None, inputs_dim))
+        build_all(self.recurrent_layers[1:], (None, None, self.units))
+        build_all([self.readout_dense], (None, None, self.units + inputs_dim))
+        build_all([self.maxout], (None, None, 2 * self.readout_units))
         self._build_ends(self.readout_units or self.units)
         self.built = True
 
@@ -111,13 +107,6 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         return self._output(hidden, training)
 
     def decode(self, target, memory, training=None):
-        """Returns logits [B, T, V] under teacher forcing, and `None` for the weights of attention.
-
-        Args:
-            target: [B, T], starting with the start symbol.
-            memory: From `encode`.
-            training: Whether dropout is active.
-        """
         hidden = inputs = self._inputs(self._embed(self.target_embedding, target, training), memory)
         for number, (layer, states) in enumerate(
             zip(self.recurrent_layers, self._by_layer(memory["start"]), strict=True)

@@ -6,6 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.recurrent import RNNSearchOptions
 from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.shared.base import build_all
 from zoo.models.shared.padding import real
 from zoo.row_selection import repeat_rows
 
@@ -54,8 +55,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
 
     def build(self, input_shape=None):
         self.encoder.build((None, None, self.embedding_dim))
-        if self.start_dense is not None:
-            self.start_dense.build((None, self.units))
+        build_all([self.start_dense], (None, self.units))
         self.decoder.build((None, None, self.embedding_dim), (None, None, 2 * self.units))
         self.readout_dense.build((None, None, self.cell.output_size + self.embedding_dim))
         self.maxout.build((None, None, 2 * self.readout_units))

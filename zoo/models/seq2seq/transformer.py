@@ -9,6 +9,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 from zoo.models.shared.padding import real
 from zoo.models.shared.positions import InputPositions
@@ -63,18 +64,10 @@ class Transformer(Seq2SeqModel):
 
     def build(self, input_shape=None):
         shape = (None, None, self.model_dim)
-        self.target_embedding.build((None, None))
-        if self.source_embedding is not self.target_embedding:
-            self.source_embedding.build((None, None))
-        self.source_positions.build(shape)
-        self.target_positions.build(shape)
-        for block in self.encoder_blocks:
-            block.build(shape)
-        for block in self.decoder_blocks:
-            block.build(shape, shape)
-        for norm in (self.encoder_norm, self.decoder_norm):
-            if norm is not None:
-                norm.build(shape)
+        build_all([self.target_embedding, self.source_embedding], (None, None))
+        build_all([self.source_positions, self.target_positions, *self.encoder_blocks], shape)
+        build_all(self.decoder_blocks, shape, shape)
+        build_all([self.encoder_norm, self.decoder_norm], shape)
         self.built = True
 
     def _embed_source(self, ids, training):

@@ -37,3 +37,15 @@ class ZooModel(KeepsQuantization, keras.Model):
 
     def get_config(self):
         return {**super().get_config(), **self.options.to_dict()}
+
+
+def build_all(layers, *shapes):
+    """Builds several layers.
+
+    Args:
+        layers: The layers; those that are `None` are left out, and repeated ones built once.
+        *shapes: The shapes of the inputs of each.
+    """
+    for layer in dict.fromkeys(layers):
+        if layer is not None:
+            layer.build(*shapes)

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from harness import numpy
-from test_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
+from support.models import numpy
+from support.seq2seq_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
 
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError

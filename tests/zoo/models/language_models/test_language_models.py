@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from harness import check_config, check_dropout, check_gradients, compiled, create, fixtures, names_of, numpy
 from keras import ops
+from support.models import check_config, check_dropout, check_gradients, compiled, create, fixtures, names_of, numpy
 
 import zoo
 from zoo.errors import InputError

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from harness import numpy
-from test_models import SMALL, TARGET_SYMBOLS, batch, create, logits, without_weights
+from support.models import numpy
+from support.seq2seq_models import SMALL, TARGET_SYMBOLS, batch, create, logits, without_weights
 
 import zoo
 from zoo.errors import InputError

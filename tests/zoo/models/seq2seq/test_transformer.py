@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-from harness import numpy
 from keras import ops
-from test_models import T, batch, create, logits, steps, without_weights
+from support.models import numpy
+from support.seq2seq_models import T, batch, create, logits, steps, without_weights
 
 import zoo
 from zoo import layers

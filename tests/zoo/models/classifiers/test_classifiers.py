@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from harness import (
+from keras import ops
+from support.models import (
     check_config,
     check_dropout,
     check_gradients,
@@ -14,7 +15,6 @@ from harness import (
     names_of,
     numpy,
 )
-from keras import ops
 
 import zoo
 from zoo.errors import InputError

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from harness import gradients, numpy
 from keras import ops
-from test_models import B, T, batch, create, logits
+from support.models import gradients, numpy
+from support.seq2seq_models import B, T, batch, create, logits
 
 import zoo
 from zoo.errors import InputError
