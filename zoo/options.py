@@ -137,6 +137,8 @@ class Option:
         """
         if isinstance(value, bool) and "on" in self.choices:
             value = "on" if value else "off"  # YAML reads on and off as booleans
+        elif isinstance(value, float) and self.kind is int and value.is_integer():
+            value = int(value)  # a TOML file may say 1e3
         elif isinstance(value, str) and self.kind in (int, float):
             try:
                 value = self.kind(value)

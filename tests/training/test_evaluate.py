@@ -9,7 +9,7 @@ import shutil
 import pytest
 from support.tiny_runs import run_quietly, write_labelled, write_text
 
-from training.config.resolve import resolve
+from training.config.options import DataConfig
 from training.data import load_data
 from training.evaluate import main
 from training.evaluation import evaluate
@@ -133,10 +133,9 @@ def test_labels_that_the_model_lacks(labelled_workdir, tmp_path, capsys):
 def test_labels_that_a_resumed_run_lacks(tmp_path):
     """A run ends in one line where its data have gained a label."""
     data = load_data(write_labelled(tmp_path / "data"))
-    config = resolve("cnn_classifier", data.spec)
-    config.data.classes = ["human", "thing"]
+    settings = DataConfig(spec=data.spec, classes=["human", "thing"])
     with pytest.raises(InputError, match="train: Unknown label 'animal'."):
-        get_task("classifier").batches(config, data, "train", {}, batch_tokens=9)
+        get_task("classifier").batches(settings, data, "train", {}, batch_tokens=9)
 
 
 def test_a_preset(tmp_path, labelled_workdir, labelled_spec, monkeypatch, capsys):

@@ -62,6 +62,11 @@ def test_a_file_comes_before_the_recipe_and_set_before_the_file(write, text, suf
     }
 
 
+def test_a_whole_number_may_be_written_with_an_exponent(write):
+    values = read_settings(write("[training]\nmax_steps = 1e3"))
+    assert repr(resolve("rnnsearch", "dates", [], values).training.max_steps) == "1000"
+
+
 def test_changes_on_the_way_are_not_repeated_and_that_is_said(write, capsys):
     path = write(
         JSON.replace('"changes": []', '"changes": [{"step": 500, "training.max_steps": 7}, {"step": 750}]'), ".json"

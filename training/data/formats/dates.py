@@ -202,11 +202,7 @@ def in_every_script(day: date, scripts: Sequence[str] | None = None) -> dict[str
 
 @functools.cache
 def days(split: str) -> tuple[date, ...]:
-    """Returns the days that belong to a split: 85 % train, 5 % val, 10 % test, whatever the seed.
-
-    Raises:
-        InputError: There is no such split.
-    """
+    """Returns the days that belong to a split: 85 % train, 5 % val, 10 % test, whatever the seed."""
     check_split(split)
     first, last = date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal()
     ordinals = list(range(first, last + 1))
@@ -225,9 +221,6 @@ def examples(split: str, seed: int = 0) -> list[Example]:
     Args:
         split: `"train"`, `"val"` or `"test"`.
         seed: Draws which days of the split are used and how each is written.
-
-    Raises:
-        InputError: There is no such split.
     """
     chance = random.Random(f"dates {split} {seed}")
     chosen = chance.sample(days(split), SIZES[split])

@@ -41,9 +41,6 @@ def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
     Args:
         split: `"train"`, `"val"` or `"test"`.
         seed: Draws the sentences.
-
-    Raises:
-        InputError: There is no such split.
     """
     check_split(split)
     chance = random.Random(f"senses {split} {seed}")

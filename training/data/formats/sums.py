@@ -22,11 +22,7 @@ SIZES = {"train": 11_900, "val": 1_000, "test": 2_000}
 
 @functools.cache
 def operands(split: str) -> tuple[tuple[int, int], ...]:
-    """Returns the numbers (larger, smaller) that belong to a split, whatever the seed.
-
-    Raises:
-        InputError: There is no such split.
-    """
+    """Returns the numbers (larger, smaller) that belong to a split, whatever the seed."""
     check_split(split)
     both = [(larger, smaller) for larger in range(LARGEST + 1) for smaller in range(larger + 1)]
     random.Random("the operands of each split").shuffle(both)
@@ -41,9 +37,6 @@ def lines(split: str, seed: int = 0) -> list[str]:
     Args:
         split: `"train"`, `"val"` or `"test"`.
         seed: Draws which lines are used, and their order.
-
-    Raises:
-        InputError: There is no such split.
     """
     possible = [line for larger, smaller in operands(split) for line in _lines_of(larger, smaller)]
     return random.Random(f"sums {split} {seed}").sample(possible, SIZES[split])
