@@ -6,9 +6,21 @@ import json
 import keras
 import numpy as np
 import pytest
-from cases import CASES, MASKED_CASES, first_of_each_class, with_each
-from contract import arrays, build, built, call, case_masks, compiled, gradients, random_array, random_mask, to_numpy
 from keras import ops
+from support.layers.cases import CASES, MASKED_CASES, first_of_each_class, with_each
+from support.layers.contract import (
+    arrays,
+    build,
+    built,
+    call,
+    case_masks,
+    compiled,
+    gradients,
+    random_array,
+    random_mask,
+    tensorflow_only,
+    to_numpy,
+)
 
 from zoo import layers
 
@@ -248,7 +260,7 @@ def _named_results(case, layer):
     return function
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="SavedModels come from TensorFlow")
+@tensorflow_only("SavedModels come from TensorFlow")
 @pytest.mark.parametrize(
     "cases",
     [[case for case in first_of_each_class(CASES) if case.covers in FEW], pytest.param(CASES, marks=pytest.mark.slow)],

@@ -3,12 +3,12 @@
 import math
 from pathlib import Path
 
-import cases_scores
 import keras
 import numpy as np
 import pytest
-from cases import CASES
-from contract import arrays, build, call, case_masks, to_numpy
+from support.layers.cases import CASES
+from support.layers.cases import scores as cases_scores
+from support.layers.contract import arrays, build, call, case_masks, to_numpy
 
 from zoo import layers
 
@@ -235,7 +235,7 @@ def test_scores(case):
     _check(call(case, layer, inputs), expected.reshape(case.output))
 
 
-# Layers whose references stand beside their other tests.
+# Layers whose references are with their other tests.
 _EFFICIENT = ("BlockLocalAttention", "LinearAttention", "PerformerAttention", "SlidingWindowAttention")
 _ELSEWHERE = {"LocalAttention": "test_local.py", **dict.fromkeys(_EFFICIENT, "test_efficient.py")}
 _ATTENTION = [
@@ -243,9 +243,9 @@ _ATTENTION = [
 ]
 
 
-def test_references_that_stand_elsewhere_are_there():
+def test_references_in_other_files_exist():
     for name, file in _ELSEWHERE.items():
-        assert f"layers.{name}(" in Path(__file__).with_name(file).read_text(encoding="utf-8")
+        assert f"layers.{name}(" in Path(__file__).parent.joinpath("attention", file).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("case", _ATTENTION, ids=lambda case: case.name)

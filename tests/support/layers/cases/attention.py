@@ -1,0 +1,192 @@
+"""Cases of the contract: attention layers."""
+
+from support.layers.contract import ATTENTION, DROPOUT, FLAT, HIDES, QUERY_VALUE_KEY, Case
+
+from zoo import layers
+
+
+def _multi_head(policy, name=None):
+    return layers.MultiHeadAttention(7, 19, dtype=policy, name=name)
+
+
+CASES = [
+    Case(
+        "additive_attention",
+        layers.AdditiveAttention,
+        lambda policy: layers.AdditiveAttention(
+            31, use_bias=False, kernel_initializer="he_normal", dtype=policy, **DROPOUT
+        ),
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=31 * (11 + 17 + 1),
+        **ATTENTION,
+    ),
+    Case(
+        "concat_attention",
+        layers.ConcatAttention,
+        lambda policy: layers.ConcatAttention(31, kernel_initializer="he_normal", dtype=policy, **DROPOUT),
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=31 * (11 + 17 + 1),
+        **ATTENTION,
+    ),
+    Case(
+        "general_attention",
+        layers.GeneralAttention,
+        lambda policy: layers.GeneralAttention(kernel_initializer="he_normal", dtype=policy, **DROPOUT),
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=11 * 17,
+        **ATTENTION,
+    ),
+    Case(
+        "dot_attention",
+        layers.DotAttention,
+        lambda policy: layers.DotAttention(dtype=policy, **DROPOUT),
+        {**QUERY_VALUE_KEY, "key": (2, 5, 11)},
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=0,
+        hides=HIDES,
+    ),
+    Case(
+        "cosine_attention",
+        layers.CosineAttention,
+        lambda policy: layers.CosineAttention(0.3, learn_temperature=True, dtype=policy, **DROPOUT),
+        {**QUERY_VALUE_KEY, "key": (2, 5, 11)},
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=1,
+        hides=HIDES,
+    ),
+    Case(
+        "attention",
+        layers.Attention,
+        lambda policy: layers.Attention(layers.AdditiveScore(31, dtype=policy), dtype=policy, **DROPOUT),
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=31 * (11 + 1 + 17 + 1),
+        **ATTENTION,
+    ),
+    Case(
+        "scaled_dot_product_attention",
+        layers.ScaledDotProductAttention,
+        lambda policy: layers.ScaledDotProductAttention(dtype=policy, **DROPOUT),
+        {**QUERY_VALUE_KEY, "key": (2, 5, 11)},
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=0,
+        hides=HIDES,
+    ),
+    Case(
+        "multi_head_attention",
+        layers.MultiHeadAttention,
+        lambda policy: _multi_head(policy),
+        output=(2, 3, 11),
+        weights=(2, 7, 3, 5),
+        parameters=7 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (7 * 19 + 1) * 11,
+        flat=FLAT,
+        **ATTENTION,
+    ),
+    Case(
+        "multi_head_additive_attention",
+        layers.MultiHeadAttention,
+        lambda policy: layers.MultiHeadAttention(
+            num_heads=7,
+            query_dim=37,
+            key_dim=19,
+            value_dim=23,
+            output_dim=29,
+            score=layers.AdditiveScore(31, dtype=policy),
+            use_bias=False,
+            kernel_initializer="he_normal",
+            dtype=policy,
+            **DROPOUT,
+        ),
+        output=(2, 3, 29),
+        weights=(2, 7, 3, 5),
+        parameters=7 * (37 * 11 + 19 * 17 + 23 * 13 + 23 * 29) + 31 * (37 + 1 + 19 + 1),
+        **ATTENTION,
+    ),
+    Case(
+        "grouped_query_attention",
+        layers.GroupedQueryAttention,
+        lambda policy: layers.GroupedQueryAttention(6, 2, 19, value_dim=23, dtype=policy),
+        output=(2, 3, 11),
+        weights=(2, 6, 3, 5),
+        parameters=6 * 19 * (11 + 1) + 2 * (19 * (17 + 1) + 23 * (13 + 1)) + (6 * 23 + 1) * 11,
+        flat=FLAT,
+        **ATTENTION,
+    ),
+    Case(
+        "multi_query_attention",
+        layers.GroupedQueryAttention,
+        lambda policy: layers.GroupedQueryAttention(
+            7, 1, 19, query_dim=37, score="general", implementation="dense", dtype=policy, **DROPOUT
+        ),
+        output=(2, 3, 11),
+        weights=(2, 7, 3, 5),
+        parameters=7 * 37 * (11 + 1) + 19 * (17 + 1) + 19 * (13 + 1) + (7 * 19 + 1) * 11 + 37 * 19,
+        flat=FLAT,
+        **ATTENTION,
+    ),
+    Case(
+        "multi_head_attention_with_positions",
+        layers.MultiHeadAttention,
+        lambda policy: layers.MultiHeadAttention(
+            7, 19, positions=layers.RotaryPositions(dtype=policy), implementation="blockwise", dtype=policy
+        ),
+        output=(2, 3, 11),
+        weights=(2, 7, 3, 5),
+        parameters=7 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (7 * 19 + 1) * 11,
+        **ATTENTION,
+    ),
+    # The windows are wider than the sequences here, so that the masks alone decide; test_local.py has narrow ones.
+    Case(
+        "monotonic_local_attention",
+        layers.LocalAttention,
+        lambda policy: layers.LocalAttention(window=5, dtype=policy, **DROPOUT),
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=11 * 17,
+        **ATTENTION,
+    ),
+    Case(
+        "predictive_local_attention",
+        layers.LocalAttention,
+        lambda policy: layers.LocalAttention(
+            window=7,
+            alignment="predictive",
+            score=layers.ConcatScore(29, dtype=policy),
+            units=31,
+            dtype=policy,
+            **DROPOUT,
+        ),
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=29 * (11 + 17 + 1) + 31 * (11 + 1),
+        whole=False,
+        **ATTENTION,
+    ),
+    Case(
+        "additive_pooling",
+        layers.AttentionPooling,
+        lambda policy: layers.AttentionPooling(layers.AdditiveAttention(31, dtype=policy), query_dim=19, dtype=policy),
+        {"inputs": (2, 5, 13)},
+        output=(2, 13),
+        weights=(2, 1, 5),
+        parameters=19 + 31 * (19 + 1 + 13 + 1),
+        hides={"mask": ("inputs",)},
+    ),
+    Case(
+        "multi_head_pooling",
+        layers.AttentionPooling,
+        lambda policy: layers.AttentionPooling(_multi_head(policy), num_queries=3, dtype=policy),
+        {"inputs": (2, 5, 13)},
+        output=(2, 3, 13),
+        weights=(2, 7, 3, 5),
+        parameters=3 * 13 + 3 * 7 * 19 * (13 + 1) + (7 * 19 + 1) * 13,
+        hides={"mask": ("inputs",)},
+        flat=FLAT,
+    ),
+]

@@ -1,0 +1,60 @@
+"""Cases of the contract: attention layers whose cost does not grow with T · S.
+
+Windows and blocks are wider than the sequences here, so that the masks alone decide; test_blocked.py has narrow ones.
+"""
+
+from support.layers.contract import ATTENTION, DROPOUT, FLAT, Case
+
+from zoo import layers
+
+# Weights of the projections of seven heads of sizes 19 and 23.
+_PROJECTIONS = 7 * (19 * (11 + 17) + 23 * 13 + 23 * 11)
+_BIASES = 7 * (19 + 19 + 23) + 11
+_HEADS = {"output": (2, 3, 11), "weights": (2, 7, 3, 5), **ATTENTION}
+
+
+CASES = [
+    Case(
+        "sliding_window_attention",
+        layers.SlidingWindowAttention,
+        lambda policy: layers.SlidingWindowAttention(
+            7, 19, window=5, value_dim=23, positions=layers.ShawRelativePositions(2, dtype=policy), dtype=policy
+        ),
+        parameters=_PROJECTIONS + _BIASES + 5 * (19 + 23),
+        flat=FLAT,
+        **_HEADS,
+    ),
+    Case(
+        "block_local_attention",
+        layers.BlockLocalAttention,
+        lambda policy: layers.BlockLocalAttention(
+            7,
+            19,
+            block_size=7,
+            query_dim=37,
+            value_dim=23,
+            score=layers.AdditiveScore(31, dtype=policy),
+            use_bias=False,
+            dtype=policy,
+            **DROPOUT,
+        ),
+        parameters=_PROJECTIONS + 7 * (37 - 19) * 11 + 31 * (37 + 1 + 19 + 1),
+        **_HEADS,
+    ),
+    Case(
+        "linear_attention",
+        layers.LinearAttention,
+        lambda policy: layers.LinearAttention(
+            7, 19, value_dim=23, positions=layers.RotaryPositions(dtype=policy), dtype=policy
+        ),
+        parameters=_PROJECTIONS + _BIASES,
+        **_HEADS,
+    ),
+    Case(
+        "performer_attention",
+        layers.PerformerAttention,
+        lambda policy: layers.PerformerAttention(7, 19, num_features=43, value_dim=23, seed=3, dtype=policy),
+        parameters=_PROJECTIONS + _BIASES + 19 * 43,
+        **_HEADS,
+    ),
+]

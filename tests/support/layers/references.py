@@ -1,0 +1,116 @@
+"""What masks, biases and values make of attention, in float64 and loops written from the contract.
+
+They begin with the weights that a layer has without any mask or bias; what those are is for test_reference.py.
+"""
+
+import math
+
+import numpy as np
+from support.layers.contract import to_numpy
+
+from zoo import layers
+
+
+def reaches(layer, place, key):
+    """Returns whether a query at `place` may see a key by the definition of the layer."""
+    if isinstance(layer, layers.SlidingWindowAttention):
+        return abs(place - key) <= layer.window
+    if isinstance(layer, layers.BlockLocalAttention):
+        return math.floor(place / layer.block_size) == math.floor(key / layer.block_size)
+    if isinstance(layer, layers.LocalAttention) and layer.alignment == "monotonic":
+        return abs(place - key) <= layer.window
+    return True
+
+
+def first_place(layer, queries, keys, causal, start=None):
+    """Returns the place of the first query among the keys."""
+    if start is not None:
+        return start
+    return 0 if isinstance(layer, layers.LocalAttention) and not causal else keys - queries
+
+
+def visible(layer, shape, masks, causal, first):
+    """Returns which query may attend to which key, boolean of shape [B, N, T, S].
+
+    Args:
+        layer: The layer.
+        shape: (B, N, T, S).
+        masks: `query_mask` [B, T], `value_mask` [B, S], `key_mask` [B, S] and `attention_mask` [B, N, T, S].
+        causal: Whether a query sees only the keys up to its own place.
+        first: Place of the first query.
+    """
+    allowed = np.zeros(shape, bool)
+    for b, n, t, s in np.ndindex(shape):
+        allowed[b, n, t, s] = (
+            masks["query_mask"][b, t]
+            and masks["value_mask"][b, s]
+            and masks["key_mask"][b, s]
+            and masks["attention_mask"][b, n, t, s]
+            and (s <= first + t or not causal)
+            and reaches(layer, first + t, s)
+        )
+    return allowed
+
+
+def weights(plain, allowed, bias):
+    """Returns `softmax(score + bias)` over what is allowed, from `softmax(score)`; all [B, N, T, S]."""
+    result = np.zeros(plain.shape)
+    for b, n, t in np.ndindex(plain.shape[:3]):
+        terms = [
+            p * math.exp(x) if ok else 0.0
+            for p, x, ok in zip(plain[b, n, t], bias[b, n, t], allowed[b, n, t], strict=True)
+        ]
+        result[b, n, t] = np.array(terms) / (sum(terms) or 1.0)
+    return result
+
+
+def gaussian(layer, query, lengths, shape):
+    """Returns what predictive local attention multiplies its weights with, [B, 1, T, S].
+
+    Args:
+        layer: The layer.
+        query: [B, T, Dq].
+        lengths: Number of real keys [B].
+        shape: (B, 1, T, S).
+    """
+    result = np.zeros(shape)
+    hidden, place = to_numpy(layer.hidden_dense.kernel), to_numpy(layer.place_dense.kernel)[:, 0]
+    for b, _, t, s in np.ndindex(shape):
+        logit = np.tanh(query[b, t].astype("float64") @ hidden) @ place
+        distance = s - lengths[b] / (1.0 + math.exp(-logit))
+        result[b, 0, t, s] = math.exp(-(distance**2) / (2 * (layer.window / 2) ** 2))
+    return result
+
+
+def output(layer, value, weights, first):
+    """Returns the output [B, T, D] for values [B, S, Dv] and weights [B, N, T, S]."""
+    value = value.astype("float64")
+    batch, heads, queries, _ = weights.shape
+    if not layer.has_heads:
+        return np.stack([weights[b, 0] @ value[b] for b in range(batch)])
+    kernel, size = to_numpy(layer.output_dense.kernel), layer.value_dim
+    projected = value @ to_numpy(layer.value_dense.kernel) + _bias(layer.value_dense)
+    result = np.zeros((batch, queries, kernel.shape[1]))
+    for b, head in np.ndindex(batch, heads):
+        group = head * layer.memory_heads // heads
+        attended = weights[b, head] @ projected[b, :, group * size : (group + 1) * size]
+        attended = attended + _shaw(layer, weights[b, head], first)
+        result[b] += attended @ kernel[head * size : (head + 1) * size]
+    result += _bias(layer.output_dense)
+    result[~weights.any(axis=(1, 3))] = 0.0
+    return result
+
+
+def _bias(dense):
+    return 0.0 if dense.bias is None else to_numpy(dense.bias)
+
+
+def _shaw(layer, weights, first):
+    """Returns what Shaw's positions add to the weighted sum of one head, [T, H]."""
+    if not getattr(layer.positions, "use_values", False):
+        return 0.0
+    table, reach = to_numpy(layer.positions.value_embeddings), layer.positions.max_distance
+    result = np.zeros((len(weights), table.shape[1]))
+    for t, s in np.ndindex(weights.shape):
+        result[t] += weights[t, s] * table[min(max(s - (first + t), -reach), reach) + reach]
+    return result

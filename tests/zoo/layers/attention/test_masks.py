@@ -1,0 +1,228 @@
+"""Masks: what they hide, how they combine, and what is refused."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from support.layers.cases import ATTENTION_CASES, with_each
+from support.layers.contract import arrays, build, call, gradients, random_array, random_mask, to_numpy
+
+from zoo import layers
+from zoo.layers.attention import masks
+
+one_of_each = with_each(ATTENTION_CASES)
+B, T, S, N = 2, 3, 5, 7
+
+
+def _hidden(case, weights):
+    """Returns where the weights [B, (N,) T, S] are zero, with the head axis in any case."""
+    return (weights if len(case.weights) == 4 else weights[:, None]) == 0
+
+
+def test_masked_softmax_by_hand():
+    scores = np.log(np.array([[1.0, 3.0], [2.0, 5.0], [4.0, 4.0]], "float32"))
+    mask = np.array([[True, True], [True, False], [False, False]])
+    np.testing.assert_allclose(
+        to_numpy(masks.masked_softmax(ops.convert_to_tensor(scores))),
+        [[0.25, 0.75], [2 / 7, 5 / 7], [0.5, 0.5]],
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(
+        to_numpy(masks.masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor(mask))),
+        [[0.25, 0.75], [1, 0], [0, 0]],
+        rtol=1e-6,
+    )
+
+
+def test_masked_softmax_gradient_is_finite_and_zero_where_masked():
+    scores = keras.Variable(random_array((2, 3, 5), 1) * 1e4)
+    mask = np.random.default_rng(1).random((2, 3, 5)) < 0.5
+    mask[0, 0] = False
+    weighted = ops.convert_to_tensor(random_array((2, 3, 5), 2))
+
+    def loss():
+        weights = masks.masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor(mask))
+        return ops.sum(weights * weighted)
+
+    (gradient,) = gradients(loss, [scores])
+    assert np.all(np.isfinite(gradient)) and not np.any(gradient[~mask])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_masked_softmax_keeps_the_dtype_and_large_scores(dtype):
+    if dtype == "float64" and keras.backend.backend() == "jax":
+        pytest.skip("JAX has no float64 unless told so")
+    scores = ops.cast(np.array([[60000.0, 60000.0, -60000.0]]), dtype)
+    weights = masks.masked_softmax(scores, ops.convert_to_tensor([[True, True, True]]))
+    assert keras.backend.standardize_dtype(weights.dtype) == dtype
+    np.testing.assert_array_equal(to_numpy(weights), [[0.5, 0.5, 0.0]])
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_masked_softmax_rounds_once(dtype, rounding):
+    scores, mask = ops.cast(random_array((5, 97), 1) * 2, dtype), np.random.default_rng(1).random((5, 97)) < 0.7
+    terms = np.where(mask, np.exp(to_numpy(scores).astype("float64")), 0.0)
+    weights = to_numpy(masks.masked_softmax(scores, ops.convert_to_tensor(mask)))
+    np.testing.assert_allclose(weights, terms / terms.sum(axis=1, keepdims=True), rtol=1.01 * rounding)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "first", "expected"),
+    [
+        ((2, 2), 0, ["10", "11"]),
+        ((2, 3), 1, ["110", "111"]),
+        ((3, 2), -1, ["00", "10", "11"]),
+        ((2, 3), 0, ["100", "110"]),
+        ((1, 3), 1, ["110"]),
+    ],
+)
+def test_causal_mask_by_hand(lengths, first, expected):
+    mask = ops.convert_to_numpy(masks.build_visibility(lengths, first, causal=True).mask())[0]
+    assert ["".join(str(int(allowed)) for allowed in row) for row in mask] == expected
+
+
+def test_nothing_to_mask_is_no_mask():
+    visible = masks.build_visibility((3, 5), 2)
+    assert visible.mask() is None and not visible.hides
+
+
+@one_of_each
+@pytest.mark.parametrize(
+    ("queries", "keys"), [(3, 5), (5, 3), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((1, 5), (3, 3)))]
+)
+def test_causal_mask_is_aligned_at_the_end(case, queries, keys):
+    layer, inputs = build(case), arrays(case)
+    rows = {"query": queries, "value": keys, "key": keys}
+    inputs = {name: np.resize(value, (B, rows[name], value.shape[-1])) for name, value in inputs.items()}
+    output, weights = call(case, layer, inputs, use_causal_mask=True)
+    allowed = np.arange(keys)[None] <= np.arange(queries)[:, None] + keys - queries
+    np.testing.assert_array_equal(_hidden(case, weights), np.broadcast_to(~allowed, _hidden(case, weights).shape))
+    np.testing.assert_array_equal(output[:, ~allowed.any(axis=1)], 0.0)
+    # Later keys cannot leak into earlier queries.
+    changed = {
+        name: np.where(np.arange(value.shape[1])[:, None] == keys - 1, 1e4, value) for name, value in inputs.items()
+    }
+    again = call(case, layer, {**changed, "query": inputs["query"]}, use_causal_mask=True)[0]
+    np.testing.assert_array_equal(again[:, :-1], output[:, :-1])
+
+
+@one_of_each
+def test_masks_are_anded(case):
+    query_mask, value_mask, key_mask = random_mask((B, T)), random_mask((B, S), 1), random_mask((B, S), 2)
+    attention_mask = np.random.default_rng(3).random((B, T, S)) < 0.8
+    given = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask, "attention_mask": attention_mask}
+    allowed = query_mask[:, :, None] & (value_mask & key_mask)[:, None] & attention_mask
+    allowed = (allowed & np.tri(T, S, S - T, dtype=bool))[:, None]
+    layer, inputs = build(case), arrays(case)
+    _, weights = call(case, layer, inputs, use_causal_mask=True, **given)
+    np.testing.assert_array_equal(_hidden(case, weights), np.broadcast_to(~allowed, _hidden(case, weights).shape))
+    # Integers count as booleans, and one mask with everything in it does what they do together.
+    first = call(case, layer, inputs, use_causal_mask=True, **given)
+    integers = {name: mask.astype("int32") for name, mask in given.items()}
+    for result, expected in zip(call(case, layer, inputs, use_causal_mask=True, **integers), first, strict=True):
+        np.testing.assert_array_equal(result, expected)
+    if case.whole:  # else the mask of the keys also says how many there are
+        for result, expected in zip(call(case, layer, inputs, attention_mask=allowed[:, 0]), first, strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
+@one_of_each
+def test_each_head_may_have_a_mask(case):
+    heads = N if len(case.weights) == 3 else case.weights[1]
+    mask = np.random.default_rng(5).random((B, heads, T, S)) < 0.5
+    layer = build(case)
+    if not layer.has_heads:
+        with pytest.raises(ValueError, match=r"`attention_mask` must have rank 3. Received: shape=\(2, 7, 3, 5\)"):
+            layer(*arrays(case).values(), attention_mask=mask)
+        return
+    _, weights = call(case, layer, arrays(case), attention_mask=mask)
+    np.testing.assert_array_equal(weights == 0, ~mask)
+
+
+@one_of_each
+def test_float_masks_and_wrong_ranks_are_errors(case):
+    layer, inputs = build(case), arrays(case).values()
+    shapes = {"query_mask": (B, T), "value_mask": (B, S), "key_mask": (B, S), "attention_mask": (B, T, S)}
+    for name, shape in shapes.items():
+        with pytest.raises(ValueError, match=rf"`{name}` must be boolean.*`attention_bias`. Received: dtype=float32"):
+            layer(*inputs, **{name: np.zeros(shape, "float32")})
+        with pytest.raises(ValueError, match=rf"`{name}` must have rank .*Received: shape=\({B},\)"):
+            layer(*inputs, **{name: np.ones((B,), bool)})
+
+
+@one_of_each
+def test_bias_is_added_before_the_softmax(case):
+    layer, inputs, bias = build(case), arrays(case), random_array((T, S), 11)
+    _, plain = call(case, layer, inputs)
+    _, biased = call(case, layer, inputs, attention_bias=bias)
+    if case.whole:
+        expected = plain * np.exp(bias)
+        np.testing.assert_allclose(biased, expected / expected.sum(axis=-1, keepdims=True), rtol=1e-4)
+    # A bias as strong as a mask hides as well as one.
+    mask = np.tri(T, S, 1, dtype=bool)
+    _, hidden = call(case, layer, inputs, attention_bias=np.where(mask, 0.0, -1e9).astype("float32"))
+    np.testing.assert_array_equal(_hidden(case, hidden), np.broadcast_to(~mask, _hidden(case, hidden).shape))
+
+
+@one_of_each
+def test_key_defaults_to_value_and_memory_can_be_projected_once(case):
+    layer = case.make("float32")
+    query, value = arrays(case)["query"], random_array((B, S, 11), 13)
+    layer.build(query.shape, value.shape)
+    expected = to_numpy(layer(query, value))
+    np.testing.assert_array_equal(to_numpy(layer(query, value, value)), expected)
+    memory = layer.project_memory(ops.convert_to_tensor(value))
+    np.testing.assert_array_equal(to_numpy(layer(query, memory=memory)), expected)
+
+
+def _with_mask(array, mask):
+    """Returns a tensor that carries a Keras mask, by way of the layer that makes them."""
+    return keras.layers.Masking(mask_value=9.0)(np.where(mask[:, :, None], array, 9.0).astype("float32"))
+
+
+@one_of_each
+def test_keras_masks_are_used_and_explicit_ones_win(case):
+    layer, inputs = build(case), arrays(case)
+    query_mask, value_mask = random_mask((B, T)), random_mask((B, S), 1)
+    carriers = {"query": query_mask, "value": value_mask, "key": value_mask}
+    carried = {name: _with_mask(value, carriers[name]) for name, value in inputs.items()}
+    bare = {name: to_numpy(value) for name, value in carried.items()}
+    implicit = layer(*carried.values())
+    explicit = call(case, layer, bare, query_mask=query_mask, value_mask=value_mask)
+    np.testing.assert_array_equal(to_numpy(implicit), explicit[0])
+    everything = np.ones((B, S), bool)
+    won = call(case, layer, carried, value_mask=everything, key_mask=everything, query_mask=np.ones((B, T), bool))
+    np.testing.assert_array_equal(won[0], call(case, layer, bare)[0])
+
+
+@one_of_each
+@pytest.mark.parametrize("scores", [False, True])
+def test_output_carries_the_mask_of_the_query(case, scores):
+    mask = random_mask((B, T))
+    inputs = {**arrays(case), "query": _with_mask(arrays(case)["query"], mask)}
+    output = build(case)(*inputs.values(), return_attention_scores=scores)
+    output = output[0] if scores else output
+    # What comes behind sees the mask: pooling skips the masked positions.
+    pooled = to_numpy(keras.layers.GlobalAveragePooling1D()(output))
+    values = to_numpy(output)
+    for row in range(B):
+        np.testing.assert_allclose(pooled[row], values[row][mask[row]].mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_blocks_take_keras_masks():
+    mask, memory_mask = random_mask((B, T)), random_mask((B, S), 1)
+    inputs, memory = _with_mask(random_array((B, T, 11), 1), mask), _with_mask(random_array((B, S, 13), 2), memory_mask)
+
+    def attention():
+        return layers.MultiHeadAttention(7, 19)
+
+    encoder = layers.TransformerEncoderBlock(attention(), layers.FeedForward(31))
+    decoder = layers.TransformerDecoderBlock(attention(), attention(), layers.FeedForward(31), normalize_first=True)
+    pairs = [
+        (encoder(inputs), encoder(to_numpy(inputs), mask=mask)),
+        (decoder(inputs, memory), decoder(to_numpy(inputs), to_numpy(memory), mask=mask, memory_mask=memory_mask)),
+    ]
+    for implicit, explicit in pairs:
+        np.testing.assert_array_equal(to_numpy(implicit)[mask], to_numpy(explicit)[mask])
+        pooled = to_numpy(keras.layers.GlobalAveragePooling1D()(implicit))
+        np.testing.assert_allclose(pooled[0], to_numpy(explicit)[0][mask[0]].mean(axis=0), rtol=1e-5, atol=1e-6)

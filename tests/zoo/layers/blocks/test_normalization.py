@@ -1,0 +1,70 @@
+"""Layer normalisation with a written-out gradient beside Keras', which differentiates its operations."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from support.layers.contract import gradients, tensorflow_only, to_numpy
+
+from zoo.layers.blocks import normalization
+from zoo.layers.blocks.normalization import LayerNormalization
+
+SHAPE = (3, 5, 8)
+
+
+def outputs_and_gradients(cls, **options):
+    """Returns output, and the gradients of inputs and weights, of a layer in training."""
+    chance = np.random.default_rng(0)
+    layer = cls(**options)
+    layer.build(SHAPE)
+    for weight in layer.weights:
+        weight.assign(chance.normal(size=weight.shape))
+    inputs = keras.Variable(chance.normal(2.0, 3.0, size=SHAPE), dtype=layer.compute_dtype)
+    factors = ops.convert_to_tensor(chance.normal(size=SHAPE), dtype="float32")
+    training = {"training": True} if cls is LayerNormalization else {}
+
+    def outputs():
+        return layer(ops.convert_to_tensor(inputs), **training)
+
+    found = gradients(lambda: ops.sum(ops.cast(outputs(), "float32") * factors), [inputs, *layer.trainable_variables])
+    assert keras.backend.standardize_dtype(outputs().dtype) == layer.compute_dtype
+    return [to_numpy(each) for each in (ops.stop_gradient(outputs()), *found)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"epsilon": 0.1}, {"axis": 2}, {"axis": [1, 2]}, {"scale": False}, {"center": False}],
+    ids=str,
+)
+def test_outputs_and_gradients_are_those_of_keras(options):
+    ours, theirs = (
+        outputs_and_gradients(cls, **options) for cls in (LayerNormalization, keras.layers.LayerNormalization)
+    )
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_is_worked_out_in_float32(dtype):
+    halves, wholes = (outputs_and_gradients(LayerNormalization, dtype=each) for each in (dtype, "float32"))
+    for half, whole in zip(halves, wholes, strict=True):
+        np.testing.assert_allclose(half, whole, rtol=0.02, atol=0.02 * np.abs(whole).max())
+
+
+@tensorflow_only("elsewhere it is Keras' own")
+def test_the_gradient_is_written_out_in_training_alone(monkeypatch):
+    class Block(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm = LayerNormalization()
+
+        def call(self, inputs, training=None):
+            return self.norm(inputs)
+
+    asked, normalize = [], normalization._normalize
+    monkeypatch.setattr(normalization, "_normalize", lambda *args: asked.append(True) or normalize(*args))
+    block, inputs = Block(), np.random.default_rng(0).normal(size=SHAPE)
+    rest = block(inputs)
+    assert not asked
+    np.testing.assert_allclose(to_numpy(block(inputs, training=True)), to_numpy(rest), atol=1e-6)
+    assert asked

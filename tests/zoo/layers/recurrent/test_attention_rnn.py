@@ -1,0 +1,194 @@
+"""`AttentionRNN`: the cells over whole sequences."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from support.layers.contract import arrays, build, random_array, random_mask, tensorflow_only, to_numpy
+from support.layers.recurrent import BY_NAME, assert_close, every_loop, run_reference
+
+from zoo import layers
+
+
+@every_loop
+def test_loops(case):
+    layer, inputs, mask = build(case), arrays(case), random_mask((2, 5))
+    initial = [random_array((2, size), [size, 3]) for size in layer.cell.inner_state_sizes]
+    options = {"memory_mask": mask, "return_attention_scores": True, "return_state": True}
+    output, weights, states = layer(**inputs, initial_state=initial, **options)
+    for b in range(2):
+        own = [state[b] for state in initial]
+        expected = run_reference(layer.cell, inputs["inputs"][b], own, inputs["memory"][b], mask[b])
+        assert_close(output[b], expected[0])
+        assert_close(weights[b], np.moveaxis(expected[1], 0, -2))
+        assert len(states) == len(expected[2])
+        for state, reference in zip(states, expected[2], strict=True):
+            assert_close(state[b], reference)
+
+
+@every_loop
+def test_loops_go_on_from_their_states(case):
+    layer, inputs = build(case), arrays(case)
+    options = {"return_attention_scores": True, "return_state": True, "memory_mask": random_mask((2, 5))}
+    expected = layer(**inputs, **options)
+    projected = layer.cell.project_memory(inputs["memory"], options["memory_mask"])
+    first = layer(inputs["inputs"][:, :2], projected, **options)
+    second = layer(inputs["inputs"][:, 2:], projected, initial_state=first[2], **options)
+    for part, axis in ((0, 1), (1, -2)):
+        joined = ops.concatenate([first[part], second[part]], axis=axis)
+        assert_close(joined, to_numpy(expected[part]), atol=2e-6)
+    for state, reference in zip(second[2], expected[2], strict=True):
+        assert_close(state, to_numpy(reference), atol=2e-6)
+
+
+@tensorflow_only("other backends have no unknown sizes")
+@pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
+def test_memories_of_unknown_length_in_graphs(name):
+    import tensorflow as tf
+
+    loop = build(BY_NAME[name])
+    # `RNN` masks nothing here: it does not mask outputs of unknown width.
+    in_rnn = type(loop.cell).from_config({**loop.cell.get_config(), "return_attention_scores": True})
+    rnn = keras.layers.RNN(in_rnn, return_sequences=True)
+    rnn.build((None, None, 11))
+    in_rnn.set_weights(loop.cell.get_weights())
+    signature = [tf.TensorSpec([None, None, size]) for size in (11, 13)]
+    signature += [tf.TensorSpec([None, None], tf.bool)] * 2
+
+    @tf.function(input_signature=signature)
+    def in_loop(inputs, memory, mask, memory_mask):
+        return loop(inputs, memory, mask=mask, memory_mask=memory_mask, return_attention_scores=True)
+
+    @tf.function(input_signature=signature)
+    def in_layer(inputs, memory, mask, memory_mask):
+        return in_rnn.split_output(rnn(inputs, initial_state=in_rnn.initial_states(memory, memory_mask)))
+
+    for length, size in ((3, 5), (2, 7)):
+        inputs, memory = random_array((2, length, 11), 1), random_array((2, size, 13), 2)
+        everything, memory_mask = np.ones((2, length), bool), random_mask((2, size))
+        expected = loop(inputs, memory, memory_mask=memory_mask, return_attention_scores=True)
+        for function in (in_loop, in_layer):
+            for result, reference in zip(function(inputs, memory, everything, memory_mask), expected, strict=True):
+                assert result.shape == reference.shape
+                assert_close(result, to_numpy(reference), atol=2e-6)
+
+
+@tensorflow_only("XLA is TensorFlow's option")
+def test_gradients_of_alignments_under_xla():
+    import tensorflow as tf
+
+    loop = build(BY_NAME["attention_rnn"])
+    inputs, memory = map(tf.constant, arrays(BY_NAME["attention_rnn"]).values())
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            tape.watch([inputs, memory])
+            output, weights = loop(inputs, memory, return_attention_scores=True)
+            loss = tf.reduce_sum(output) + tf.reduce_sum(weights[..., 0] ** 2)
+        return tape.gradient(loss, [inputs, memory])
+
+    for result, reference in zip(tf.function(gradient, jit_compile=True)(), gradient(), strict=True):
+        assert_close(result, reference.numpy())
+
+
+@every_loop
+def test_masked_steps_are_left_out(case):
+    layer, inputs = build(case), arrays(case)
+    mask = np.array([[True, False, True], [True, True, False]])
+    options = {"return_attention_scores": True, "return_state": True}
+    output, weights, states = layer(**inputs, mask=mask, **options)
+    assert not np.any(to_numpy(output)[~mask]) and not np.any(np.moveaxis(to_numpy(weights), -2, 1)[~mask])
+    for b in range(2):
+        short = layer(inputs["inputs"][b : b + 1, mask[b]], inputs["memory"][b : b + 1], **options)
+        assert_close(output[b][mask[b]], to_numpy(short[0])[0], atol=2e-6)
+        assert_close(ops.moveaxis(weights[b], -2, 0)[mask[b]], np.moveaxis(to_numpy(short[1])[0], -2, 0), atol=2e-6)
+        for state, reference in zip(states, short[2], strict=True):
+            assert_close(state[b], to_numpy(reference)[0], atol=2e-6)
+
+
+def test_masks_of_embeddings_are_found():
+    loop = build(BY_NAME["attention_rnn"])
+    embedding = keras.layers.Embedding(17, 13, mask_zero=True)
+    ids = np.array([[3, 5, 7, 0, 0], [2, 4, 0, 0, 0]], "int32")
+    inputs = random_array((2, 3, 11), 1)
+    source, target = keras.Input((None,), dtype="int32"), keras.Input((None, 11))
+    model = keras.Model([target, source], loop(target, embedding(source), return_attention_scores=True))
+    output, weights = model([inputs, ids])
+    assert np.array_equal(to_numpy(weights) > 0, np.broadcast_to((ids > 0)[:, None], (2, 3, 5)))
+    expected = loop(inputs, to_numpy(embedding(ids)), memory_mask=ids > 0)
+    assert_close(output, to_numpy(expected), atol=2e-6)
+
+
+def test_hidden_memory_may_be_anything():
+    loop = build(BY_NAME["attention_rnn"])
+    inputs, memory = arrays(BY_NAME["attention_rnn"]).values()
+    mask = random_mask((2, 5))
+    expected = to_numpy(loop(inputs, memory, memory_mask=mask))
+    memory = np.where(mask[:, :, None], memory, np.nan)
+    np.testing.assert_array_equal(to_numpy(loop(inputs, memory, memory_mask=mask)), expected)
+
+
+class Pointer(layers.BaseAttention):
+    """Attention of query t to key t alone."""
+
+    needs_query_position = True
+
+    def build(self, query_shape, value_shape=None):
+        """Has no weights."""
+
+    def compare(self, query, key, visible):
+        distance = ops.abs(visible.key_positions - visible.query_positions[:, None])
+        scores = -1e4 * ops.cast(distance, query.dtype)
+        return ops.broadcast_to(scores, (ops.shape(query)[0], *ops.shape(scores)))
+
+    def compute_output_shape(self, query_shape, value_shape=None):
+        return (*query_shape[:-1], value_shape[-1])
+
+
+@pytest.mark.parametrize("cell_class", [layers.RecurrentAttentionCell, layers.LuongAttentionCell])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_attention_learns_the_number_of_the_step(cell_class, policy):
+    inner = keras.layers.GRUCell(2, dtype=policy)
+    loop = layers.AttentionRNN(cell_class(inner, Pointer(dtype=policy), memory_dim=2, dtype=policy), dtype=policy)
+    inputs, memory = np.zeros((2, 7, 3), "float32"), random_array((2, 261, 2), 1)
+    mask = np.ones((2, 7), bool)
+    mask[0, 3:] = False  # a row that has ended does not stop the others
+    options = {"mask": mask, "return_attention_scores": True, "return_state": True}
+    _, weights, states = loop(inputs, memory, **options)
+    expected = np.eye(261)[:7] * mask[:, :, None]
+    np.testing.assert_array_equal(to_numpy(weights), expected)
+    np.testing.assert_array_equal(to_numpy(states[-1]), [[3, 0], [7, 0]])
+    # bfloat16 cannot count these one by one.
+    states[-1] = np.array([[253, 0], [253, 0]], "float32")
+    _, weights, states = loop(inputs, memory, states, **options)
+    np.testing.assert_array_equal(to_numpy(weights), np.roll(expected, 253, axis=-1))
+    np.testing.assert_array_equal(to_numpy(states[-1]), [[0, 1], [4, 1]])
+    assert len(loop.cell.initial_states(memory)) == len(loop.cell.state_size)
+
+
+@pytest.mark.parametrize("alignment", ["monotonic", "predictive"])
+def test_local_attention(alignment):
+    attention = layers.LocalAttention(1, alignment)
+    loop = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(7), attention, memory_dim=13))
+    _, weights = loop(random_array((2, 3, 11), 1), random_array((2, 5, 13), 2), return_attention_scores=True)
+    places = to_numpy(weights) > 0
+    if alignment == "monotonic":
+        near = np.abs(np.arange(5) - np.arange(3)[:, None]) <= 1
+        np.testing.assert_array_equal(places, np.broadcast_to(near, (2, 3, 5)))
+    else:
+        assert np.all((places.sum(-1) > 0) & (places.sum(-1) <= 3))
+
+
+def test_dropout_of_the_attention_works_inside_the_loop():
+    attention = layers.AdditiveAttention(31, dropout=0.5, seed=3)
+    cell = layers.RecurrentAttentionCell(keras.layers.GRUCell(7), attention, memory_dim=13)
+    cell.build((2, 11))
+    rnn = keras.layers.RNN(cell, return_sequences=True)
+    inputs, memory, state = random_array((2, 3, 11), 1), random_array((2, 5, 13), 2), random_array((2, 7), 3)
+    states = cell.initial_states(memory, None, [state])
+    plain, trained = (to_numpy(rnn(inputs, initial_state=states, training=training)) for training in (False, True))
+    assert np.all(np.isfinite(trained)) and not np.array_equal(plain, trained)
+    loop = layers.AttentionRNN(cell)
+    assert_close(loop(inputs, memory, [state]), plain)
+    trained = to_numpy(loop(inputs, memory, [state], training=True))
+    assert np.all(np.isfinite(trained)) and not np.array_equal(plain, trained)

@@ -1,0 +1,104 @@
+"""The bidirectional encoder."""
+
+import keras
+import numpy as np
+import pytest
+from support.layers.contract import arrays, build, random_array, to_numpy
+from support.layers.recurrent import BY_NAME, assert_close, step_reference
+
+from zoo import layers
+
+
+def _gru_encoder(layer, inputs, mask):
+    """Returns outputs [S, 2U] and final states of a bidirectional encoder, from its cells."""
+    states = []
+    for bidirectional in layer.recurrent_layers:
+        found = np.zeros((2, len(inputs), layer.units))
+        for way, one_way in enumerate((bidirectional.forward_layer, bidirectional.backward_layer)):
+            own = [np.zeros(layer.units)] * (1 if layer.cell_type == "gru" else 2)
+            order = range(len(inputs))
+            for j in reversed(order) if way else order:
+                if mask[j]:
+                    own = step_reference(one_way.cell, inputs[j], own)
+                    found[way, j] = own[0]
+            states.append(own)
+        inputs = np.concatenate(found, axis=-1)
+    pairs = [zip(states[i], states[i + 1], strict=True) for i in range(0, len(states), 2)]
+    return inputs, [np.concatenate(pair) for each in pairs for pair in each]
+
+
+@pytest.mark.parametrize("name", ["bidirectional_encoder_gru", "bidirectional_encoder_lstm"])
+def test_encoder(name):
+    case = BY_NAME[name]
+    layer, inputs = build(case), arrays(case)["inputs"]
+    mask = np.array([[True] * 5, [True, False, True, True, False]])
+    outputs, states = layer(inputs, mask=mask, return_state=True)
+    assert len(states) == (1 if layer.cell_type == "gru" else 4)
+    for b in range(2):
+        expected, expected_states = _gru_encoder(layer, inputs[b], mask[b])
+        assert_close(outputs[b], expected)
+        for state, reference in zip(states, expected_states, strict=True):
+            assert_close(state[b], reference)
+
+
+def test_encoder_by_hand():
+    # All weights zero but the bias of the candidate: h = (h + 1) / 2 at every real position.
+    layer = layers.BidirectionalEncoder(1)
+    layer.build((2, 3, 1))
+    bias = np.array([[0.0, 0.0, 99.0], [0.0, 0.0, 0.0]])
+    layer.set_weights([np.zeros((1, 3)), np.zeros((1, 3)), bias] * 2)
+    mask = np.array([[True, True, True], [True, True, False]])
+    outputs, states = layer(np.ones((2, 3, 1), "float32"), mask=mask, return_state=True)
+    assert_close(outputs[0], [[0.5, 0.875], [0.75, 0.75], [0.875, 0.5]])
+    assert_close(outputs[1], [[0.5, 0.75], [0.75, 0.5], [0.0, 0.0]])
+    assert_close(states[0], [[0.875, 0.875], [0.75, 0.75]])
+
+
+@pytest.mark.parametrize("name", ["bidirectional_encoder_gru", "bidirectional_encoder_lstm"])
+def test_padding_of_the_encoder_changes_nothing(name):
+    layer, inputs = build(BY_NAME[name]), arrays(BY_NAME[name])["inputs"]
+    expected, expected_states = layer(inputs, mask=np.ones((2, 5), bool), return_state=True)
+    for room in (7, 11):
+        padded = np.full((2, room, 11), 1e4, "float32")
+        padded[:, :5] = inputs
+        mask = np.arange(room)[None] < np.array([[5], [5]])
+        outputs, states = layer(padded, mask=mask, return_state=True)
+        np.testing.assert_array_equal(to_numpy(outputs)[:, :5], to_numpy(expected))
+        assert not np.any(to_numpy(outputs)[:, 5:])
+        for state, reference in zip(states, expected_states, strict=True):
+            np.testing.assert_array_equal(to_numpy(state), to_numpy(reference))
+
+
+def test_a_decoder_starts_from_the_encoder():
+    source = keras.Input((None, 11))
+    encoded, states = layers.BidirectionalEncoder(3, num_layers=2, cell_type="lstm")(source, return_state=True)
+    cells = [keras.layers.LSTMCell(6), keras.layers.LSTMCell(6)]
+    decoder = layers.AttentionRNN(layers.LuongAttentionCell(cells, layers.GeneralAttention(), memory_dim=6))
+    target = keras.Input((None, 5))
+    outputs, alignments = decoder(target, encoded, states, return_attention_scores=True)
+    model = keras.Model([source, target], [outputs, alignments])
+    outputs, alignments = model([random_array((2, 7, 11), 1), random_array((2, 3, 5), 2)])
+    assert (tuple(outputs.shape), tuple(alignments.shape)) == ((2, 3, 6), (2, 3, 7))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.BidirectionalEncoder(0), "`units` must be a positive integer. Received: units=0."),
+        (
+            lambda: layers.BidirectionalEncoder(3, num_layers=0),
+            "`num_layers` must be a positive integer. Received: num_layers=0.",
+        ),
+        (
+            lambda: layers.BidirectionalEncoder(3, cell_type="rnn"),
+            "`cell_type` must be one of gru, lstm. Received: cell_type='rnn'.",
+        ),
+        (
+            lambda: layers.BidirectionalEncoder(3)(np.zeros((2, 3, 5), "float32"), mask=np.ones((2, 3))),
+            "`mask` must be boolean",
+        ),
+    ],
+)
+def test_encoder_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

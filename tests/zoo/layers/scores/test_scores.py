@@ -1,0 +1,390 @@
+"""Score functions: examples by hand, their edges, scores of one's own, and how a score is named."""
+
+import functools
+import math
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from support.layers.cases import CASES
+from support.layers.cases.scores import Distance, first_feature
+from support.layers.contract import (
+    build,
+    compiled,
+    gradients,
+    random_array,
+    random_mask,
+    randomize,
+    tensorflow_only,
+    to_numpy,
+)
+
+from zoo import layers
+from zoo.layers.scores import SCORES, get_score
+
+SCORE_CASES = [case for case in CASES if issubclass(case.covers, layers.Score)]
+_LN2, _LN3 = math.log(2.0), math.log(3.0)
+_EYE = [[1.0, 0.0], [0.0, 1.0]]
+# The hyperbolic tangent of ±99 is ±1, of ln 2 it is 3/5, and of ln 3 it is 4/5.
+BY_HAND = {
+    "dot": (layers.DotScore(), [], [[1, 2]], [[3, 4], [5, 0]], [[11, 5]]),
+    "scaled_dot": (layers.ScaledDotScore(), [], [[1, 2, 3, 4]], [[1, 1, 1, 1], [0, 0, 0, 8]], [[5, 16]]),
+    # W k = (7, 9) and (2, 2) for k = (1, 2, 3) and (0, 2, 0).
+    "general": (
+        layers.GeneralScore(),
+        [[[0, 1], [2, 1], [1, 2]]],
+        [[1, 0], [1, 2]],
+        [[1, 2, 3], [0, 2, 0]],
+        [[7, 4], [25, 8]],
+    ),
+    # The query 1 puts 4/5 into the first hidden unit, the keys put 3/5 and −3/5 into the second; v = (10, 5).
+    "concat": (
+        layers.ConcatScore(2),
+        [[[_LN3, 0]], [[0, 0], [0, _LN2]], [[10], [5]]],
+        [[1], [0]],
+        [[8, 1], [8, -1]],
+        [[8 + 3, 8 - 3], [3, -3]],
+    ),
+    "tanh_concat": (
+        layers.TanhConcatScore(),
+        [[[_LN3], [_LN2]], [-_LN2], [[_LN2]]],
+        [[1, 1], [0, 1], [0, 0]],
+        [[0], [1]],
+        # Arguments ln 3 and ln 6; 0 and ln 2; −ln 2 and 0. The hyperbolic tangent of ln 6 is 35/37.
+        [[0.8, 35 / 37], [0, 0.6], [-0.6, 0]],
+    ),
+    # tanh(99 s + 99 h − 99) / 2.
+    "additive": (
+        layers.AdditiveScore(1),
+        [[[99]], [-99], [[99]], [[0.5]]],
+        [[0], [1]],
+        [[0], [1], [2]],
+        [[-0.5, 0, 0.5], [0, 0.5, 0.5]],
+    ),
+    "cosine": (layers.CosineScore(0.5), [], [[3, 4], [0, 0]], [[0, 9], [-6, -8], [0, 0]], [[1.6, -2, 0], [0, 0, 0]]),
+    "learned_cosine": (layers.CosineScore(9.0, True), [-_LN2], [[3, 4]], [[0, 9], [30, 40]], [[1.6, 2]]),
+    "location": (
+        layers.LocationScore(3),
+        [[[1, 2, 3], [0, 10, 20]]],
+        [[1, 0], [0, 1], [1, 1]],
+        [[7], [-7]],
+        [[1, 2], [0, 10], [1, 12]],
+    ),
+    "callable": (layers.CallableScore(first_feature), [], [[1, 9], [5, 9]], [[2], [3], [8]], [[1, 2, 7], [3, 2, 3]]),
+}
+
+
+def _array(values):
+    return np.array(values, "float32")
+
+
+def _set(layer, weights):
+    layer.set_weights([_array(weight).reshape(w.shape) for weight, w in zip(weights, layer.weights, strict=True)])
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_scores_by_hand(name):
+    score, weights, query, key, expected = BY_HAND[name]
+    score.build(_array(query).shape, _array(key).shape)
+    _set(score, weights)
+    np.testing.assert_allclose(to_numpy(score(_array(query), _array(key))), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_every_score_has_an_example_by_hand_and_a_name():
+    public = {getattr(layers, name) for name in layers.__all__}
+    public = {each for each in public if issubclass(each, layers.Score)} - {layers.Score}
+    assert {type(score) for score, *_ in BY_HAND.values()} == public
+    assert set(SCORES.values()) == public - {layers.CallableScore}
+
+
+@pytest.mark.parametrize(
+    ("layer", "weights", "query"),
+    # Two orthogonal keys, scored ln 3 and 0 by the first query, and alike by the second.
+    [
+        (layers.DotAttention(), [], [[_LN3, 0], [0, 0]]),
+        (layers.ScaledDotProductAttention(), [], [[_LN3 * math.sqrt(2), 0], [0, 0]]),
+        (layers.GeneralAttention(), [[[_LN3], [0]]], [[1], [0]]),
+        (layers.CosineAttention(temperature=1 / _LN3), [], [[7, 0], [5, 5]]),
+        # Hidden value of the first key tanh(99), of the second tanh(0); a query of −99 takes 99 off: 0 and −1.
+        (layers.ConcatAttention(1), [[[1]], [[99], [0]], [[_LN3]]], [[0], [99]]),
+        (layers.AdditiveAttention(1), [[[1]], [99], [[99], [0]], [[_LN3]]], [[-99], [0]]),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, layers.BaseAttention) else "",
+)
+def test_single_head_attention_by_hand(layer, weights, query):
+    value = _array([[[4.0, 4.0], [0.0, 8.0]]])
+    layer.build((1, 2, len(query[0])), (1, 2, 2), (1, 2, 2))
+    _set(layer, weights)
+    output, attention = layer(_array([query]), value, _array([_EYE]), return_attention_scores=True)
+    np.testing.assert_allclose(to_numpy(attention)[0], [[0.75, 0.25], [0.5, 0.5]], rtol=1e-5)
+    np.testing.assert_allclose(to_numpy(output)[0], [[3.0, 5.0], [2.0, 6.0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", SCORE_CASES, ids=lambda case: case.name)
+def test_heads_are_scored_one_by_one(case):
+    score, lead = build(case), (2, 7)
+    query, key = (random_array((*lead, *shape[-2:]), i) for i, shape in enumerate(case.inputs.values()))
+    together = to_numpy(score(query, key))
+    assert together.shape == (*lead, query.shape[-2], key.shape[-2])
+    for place in np.ndindex(lead):
+        one = to_numpy(score(query[place][None], key[place][None]))[0]
+        np.testing.assert_allclose(together[place], one, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", SCORE_CASES, ids=lambda case: case.name)
+def test_a_pair_of_vectors_is_enough(case):
+    score = build(case)
+    query, key = (random_array(shape[-2:], i) for i, shape in enumerate(case.inputs.values()))
+    assert tuple(score(query, key).shape) == case.output[-2:]
+
+
+def test_how_much_a_pair_costs():
+    made = {name: get_score(name) for name in SCORES} | {"own": layers.CallableScore(first_feature, hidden_size=13)}
+    for score in made.values():
+        score.build((2, 3, 11), (2, 5, 11))
+    costs = {name: score.hidden_size for name, score in made.items() if score.hidden_size > 1}
+    assert costs == {"additive": 11, "concat": 11, "own": 13}
+    assert layers.AdditiveScore(31).hidden_size == 31
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("learn_temperature", [False, True])
+def test_cosine_of_extreme_vectors_is_finite_with_finite_gradients(policy, learn_temperature):
+    score = layers.CosineScore(temperature=0.5, learn_temperature=learn_temperature, dtype=policy)
+    query = np.stack([np.zeros(257), np.full(257, 6e4), np.full(257, 1e-7), np.eye(257)[0]]).astype("float32")
+    key = query[::-1].copy()
+    score.build(query.shape, key.shape)
+    variables = [keras.Variable(query), keras.Variable(key), *score.trainable_variables]
+
+    def loss():
+        return ops.sum(ops.cast(score(*map(ops.convert_to_tensor, variables[:2])), "float32"))
+
+    for gradient in gradients(loss, variables):
+        assert np.all(np.isfinite(gradient))
+    # Zero and almost zero vectors have no direction; the length of the others does not matter.
+    near = 2 / math.sqrt(257)
+    expected = [[0, 0, 0, 0], [near, 0, 2, 0], [0, 0, 0, 0], [2, 0, near, 0]]
+    np.testing.assert_allclose(to_numpy(score(query, key)), expected, rtol=1e-2, atol=1e-6)
+
+
+def test_learned_temperature_begins_where_it_is_told_and_stays_positive():
+    score = layers.CosineScore(temperature=0.25, learn_temperature=True)
+    query = _array([[1.0, 0.0]])
+    np.testing.assert_allclose(to_numpy(score(query, query)), [[4.0]], rtol=1e-6)
+    for weight in (-3.0, 0.0, 3.0):
+        score.log_temperature.assign(weight)
+        np.testing.assert_allclose(to_numpy(score(query, query)), [[math.exp(-weight)]], rtol=1e-5)
+
+
+def test_a_location_score_knows_its_places():
+    score = layers.LocationScore(5)
+    query, key = random_array((2, 3, 11), 1), random_array((2, 5, 17), 2)
+    whole = to_numpy(score(query, key))
+    # Fewer keys are the first places; what stands there plays no part, not even if it is no number.
+    np.testing.assert_array_equal(to_numpy(score(query, np.full((2, 3, 17), np.nan, "float32"))), whole[..., :3])
+    message = r"`max_length` must be at least the number of keys. Received: max_length=5, and 7 keys."
+    with pytest.raises(ValueError, match=message):
+        score(query, random_array((2, 7, 17), 3))
+    for shapes in ([(2, 3, 11), (2, 7, 17)], [(2, 13, 3, 11), (2, 13, 7, 17)]):
+        with pytest.raises(ValueError, match=message):
+            layers.LocationScore(5).build(*shapes)
+    with pytest.raises(ValueError, match=message):
+        layers.Attention(layers.LocationScore(5))(keras.Input((None, 11)), keras.Input((7, 11)))
+
+
+def test_a_location_score_takes_keys_of_unknown_number():
+    # On PyTorch, Keras traces unknown lengths with numbers of its own, which are larger than these tables.
+    query, value = keras.Input((None, 11)), keras.Input((None, 13))
+    model = keras.Model([query, value], layers.Attention(layers.LocationScore(5))(query, value))
+    assert model([random_array((2, 3, 11), 1), random_array((2, 5, 13), 2)]).shape == (2, 3, 13)
+
+
+@tensorflow_only("only TensorFlow has graphs of unknown lengths")
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_nobody_attends_to_places_that_have_no_score(policy):
+    import tensorflow as tf
+
+    layer = layers.MultiHeadAttention(7, 19, score=layers.LocationScore(3, dtype=policy), dtype=policy)
+    query, value = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
+    layer.build((2, None, 11), (2, None, 11))
+    shapes = [tf.TensorSpec([None, None, 11]), tf.TensorSpec([None, None, 11]), tf.TensorSpec([None, None], tf.bool)]
+
+    @functools.partial(tf.function, input_signature=shapes)
+    def run(query, value, mask):
+        return layer(query, value, value_mask=mask, return_attention_scores=True)
+
+    mask = np.array([[True] * 5, [False] * 3 + [True] * 2])
+    output, weights = (to_numpy(result) for result in run(query, value, mask))
+    assert np.all(np.isfinite(output)) and not np.any(weights[0, ..., 3:])
+    expected = to_numpy(layer(query[:1], value[:1, :3]))
+    np.testing.assert_allclose(output[:1], expected, atol=1e-6 if policy == "float32" else 1e-2)
+    # Who may attend to nothing else shares them.
+    np.testing.assert_array_equal(weights[1], np.broadcast_to([0, 0, 0, 0.5, 0.5], weights[1].shape))
+
+
+def _unregistered(query, key):
+    return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_unregistered, lambda query, key: 0.0, functools.partial(_unregistered)],
+    ids=["name", "lambda", "partial"],
+)
+def test_a_function_must_be_registered_to_be_saved(function):
+    for layer in (get_score(function), layers.Attention(function), layers.MultiHeadAttention(2, 3, score=function)):
+        with pytest.raises(ValueError, match=r"`function` must be registered to be saved: .*Received: function="):
+            layer.get_config()
+
+
+def test_a_function_may_be_registered_in_a_scope():
+    with keras.saving.custom_object_scope({"_unregistered": _unregistered}):
+        config = layers.Attention(_unregistered).get_config()
+        assert layers.Attention.from_config(config).score.function is _unregistered
+
+
+def test_a_function_is_called_as_it_is():
+    query, value = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
+    own, dot = layers.Attention(_unregistered), layers.DotAttention()
+    np.testing.assert_array_equal(to_numpy(own(query, value)), to_numpy(dot(query, value)))
+
+
+def test_a_function_must_return_scores():
+    query, value = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
+    for function in (lambda query, key: query, lambda query, key: ops.zeros((3, 5))):
+        with pytest.raises(ValueError, match=r"`function` must return scores \[..., T, S\], here of shape \(2, 3, 5\)"):
+            layers.Attention(function)(query, value)
+
+
+def test_a_layer_as_a_score_trains_with_its_attention(tmp_path):
+    query, value = keras.Input((None, 11)), keras.Input((None, 13))
+    attention = layers.MultiHeadAttention(2, 3, score=Distance(7))
+    model = keras.Model([query, value], attention(query, value))
+    data = [random_array((2, 3, 11), 1), random_array((2, 5, 13), 2)]
+    before = [to_numpy(weight) for weight in attention.score.function.trainable_variables]
+    assert len(before) == 4
+    model.compile("adam", "mse")
+    model.fit(data, random_array((2, 3, 11), 3), verbose=0)
+    for weight, old in zip(attention.score.function.trainable_variables, before, strict=True):
+        assert not np.array_equal(to_numpy(weight), old)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(to_numpy(loaded(data)), to_numpy(model(data)))
+
+
+def test_a_built_layer_as_a_score_keeps_its_weights():
+    function = Distance(7)
+    function(random_array((2, 3, 11), 1), random_array((2, 5, 13), 2))
+    before = [to_numpy(weight) for weight in function.weights]
+    attention = layers.Attention(function)
+    attention.build((2, 3, 11), (2, 5, 13))
+    for weight, old in zip(attention.weights, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(weight), old)
+
+
+def test_masks_that_ride_on_tensors_do_not_trouble_a_layer_as_a_score():
+    mask = random_mask((2, 5))
+    value = keras.layers.Masking()(np.where(mask[:, :, None], random_array((2, 5, 11), 1), 0.0).astype("float32"))
+    for score in (Distance(7), layers.CallableScore(layers.DotScore())):
+        assert tuple(layers.Attention(score)(value, value).shape) == (2, 5, 11)  # no warning, which would be an error
+
+
+SHARED = {
+    "general": lambda: layers.GeneralScore(),
+    "concat": lambda: layers.ConcatScore(),
+    "tanh_concat": lambda: layers.TanhConcatScore(),
+    "additive": lambda: layers.AdditiveScore(5),
+    "learned_cosine": lambda: layers.CosineScore(learn_temperature=True),
+    "location": lambda: layers.LocationScore(7),
+    "layer": lambda: layers.CallableScore(Distance(5)),
+}
+shared = pytest.mark.parametrize("make", SHARED.values(), ids=SHARED)
+
+
+@shared
+def test_layers_that_share_a_score_share_it_again_when_reloaded(make, tmp_path):
+    score, inputs = make(), keras.Input((5, 6))
+    hidden = inputs
+    for layer in (layers.Attention(score), layers.MultiHeadAttention(2, 6, score=score), layers.Attention(score)):
+        hidden = layer(hidden, hidden)
+    model = randomize(keras.Model(inputs, hidden))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len({id(layer.score) for layer in reloaded.layers if hasattr(layer, "score")}) == 1
+    batch = random_array((2, 5, 6), 1)
+    np.testing.assert_array_equal(to_numpy(reloaded(batch)), to_numpy(model(batch)))
+
+
+def test_scores_that_share_a_layer_share_it_again_when_reloaded(tmp_path):
+    function, inputs = Distance(5), keras.Input((5, 6))
+    hidden = layers.Attention(function)(inputs, inputs)
+    model = randomize(keras.Model(inputs, layers.Attention(function)(hidden, hidden)))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(reloaded.weights) == len(model.weights) == 4
+    batch = random_array((2, 5, 6), 1)
+    np.testing.assert_array_equal(to_numpy(reloaded(batch)), to_numpy(model(batch)))
+
+
+@shared
+def test_layers_of_other_sizes_need_a_score_of_their_own(make):
+    score = make()
+    layers.Attention(score).build((2, 3, 4), (2, 5, 4))
+    for layer in (layers.Attention(score), layers.MultiHeadAttention(2, 6, score=score)):
+        if not score.needs:  # weights that fit any size
+            layer.build((2, 3, 6), (2, 5, 6))
+            continue
+        wanted, built = ({name: size for name in score.needs} for size in (6, 4))
+        message = (
+            "Attention layers of other sizes need another score; this one is shared. "
+            f"Received: {wanted}, where {score.name} has been built for {built}."
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
+            layer.build((2, 3, 6), (2, 5, 6))
+
+
+def test_scores_without_weights_serve_layers_of_all_sizes():
+    for score in (layers.DotScore(), layers.CallableScore(first_feature)):
+        for size in (4, 6):
+            inputs = random_array((2, 3, size), 1)
+            assert layers.Attention(score)(inputs, inputs).shape == (2, 3, size)
+
+
+def test_scores_by_name():
+    for name, score_class in SCORES.items():
+        score = get_score(name, dtype="mixed_bfloat16")
+        assert type(score) is score_class and score.dtype_policy.name == "mixed_bfloat16"
+        for layer in (layers.Attention(name, dtype="bfloat16"), layers.MultiHeadAttention(2, 3, score=name)):
+            assert type(layer.score) is score_class and layer.score.dtype_policy == layer.dtype_policy
+    score = layers.DotScore()
+    assert get_score(score) is score
+    for function in (first_feature, Distance(7)):
+        wrapped = get_score(function, dtype="bfloat16")
+        assert type(wrapped) is layers.CallableScore and wrapped.function is function
+        assert wrapped.compute_dtype == "bfloat16"
+
+
+def test_a_decoder_projects_its_keys_once():
+    # What is kept of a key is as small as it can be: W k, one number, or nothing but its place.
+    sizes = {"additive": 31, "concat": 31, "cosine": 11, "dot": 11, "general": 11}
+    sizes |= {"location": 1, "scaled_dot": 11, "tanh_concat": 1}
+    for name, score_class in SCORES.items():
+        score = score_class(31) if "units" in score_class().get_config() else score_class()
+        key_size = 17 if name in ("additive", "concat", "general", "location", "tanh_concat") else 11
+        attention = layers.Attention(score)
+        attention.build((2, 3, 11), (2, 5, 13), (2, 5, key_size))
+        memory = attention.project_memory(
+            *(ops.convert_to_tensor(random_array((2, 5, size), 1)) for size in (13, key_size))
+        )
+        assert tuple(memory["key"].shape) == (2, 5, sizes[name])
+
+
+def test_scores_of_half_precision_graphs_stay_in_their_dtype():
+    query, key = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
+    for name in SCORES:
+        score = get_score(name, dtype="mixed_float16")
+        score.build(query.shape, key.shape)
+        result = compiled(score, False)(*(ops.convert_to_tensor(value) for value in (query, key)))
+        assert keras.backend.standardize_dtype(result.dtype) == "float16"
