@@ -18,8 +18,9 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 def read_rooms(text):
     """Returns, by room, the prefixes that its modules may import: the rows of the table in CONTRIBUTING.md."""
-    rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\|([^|]*)\|$", text, flags=re.MULTILINE)
-    return {room: (room, *re.findall(r"`([\w.]+)`", allowed)) for room, allowed in rows}
+    rows = re.findall(r"^\| ((?:`[\w.]+` )+)\|[^|]*\|([^|]*)\|$", text, flags=re.MULTILINE)
+    names = re.compile(r"`([\w.]+)`").findall
+    return {room: (room, *names(allowed)) for rooms, allowed in rows for room in names(rooms)}
 
 
 # The longest prefix of a module's name counts.
@@ -74,9 +75,13 @@ def within(name, prefixes):
     return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
 
 
+def room_of(module):
+    """Returns the longest name in the table that the module is in; an empty one where there is none."""
+    return max((room for room in ALLOWED if within(module, [room])), key=len, default="")
+
+
 def rule(module):
-    prefixes = [prefix for prefix in ALLOWED if within(module, [prefix])]
-    return ALLOWED[max(prefixes, key=len)] if prefixes else ()
+    return ALLOWED.get(room_of(module), ())
 
 
 def test_there_is_something_to_check():
@@ -110,6 +115,17 @@ def test_only_the_command_opens_the_door_of_the_server():
         if within(name, ["export.server"])
     }
     assert names == {("export.serve", "export.server")}, "and uses what `export/server/__init__.py` names"
+
+
+def test_rooms_import_all_that_the_table_allows():
+    used = {room: {room} for room in ALLOWED}
+    for module, path in modules():
+        if ALLOWED.get(room := room_of(module)):
+            used[room] |= {
+                prefix for name in imports(path, module) for prefix in ALLOWED[room] if within(name, [prefix])
+            }
+    spare = [f"{room} need not import {prefix}" for room in ALLOWED for prefix in {*ALLOWED[room]} - used[room]]
+    assert not spare
 
 
 def test_tensorflow_is_not_imported_with_zoo_or_training():
