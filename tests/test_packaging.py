@@ -31,10 +31,7 @@ MAY_NEED = {
     "export": ("train", "tensorflow", "serve", "pictures", "beam"),
 }
 # What comes with what is declared, and is asked for by its own name.
-BROUGHT_ALONG = {
-    "google": "protobuf comes with TensorFlow and tensorboardX",
-    "ml_dtypes": "comes with Keras",
-} | dict.fromkeys(("docstring_parser", "pydantic"), "leaves")
+BROUGHT_ALONG = {"google": "protobuf comes with TensorFlow and tensorboardX", "ml_dtypes": "comes with Keras"}
 DISTRIBUTIONS = packages_distributions()
 
 
