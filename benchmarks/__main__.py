@@ -21,14 +21,7 @@ NO_INPUTS = "Not yet measured: it needs `--workdir`, a trained `transformer_tiny
 
 
 def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> str:
-    """Returns what a command printed when it was run with these arguments.
-
-    Args:
-        name: The name under which its output is stored.
-        module: The command.
-        arguments: Its arguments.
-        fresh: Whether to run it in any case.
-    """
+    """Returns what a command printed when it was run with these arguments, and stores it under a name."""
     command = [sys.executable, "-m", module, *arguments]
 
     def run() -> str:
@@ -38,13 +31,7 @@ def load_or_run(name: str, module: str, arguments: list[str], fresh: bool) -> st
 
 
 def printed_by(main: Callable[[list[str]], int], fresh: bool, arguments: Sequence[str] = ()) -> str:
-    """Returns what a command prints that stores its results by itself.
-
-    Args:
-        main: Its function.
-        fresh: Whether it measures again.
-        arguments: Its other arguments.
-    """
+    """Returns what a command prints that stores its results by itself."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         main([*arguments, *(["--fresh"] if fresh else [])])
@@ -73,11 +60,7 @@ def subjects(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--data", metavar="SPEC", help="parallel text, text:DIR:SRC-TGT, for the epoch and a test set")
     parser.add_argument("--workdir", help="a trained transformer_tiny, for the part about decoding")

@@ -38,15 +38,9 @@ def sizes(batch: int, length: int, dim: int, heads: int = 1, window: int = 0, ha
 
 
 def keras_layer(name: str, path: str, options: Mapping, work: Mapping, axes: str = "BTD", note: str = "") -> Contestant:
-    """Returns a Keras layer on TensorFlow, on processors, as a contestant.
+    """Returns a Keras layer on TensorFlow, on processors, as a contestant; `work` is from `sizes`.
 
-    Args:
-        name: Its name.
-        path: Its class.
-        options: Its options; see `benchmarks.peers.keras.make_layer`.
-        work: From `sizes`.
-        axes: What it is called with; see `benchmarks.peers.attention_pass.shapes`.
-        note: What it does besides attention.
+    `benchmarks.peers.keras.make_layer` explains the options, `benchmarks.peers.attention_pass.shapes` the axes.
     """
     layer = {"class": path, **options}
     variables = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -219,11 +213,7 @@ COLUMNS = (
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.attention", __doc__, rounds=15)
     parser.add_count("memory_rounds", 3, "processes that each memory is of")
     parser.add_cases(CASES)

@@ -15,24 +15,15 @@ ZOO = "zoo"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One of those that are compared.
+    """One of those that are compared."""
 
-    Attributes:
-        name: What it is; the names of this zoo's contestants begin with `ZOO`.
-        adapter: The function that runs it, `MODULE:FUNCTION`; see `benchmarks.worker`.
-        work: What its task has besides the case's.
-        environment: One of `benchmarks.environments.REQUIREMENTS`; empty for the one of this process.
-        group: Contestants of one group take turns with one another: a precision, or a kind of search.
-        note: What it does differently, for a fair reading.
-        variables: What its process has in its environment besides that of this one.
-    """
-
-    name: str
-    adapter: str
-    work: Mapping[str, Any] = field(default_factory=dict)
-    environment: str = ""
-    group: str = ""
-    note: str = ""
+    name: str  # what it is; the names of this zoo's contestants begin with `ZOO`
+    adapter: str  # the function that runs it, `MODULE:FUNCTION`; see `benchmarks.worker`
+    work: Mapping[str, Any] = field(default_factory=dict)  # what its task has besides the case's
+    environment: str = ""  # one of `benchmarks.environments.REQUIREMENTS`; empty for the one of this process
+    group: str = ""  # contestants of one group take turns with one another: a precision, or a kind of search
+    note: str = ""  # what it does differently, for a fair reading
+    # what its process has in its environment besides that of this one
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -41,35 +32,23 @@ class Contestant:
         return f"{self.name}, {self.group}" if self.group else self.name
 
     def command(self, task: Mapping[str, Any]) -> list[str]:
-        """Returns the program and its arguments; an environment that is missing is made.
-
-        Raises:
-            Failed: If it cannot be made.
-        """
+        """Returns the program and its arguments; makes a missing environment, or raises `Failed`."""
         python = python_of(self.environment) if self.environment else sys.executable
         return [python, "-m", "benchmarks.worker", json.dumps({**task, "adapter": self.adapter})]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A number to reach: what the best of some contestants measured beside the best of others.
+    """A number to reach: what the best of some contestants measured beside the best of others."""
 
-    Attributes:
-        what: What is compared, for the reader.
-        contestants: Patterns of the labels of ours that count.
-        peers: Patterns of the labels of those that they are compared with.
-        bound: What to reach; `None` if the number is only reported.
-        kind: "speed" and "memory" (how many times faster, or less, than the peers), "bytes" (extra memory alone),
-            "time slope" and "memory slope" (of the logarithm against that of the length, from the peer to ours).
-        without: Patterns of labels that are no peers.
-    """
-
-    what: str
-    contestants: tuple[str, ...]
-    peers: tuple[str, ...] = ()
-    bound: float | None = None
+    what: str  # what is compared, for the reader
+    contestants: tuple[str, ...]  # patterns of the labels of ours that count
+    peers: tuple[str, ...] = ()  # patterns of the labels of those that they are compared with
+    bound: float | None = None  # what to reach; `None` if the number is only reported
+    # "speed" and "memory" (how many times faster, or less, than the peers), "bytes" (extra memory alone), "time
+    # slope" and "memory slope" (of the logarithm against that of the length, from the peer to ours)
     kind: str = "speed"
-    without: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # patterns of labels that are no peers
 
     def is_contestant(self, label: str) -> bool:
         """Tells whether a contestant is one of ours that count."""
@@ -86,29 +65,17 @@ def _matches(label: str, patterns: Iterable[str]) -> bool:
 
 @dataclass(frozen=True)
 class Case:
-    """Contestants on one task.
+    """Contestants on one task."""
 
-    Attributes:
-        name: Name for the command line.
-        title: What they do.
-        contestants: Ours first.
-        targets: What ours should reach.
-        work: Sizes and the like, which all contestants are passed.
-        tiny: What replaces these sizes to see that everything runs.
-        turn: What a turn is.
-        warm_up: Turns before those that count.
-        compare_fastest: Whether each contestant takes turns once more in the group in which it was fastest.
-    """
-
-    name: str
+    name: str  # for the command line
     title: str
-    contestants: tuple[Contestant, ...]
-    targets: tuple[Target, ...] = ()
-    work: Mapping[str, Any] = field(default_factory=dict)
-    tiny: Mapping[str, Any] = field(default_factory=dict)
+    contestants: tuple[Contestant, ...]  # ours first
+    targets: tuple[Target, ...] = ()  # what ours should reach
+    work: Mapping[str, Any] = field(default_factory=dict)  # sizes and the like, which all contestants are passed
+    tiny: Mapping[str, Any] = field(default_factory=dict)  # what replaces these sizes to see that everything runs
     turn: str = "step"
-    warm_up: int = 2
-    compare_fastest: bool = False
+    warm_up: int = 2  # turns before those that count
+    compare_fastest: bool = False  # whether each contestant takes turns once more in the group in which it was fastest
 
     @property
     def groups(self) -> list[str]:
@@ -129,11 +96,5 @@ class Case:
         return dataclasses.replace(self, contestants=tuple(chosen))
 
     def task(self, contestant: Contestant, threads: int = 0, tiny: bool = False) -> dict[str, Any]:
-        """Returns what is passed to a contestant.
-
-        Args:
-            contestant: The contestant.
-            threads: How many threads it may have; 0 leaves them to its library.
-            tiny: Whether sizes are tiny.
-        """
+        """Returns what is passed to a contestant; 0 threads leave the number to its library."""
         return {**self.work, **(self.tiny if tiny else {}), "threads": threads, **contestant.work}

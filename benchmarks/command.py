@@ -18,14 +18,7 @@ TINY = "**Tiny sizes: these numbers say only that it runs.**"
 
 
 class MeasurementParser(argparse.ArgumentParser):
-    """A parser of a command that measures, which refuses to measure no times.
-
-    Args:
-        prog: The command.
-        description: What it does.
-        rounds: The default of `--rounds`.
-        unit: What `--rounds` counts, for `--help`.
-    """
+    """A parser of a command that measures, which refuses to measure no times; `unit` is what `--rounds` counts."""
 
     def __init__(self, prog: str, description: str | None, rounds: int, unit: str = TURNS):
         super().__init__(prog=prog, description=description)
@@ -94,13 +87,8 @@ def load_or_measure_case(
 ) -> Result:
     """Returns the measurements of a case, which is measured unless it was before.
 
-    Args:
-        subject: The folder of its file.
-        case: The case.
-        options: Those of the command: `fresh` and `tiny` are used.
-        measure_case: Called with the case and the settings.
-        contestants: Beginnings of the labels of those that take part, which the file's name contains.
-        **settings: How it is measured, such as `rounds`.
+    Its file is in the folder `subject`; `contestants` are the beginnings of the labels of those that take part, which
+    the name of the file contains; `settings` say how it is measured.
     """
     settings["tiny"] = options.tiny
     name = "-".join([f"{subject}/{case.name}", *(re.sub(r"\W+", "_", beginning) for beginning in contestants)])

@@ -205,12 +205,7 @@ def sentences_of_file(run: Any, path: Path, everything: bool) -> list[str]:
 
 
 def write_untrained_workdir(path: Path, tokenizer: Any) -> None:
-    """Writes a work directory of a model that was never trained, and never says the end by itself.
-
-    Args:
-        path: The work directory.
-        tokenizer: Of both sides.
-    """
+    """Writes a work directory of a model that was never trained, and never says the end by itself."""
     import keras
 
     from training.config.resolve import resolve
@@ -254,16 +249,9 @@ def write_weights(run: Any, path: Path) -> None:
 def prepare(
     case: Case, run: Any, workdir: Path, texts: Sequence[str], folder: Path, threads: int, **options_of_search: Any
 ) -> Case:
-    """Returns the case with what its contestants need besides, after writing it.
+    """Returns the case with what its contestants need besides, after writing that into a folder.
 
-    Args:
-        case: The case.
-        run: The loaded work directory.
-        workdir: Its path.
-        texts: The sentences.
-        folder: Where to write.
-        threads: Threads of each contestant.
-        **options_of_search: How an export searches, besides the size of the beam, such as `max_length`.
+    `options_of_search` say how an export searches, besides the size of the beam.
     """
     from export.saved_model import export_saved_model
 
@@ -280,15 +268,7 @@ def prepare(
 
 
 def measure_untrained(case: Case, spec: str | None, rounds: int, threads: int, tiny: bool) -> Result:
-    """Returns the measurements of a case with untrained models; see `benchmarks.measure`.
-
-    Args:
-        case: The case.
-        spec: The text of a test set.
-        rounds: Turns that count.
-        threads: Threads of each contestant.
-        tiny: Whether all is tiny.
-    """
+    """Returns the measurements of a case with untrained models; `spec` is the text of a test set."""
     import zoo
 
     inputs = read_test_split(spec, tiny) if spec else random_sentences(tiny)
@@ -348,13 +328,7 @@ def _fastest(case: Case, measurements: Result, group: str, name: str) -> float |
 
 
 def trained_section(case: Case, measurements: Result, decode: Any) -> str:
-    """Returns the measurements of a trained model beside CTranslate2 as Markdown.
-
-    Args:
-        case: The case.
-        measurements: Its measurements.
-        decode: From rows of ids to texts.
-    """
+    """Returns the measurements of a trained model beside CTranslate2; `decode` turns rows of ids into texts."""
 
     def peer_ids(contestant: Contestant) -> list[list[int]]:
         return measurements["results"].get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {}).get("ids", [])
@@ -417,11 +391,7 @@ def report_untrained(options, report: Report, names: Sequence[str]) -> None:
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.decoding", __doc__, rounds=15)
     parser.add_argument("workdir", nargs="?", type=Path, help="a trained transformer_tiny (untrained models)")
     parser.add_argument("--text", type=Path, help="source sentences for WORKDIR, one a line")

@@ -29,11 +29,7 @@ REQUIREMENTS = {
 def python_of(peer: str) -> str:
     """Returns the Python of a peer's environment, which is made where it is missing or has other pins.
 
-    Args:
-        peer: One of `REQUIREMENTS`.
-
-    Raises:
-        Failed: If it cannot be made.
+    Raises `Failed` if it cannot be made.
     """
     requirements, folder = REQUIREMENTS[peer], FOLDER / peer
     python, ready = str(folder / "bin" / "python"), folder / ".ready"

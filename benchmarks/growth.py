@@ -28,19 +28,12 @@ PLOT = ROOT / "benchmarks" / "growth.png"
 
 
 class Layer(NamedTuple):
-    """A layer whose cost is measured.
+    """A layer whose cost is measured."""
 
-    Attributes:
-        name: Its class in `zoo.layers`.
-        options: Its options; see `benchmarks.peers.keras.make_layer`.
-        exponent: The power of the length with which its cost grows in theory.
-        batch: B.
-    """
-
-    name: str
-    options: Mapping[str, Any]
-    exponent: int
-    batch: int
+    name: str  # its class in `zoo.layers`
+    options: Mapping[str, Any]  # its options; see `benchmarks.peers.keras.make_layer`
+    exponent: int  # the power of the length with which its cost grows in theory
+    batch: int  # B
 
 
 _UNITS = {"units": 16}  # additive scores cost this much for every pair
@@ -115,12 +108,7 @@ def row(case: Case, measurements: Mapping[str, Any]) -> list[str]:
 
 
 def plot(medians: Mapping[str, Mapping[int, float]], file: Path) -> None:
-    """Draws the time of each layer against the length, both logarithmic, with the two slopes of theory.
-
-    Args:
-        medians: Time by length, by layer.
-        file: File to write.
-    """
+    """Draws the time of each layer against the length, both logarithmic, with the two slopes of theory."""
     figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     axes.set_xscale("log", base=2)
     axes.set(yscale="log", xlabel="T = S, positions", ylabel="forward and backward, ms")
@@ -141,11 +129,7 @@ def plot(medians: Mapping[str, Mapping[int, float]], file: Path) -> None:
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.growth", __doc__, rounds=5)
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/growth.png)")
     parser.add_cases(CASES, "layer")

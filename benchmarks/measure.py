@@ -117,13 +117,7 @@ def _turn(process: Process, result: Result) -> Callable[[], float]:
 def take_turns(
     contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Returns what each contestant measured, turn by turn: A B A B …, so that noise hits all alike.
-
-    Args:
-        contestants: Functions that measure once, by name.
-        rounds: Turns that count.
-        warm_up: Turns before them.
-    """
+    """Returns what each contestant measured after the warm-up: A B A B …, so that noise hits all alike."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in tqdm(range(warm_up + rounds), "turns", leave=False, disable=None):
         for name, measure_once in contestants.items():

@@ -17,12 +17,7 @@ class Failed(Exception):
 
 
 class Process:
-    """A process, to be closed.
-
-    Args:
-        command: Program and arguments.
-        variables: What its environment has besides that of this process.
-    """
+    """A process, to be closed; its environment is that of this process, with `variables`."""
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None):
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
@@ -64,11 +59,7 @@ class Process:
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """Returns what the process says next.
-
-        Raises:
-            Failed: If it says nothing more, or that it cannot do what it should.
-        """
+        """Returns what the process says next; raises `Failed` if that is nothing, or that it is unavailable."""
         line = self._answers.readline()
         if not line:
             status = self._process.wait()

@@ -39,19 +39,12 @@ class Spread:
 
 @dataclass(frozen=True)
 class Goal:
-    """Something measured against its target.
-
-    Attributes:
-        what: What was measured.
-        found: What came out, in words.
-        target: What should, in words; "reported" where nothing is asked.
-        met: Whether it did; `None` where nothing is asked, or nothing was measured.
-    """
+    """Something measured against its target."""
 
     what: str
-    found: str
-    target: str = "reported"
-    met: bool | None = None
+    found: str  # what came out, in words
+    target: str = "reported"  # what should, in words; "reported" where nothing is asked
+    met: bool | None = None  # whether it did; `None` where nothing is asked, or nothing was measured
 
     def __str__(self) -> str:
         """Returns the row of a table."""
@@ -61,17 +54,11 @@ class Goal:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table of contestants.
-
-    Attributes:
-        title: Its head.
-        cell: From a contestant and its result to what the cell says.
-        is_measured: Whether it is empty for a contestant without measurements.
-    """
+    """A column of a table of contestants."""
 
     title: str
-    cell: Callable[[Contestant, Result], str]
-    is_measured: bool = True
+    cell: Callable[[Contestant, Result], str]  # from a contestant and its result to what the cell says
+    is_measured: bool = True  # whether it is empty for a contestant without measurements
 
 
 def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:

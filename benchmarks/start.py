@@ -27,12 +27,7 @@ print(json.dumps({"seconds": time.perf_counter() - begun, "names": len(names), "
 
 
 def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
-    """Returns the times, in seconds.
-
-    Args:
-        rounds: Processes that list the models.
-        first_steps: Processes that train, for each model.
-    """
+    """Returns the times, in seconds, of processes that list the models, and of some that train each model."""
     measurements: dict[str, Any] = {"where": machine_and_commit(), "list_models": [], "process": [], "first_step": {}}
     for number in tqdm(range(rounds + 1), "start: list_models()", leave=False, disable=None):
         begun = time.perf_counter()
@@ -51,11 +46,7 @@ def measure(rounds: int = 15, first_steps: int = 3) -> dict[str, Any]:
 
 
 def first_step(model: str) -> tuple[float, float]:
-    """Returns the time from the start of `training.train` to its first step on `dates`, and the time of processors.
-
-    Raises:
-        Failed: If there is no first step.
-    """
+    """Returns the time from the start of `training.train` to its first step on `dates`, and the time of processors."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.first_step", model, str(Path(folder) / "run")]
         begun, processor = time.perf_counter(), _processor_time()

@@ -155,9 +155,6 @@ def epoch_case(spec: str) -> Case:
 
     Ours reads the text itself, and tokenizes it in each turn; the peers are spared that. They are those of
     `transformer_step` that need no compiler.
-
-    Args:
-        spec: The text, `text:DIR:SRC-TGT`.
     """
     from training.tasks import get_task
 
@@ -232,11 +229,7 @@ def section(case: Case, measurements: Result) -> str:
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.training", __doc__, rounds=15)
     parser.add_cases([*CASES, EPOCH, START])
     parser.add_argument("--data", metavar="SPEC", help="the text of the case epoch, text:DIR:SRC-TGT")

@@ -25,11 +25,7 @@ class Unavailable(Exception):
 
 
 class Channel:
-    """The connection of a contestant with the process that measures.
-
-    Attributes:
-        task: What is to be done: sizes, precision and the like.
-    """
+    """The connection of a contestant with the process that measures; `task` says what is to be done."""
 
     def __init__(self, task: Mapping[str, Any]):
         self.task = task
@@ -42,12 +38,7 @@ class Channel:
         print(json.dumps(values), file=self._answers, flush=True)
 
     def introduce(self, packages: Iterable[str] = (), **values: Any) -> None:
-        """Says what takes part, after its first step, which compiles.
-
-        Args:
-            packages: Names of the distributions whose versions count.
-            **values: What else there is to know, such as the number of `parameters`.
-        """
+        """Says what takes part, after its first step, which compiles; of the packages, versions count."""
         self.send(versions={name: importlib.metadata.version(name) for name in packages}, **values)
 
     def receive(self) -> dict[str, Any] | None:
@@ -67,9 +58,8 @@ class Channel:
     def serve(self, measure: Callable[[], Any], describe: Callable[[Any], Mapping[str, Any]]) -> None:
         """Takes a turn for each request.
 
-        Args:
-            measure: Does the work, which is timed.
-            describe: From what `measure` returned to what is sent besides the time; may raise where work was not equal.
+        `measure` is timed; `describe` turns what it returned into what is sent besides, or raises where work was not
+        equal.
         """
         while self.receive() is not None:
             self.begin()

@@ -157,11 +157,7 @@ def exact_steps():
 
 
 def check_exact_steps(run, texts, batch, beam):
-    """Checks that each batch takes as many steps as its longest sentence has symbols.
-
-    Raises:
-        ValueError: If a translation is shorter.
-    """
+    """Checks that each batch takes as many steps as its longest sentence has symbols; raises `ValueError` if not."""
     lengths = sorted(map(len, run.source_ids(texts)))
     expected = [lengths[min((place // batch + 1) * batch, len(lengths)) - 1] for place in range(len(lengths))]
     found = sorted(len(hypotheses[0].ids) for hypotheses in run.nbest(texts, beam_size=beam, batch_size=batch))

@@ -9,11 +9,7 @@ from pathlib import Path
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.conformance", description=__doc__)
     parser.add_argument("--layer", default="*", help="pattern of names of layers, such as 'keras.layers.*'")
     parser.add_argument("--check", default="*", help="pattern of names of checks, such as '*causal*'")

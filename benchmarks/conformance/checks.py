@@ -38,19 +38,12 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """A check by name.
+    """A check by name."""
 
-    Args:
-        name: What a layer that passes can be relied on for.
-        item: The item of the contract, or what else asks for it.
-        groups: Which layers it is for: "attention", "positions" or "all".
-        function: The check.
-    """
-
-    name: str
-    item: str
-    groups: str
-    function: Callable
+    name: str  # what a layer that passes can be relied on for
+    item: str  # the item of the contract, or what else asks for it
+    groups: str  # which layers it is for: "attention", "positions" or "all"
+    function: Callable  # the check
 
     def suits(self, subject) -> bool:
         """Returns whether it is for this kind of layer."""
@@ -461,9 +454,7 @@ def the_causal_mask_knows_the_offset(subject):
 def _leaks(subject, contents):
     """Returns those of some contents, by name, that change the output of real positions when masked keys have them.
 
-    Args:
-        subject: The layer.
-        contents: From the shape of an input to its contents, by name.
+    A content is a function from a shape to an array.
     """
     layer, inputs, mask = subject.build(), subject.inputs(), _mask(subject, "value_mask", seed=2)
     real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)

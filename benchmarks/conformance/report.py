@@ -64,13 +64,7 @@ def available(subjects: Iterable[Subject]) -> tuple[list[Subject], list[str]]:
 def run(
     layer: str = "*", check: str = "*", progress: Callable[[str], object] = lambda line: None
 ) -> tuple[Results, list[str]]:
-    """Returns the results by layer and check, and lines about layers that do not exist here.
-
-    Args:
-        layer: Pattern of names of layers.
-        check: Pattern of names of checks.
-        progress: Called with a line for each layer.
-    """
+    """Returns the results by layer and check, of names that match, and lines about layers that do not exist here."""
     subjects, missing = available(subject for subject in SUBJECTS if fnmatch.fnmatch(subject.name, layer))
     results = {}
     for subject in subjects:

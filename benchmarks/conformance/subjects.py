@@ -28,14 +28,7 @@ class Missing(Exception):
 
 
 def find(path: str) -> type:
-    """Returns a class by its path, such as `keras_hub.layers.RotaryEmbedding`.
-
-    Args:
-        path: Module and name.
-
-    Raises:
-        Missing: If there is none.
-    """
+    """Returns a class by its path, such as `keras_hub.layers.RotaryEmbedding`; raises `Missing` if there is none."""
     module, _, name = path.rpartition(".")
     package = module.partition(".")[0]
     if importlib.util.find_spec(package) is None:
@@ -48,39 +41,23 @@ def find(path: str) -> type:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A layer and how it is called.
+    """A layer and how it is called."""
 
-    Attributes:
-        path: Where the class is.
-        group: The table it belongs to.
-        options: Its options, from a dtype policy and a rate of dropout.
-        sizes: Sizes of the inputs, in order; one input alone is query, key and value at once.
-        note: What sets it apart from others of the same class.
-        arguments: For what we call an argument, what the layer calls it, where that differs.
-        packed: Whether inputs and masks come as lists.
-        num_heads: Number of heads, or `None` for a layer whose scores have no such axis.
-        residual: Whether it adds its input to the output of attention.
-        causal: Whether it is causal by itself, in its first input.
-        pure_weights: Whether dropout acts on nothing before the weights.
-        large: Factor of inputs that brings products, but not scaled products, out of float16's range.
-        apply: How it is called, where not simply.
-        steps: How it decodes step by step: `(subject, layer, inputs, first)` → output.
-    """
-
-    path: str
-    group: str
-    options: Callable[[str, float], Mapping[str, Any]]
-    sizes: Mapping[str, int]
-    note: str = ""
+    path: str  # where the class is
+    group: str  # the table it belongs to
+    options: Callable[[str, float], Mapping[str, Any]]  # its options, from a dtype policy and a rate of dropout
+    sizes: Mapping[str, int]  # sizes of the inputs, in order; one input alone is query, key and value at once
+    note: str = ""  # what sets it apart from others of the same class
+    # for what we call an argument, what the layer calls it, where that differs
     arguments: Mapping[str, str] = field(default_factory=dict)
-    packed: bool = False
-    num_heads: int | None = None
-    residual: bool = False
-    causal: bool = False
-    pure_weights: bool = True
-    large: float = 200.0
-    apply: Callable | None = None
-    steps: Callable | None = None
+    packed: bool = False  # whether inputs and masks come as lists
+    num_heads: int | None = None  # number of heads, or `None` for a layer whose scores have no such axis
+    residual: bool = False  # whether it adds its input to the output of attention
+    causal: bool = False  # whether it is causal by itself, in its first input
+    pure_weights: bool = True  # whether dropout acts on nothing before the weights
+    large: float = 200.0  # factor of inputs that brings products, but not scaled products, out of float16's range
+    apply: Callable | None = None  # how it is called, where not simply
+    steps: Callable | None = None  # how it decodes step by step: `(subject, layer, inputs, first)` → output
 
     @property
     def name(self) -> str:
@@ -124,11 +101,7 @@ class Subject:
         return inspect.signature(find(self.path).call).parameters
 
     def argument(self, role: str) -> str:
-        """Returns what the layer calls one of `MASKS`, `bias`, `scores` or `causal`.
-
-        Raises:
-            NotApplicable: If it does not have it.
-        """
+        """Returns what the layer calls one of `MASKS`, `bias`, `scores` or `causal`, or raises `NotApplicable`."""
         if self.packed and role in ("query_mask", "value_mask"):
             return "mask"
         names = {"scores": "return_attention_scores", "causal": "use_causal_mask"}
@@ -152,16 +125,7 @@ class Subject:
         return (False, True) if self.offers("scores") else (False,)
 
     def call(self, layer, inputs, scores=False, causal=False, training=False, **masks):
-        """Returns the output and the weights, or `None` for those not asked for.
-
-        Args:
-            layer: The layer.
-            inputs: Tensors by name.
-            scores: Whether the weights are asked for.
-            causal: Whether a causal mask is.
-            training: Whether dropout is active.
-            **masks: Masks and `bias`, by our names.
-        """
+        """Returns the output and the weights, or `None` for those not asked for; masks and `bias` go by our names."""
         if self.apply is not None:
             return self.apply(layer, *inputs.values(), **masks), None
         options = {} if self.packed else {self.argument(role): value for role, value in masks.items()}

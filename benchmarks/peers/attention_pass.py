@@ -14,9 +14,7 @@ PASSES = 2  # that the memory is measured over
 def serve_attention(channel, make_pass):
     """Says how much memory the pass takes, and runs it once for each request.
 
-    Args:
-        channel: The `Channel` of the contestant.
-        make_pass: Returns for sizes, by name, a function that runs the pass once and waits for its end.
+    `make_pass` returns, for sizes by name, a function that runs the pass once and waits for its end.
     """
     small, sizes = tiny_sizes(channel.task), with_head_dim(channel.task)
     make_pass(small)()  # starts up the libraries, so that what they keep for good is not the layer's
@@ -40,10 +38,8 @@ def tiny_sizes(sizes):
 def shapes(sizes, axes):
     """Returns the shapes of the inputs.
 
-    Args:
-        sizes: The sizes.
-        axes: "BTD" is one sequence; "NTH" are query, key and value with the heads in the batch, "BTNH" and "BNTH" with
-            an axis for the heads.
+    "BTD" is one sequence; "NTH" are query, key and value with the heads in the batch, "BTNH" and "BNTH" with an axis
+    for the heads.
     """
     batch, length, heads, size = (sizes[name] for name in ("batch", "length", "heads", "head_dim"))
     return {

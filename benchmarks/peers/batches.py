@@ -23,11 +23,8 @@ def use_threads(count):
 def serve_training(channel, step, parameters, packages):
     """Trains at each request: one step, or as many as the text has batches.
 
-    Args:
-        channel: The `Channel` of the contestant.
-        step: Does a step on source, target and the symbols that follow it, and returns its loss, as a number.
-        parameters: How many numbers are trained.
-        packages: Names of the distributions whose versions count.
+    `step` takes source, target and the symbols that follow it, and returns its loss as a number; `parameters` is how
+    many numbers are trained, `packages` are the distributions whose versions count.
     """
 
     def train(limit=None):
@@ -40,14 +37,10 @@ def serve_training(channel, step, parameters, packages):
 
 
 def serve_search(channel, search, parameters, packages, end=END):
-    """Searches all sentences at each request.
+    """Searches all sentences at each request; see `serve_training`.
 
-    Args:
-        channel: The `Channel` of the contestant.
-        search: From a batch of `sentences` to the best ids of each sentence, without the start.
-        parameters: How many numbers the model has.
-        packages: Names of the distributions whose versions count.
-        end: What would end a row early; `None` where the library is set to end none.
+    `search` returns the best ids of each sentence of a batch, without the start; `end` would end a row early, and is
+    `None` where the library is set to end none.
     """
     sources = sentences(channel.task)
 
@@ -67,8 +60,7 @@ def serve_search(channel, search, parameters, packages, end=END):
 def sentences(task):
     """Returns the ids of sentences of about equal length, each batch int32 [B, S], those that take longest first.
 
-    Args:
-        task: The task; `folder` has `ids.json`, a row of ids for each sentence, `batch` of which are decoded together.
+    `folder` has `ids.json`, a row of ids for each sentence, `batch` of which are decoded together.
     """
     rows = sorted(json.loads((Path(task["folder"]) / "ids.json").read_text(encoding="ascii")), key=len)
     starts = range(0, len(rows), task["batch"])
@@ -92,10 +84,8 @@ def batches(task):
 def text_batches(task):
     """Yields the batches of an epoch: pairs of about equal length, padded, in random order.
 
-    A batch has at most `batch_tokens` symbols on its longer side, padding included.
-
-    Args:
-        task: The task; `text` is a folder with the symbols of a sentence in each line of `source` and of `target`.
+    A batch has at most `batch_tokens` symbols on its longer side, padding included. `text` is a folder with the symbols
+    of a sentence in each line of `source` and of `target`.
     """
     source, target = (
         [[*map(int, line.split())] for line in (Path(task["text"]) / side).read_text(encoding="ascii").splitlines()]

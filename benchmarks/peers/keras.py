@@ -14,11 +14,7 @@ CALLED_WITH_A_LIST = ("keras.layers.Attention", "keras.layers.AdditiveAttention"
 
 
 def find(path):
-    """Returns what a path such as `keras.layers.Attention` names.
-
-    Raises:
-        Unavailable: If this version of the module does not have it.
-    """
+    """Returns what a path such as `keras.layers.Attention` names; raises `Unavailable` if its module lacks it."""
     module, _, name = path.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
@@ -27,13 +23,7 @@ def find(path):
 
 
 def make_layer(description, sizes, policy):
-    """Returns a layer.
-
-    Args:
-        description: Its `class` and its options: a value is a number, a size's name, or a layer's description.
-        sizes: Sizes by name.
-        policy: Its dtype policy.
-    """
+    """Returns a layer from its `class` and options: a value is a number, a size's name, or a layer's description."""
     options = {
         name: make_layer(value, sizes, policy) if isinstance(value, Mapping) else sizes.get(value, value)
         for name, value in description.items()
@@ -43,13 +33,7 @@ def make_layer(description, sizes, policy):
 
 
 def apply(path, function, tensors):
-    """Returns the output of a layer, or of a function of query, key and value.
-
-    Args:
-        path: What it is.
-        function: The layer or the function.
-        tensors: A sequence, or query, key and value.
-    """
+    """Returns the output of a layer, or of a function of query, key and value, for those or for one sequence."""
     if path.endswith("Pooling") or path.startswith("keras.ops."):
         return function(*tensors)
     query, key, value = tensors if len(tensors) == 3 else (tensors[0], None, tensors[0])
@@ -61,11 +45,7 @@ def apply(path, function, tensors):
 def tensorflow_pass(function, input_shapes, apply, half=False):
     """Returns the pass of a layer or of a function in a TensorFlow graph.
 
-    Args:
-        function: The layer or the function.
-        input_shapes: Shapes of the inputs, with the length on axis 1.
-        apply: From `function` and a list of tensors to its output.
-        half: Whether inputs are bfloat16.
+    The length is on axis 1 of the inputs; `apply` calls `function` with a list of tensors.
     """
     import tensorflow as tf
 
@@ -132,14 +112,7 @@ def number_of_weights(model):
 
 
 def fit_on_text(channel, model, read, packages):
-    """Trains an epoch of a text at each request.
-
-    Args:
-        channel: The `Channel` of the contestant.
-        model: The compiled model.
-        read: Returns what `fit` takes.
-        packages: Names of the distributions whose versions count.
-    """
+    """Trains an epoch of a text at each request; `read` returns what `fit` takes."""
 
     def train(limit=None):
         return model.fit(read(), steps_per_epoch=limit, verbose=0, shuffle=False).history["loss"][0]
@@ -150,12 +123,7 @@ def fit_on_text(channel, model, read, packages):
 
 
 class StepsOnRequest(keras.callbacks.Callback):
-    """Lets each batch of `fit` wait for a request; the first one, which compiles, is the introduction.
-
-    Args:
-        channel: The `Channel` of the contestant.
-        packages: Names of the distributions whose versions count.
-    """
+    """Lets each batch of `fit` wait for a request; the first one, which compiles, is the introduction."""
 
     def __init__(self, channel, packages):
         super().__init__()

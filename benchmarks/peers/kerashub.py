@@ -15,9 +15,7 @@ STEPS = 1_000_000  # more than anyone asks for
 def make_model(task, lengths):
     """Returns a pre-norm encoder and decoder with one matrix for all embeddings and the output.
 
-    Args:
-        task: The task.
-        lengths: Of source and target; `None` means any.
+    `lengths` are those of source and target; `None` means any.
     """
     dim, options = task["dim"], {"dropout": task["dropout"], "normalize_first": True, "layer_norm_epsilon": 1e-5}
     embedding = keras.layers.ReversibleEmbedding(

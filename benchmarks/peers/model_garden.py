@@ -15,12 +15,7 @@ NO_SYMBOL = -1  # as the end, so that none ends a row
 
 
 def make_model(task, **decoding):
-    """Returns a pre-norm Transformer with one matrix for all embeddings and the output.
-
-    Args:
-        task: The task.
-        **decoding: How it decodes, such as `beam_size`.
-    """
+    """Returns a pre-norm Transformer with one matrix for all embeddings and the output."""
     options = {
         "num_layers": task["layers"],
         "num_attention_heads": task["heads"],

@@ -118,12 +118,7 @@ def number_of_weights(model):
 
 
 def make_step(task, model):
-    """Returns a step of training.
-
-    Args:
-        task: The task.
-        model: Module from source and target to logits.
-    """
+    """Returns a step of training of a module from source and target to logits."""
     optimizer = make_optimizer(model)
 
     def loss_of(source, target, outputs):

@@ -17,11 +17,7 @@ CASES = ("latency", "throughput", "swaps", "soak", "hostile")
 
 
 def main(arguments=None) -> int:
-    """Runs the command; returns its exit status.
-
-    Args:
-        arguments: Command line without the program. Default: that of the process.
-    """
+    """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.serving", __doc__, rounds=640, unit="turns of latency")
     parser.add_argument("workdirs", nargs="+", type=Path, metavar="WORKDIR", help="a trained translator")
     parser.add_argument("--text", required=True, type=Path, help="source sentences, one a line")

@@ -19,18 +19,11 @@ LARGE, LIMIT = 64 << 20, 32 << 20  # bytes of a large message, and of the larges
 
 
 class Attack(NamedTuple):
-    """Something sent, what came of it, and what the stock server does.
-
-    Attributes:
-        sent: What was sent.
-        got: The status, or what became of the connection.
-        stock: The same of the stock server.
-        message: The message of the status.
-    """
+    """Something sent, what came of it, and what the stock server does."""
 
     sent: str
-    got: str
-    stock: str
+    got: str  # the status, or what became of the connection
+    stock: str  # the same of the stock server
     message: str = ""
 
 

@@ -175,13 +175,7 @@ def _replace(server: Server, base: Path, folders: Sequence[Path], seconds: float
 
 
 def judge_swaps(tally: Tally, expected: Sequence[Sequence[Answer]], published: int) -> str:
-    """Returns what clients got as Markdown.
-
-    Args:
-        tally: What they got.
-        expected: The answers of the versions with odd numbers, and those of the others.
-        published: How many versions there were.
-    """
+    """Returns what clients got as Markdown; `expected` has the answers of odd versions, and those of even ones."""
     seen = len({counted.version for counted in tally.counted})
     median, most, longest = tally.milliseconds
     mixed = tally.wrong(lambda version: expected[(version - 1) % len(expected)])
@@ -218,13 +212,7 @@ def soak(exports: Exports, options) -> str:
 
 
 def judge_soak(samples: Sequence[Sample], tally: Tally, expected: Sequence[Answer]) -> str:
-    """Returns the memory over time as Markdown.
-
-    Args:
-        samples: When there was how much, in order.
-        tally: What clients got meanwhile.
-        expected: The right answer to each question.
-    """
+    """Returns the memory over time as Markdown, and what clients got meanwhile."""
     end = samples[-1][0]
     times, sizes = np.array([sample for sample in samples if sample[0] >= SETTLED * end]).T
     span = (sizes.max() - sizes.min()) / sizes.min()
@@ -261,14 +249,7 @@ def hostile(exports: Exports, options) -> str:
 
 
 def judge_hostile(attacks: Sequence[Attack], tally: Tally, expected: Sequence[Answer], grown: int) -> str:
-    """Returns what became of everyone as Markdown.
-
-    Args:
-        attacks: What was sent, and what came of it.
-        tally: What the good clients got.
-        expected: The right answer to each of their questions.
-        grown: Bytes that the server has more in memory than before.
-    """
+    """Returns what became of attacks and of good clients as Markdown; memory has `grown` by so many bytes."""
     as_stock = sum(attack.got == attack.stock for attack in attacks)
     median, most, longest = tally.milliseconds
     goals = [

@@ -23,19 +23,12 @@ class Counted:
 
 @dataclass(frozen=True)
 class Tally:
-    """What clients got.
+    """What clients got."""
 
-    Attributes:
-        seconds: How long they asked.
-        counted: The answers.
-        failures: How often each status came instead of one.
-        milliseconds: Median, 99 % and longest wait.
-    """
-
-    seconds: float
+    seconds: float  # how long they asked
     counted: Sequence[Counted]
-    failures: Mapping[str, int]
-    milliseconds: tuple[float, float, float]
+    failures: Mapping[str, int]  # how often each status came instead of one
+    milliseconds: tuple[float, float, float]  # median, 99 % and longest wait
 
     @property
     def answers(self) -> int:
@@ -58,21 +51,12 @@ class Tally:
         return [f"- {count} × {failure}" for failure, count in self.failures.items()]
 
     def wrong(self, expected: Callable[[int], Sequence[Answer]]) -> int:
-        """Returns how many answers are not, whole, what is expected.
-
-        Args:
-            expected: Returns the right answers to all questions by the version that answers.
-        """
+        """Returns how many answers are not, whole, those that are `expected` of the version that answered."""
         return sum(each.count for each in self.counted if not each.answer.agrees(expected(each.version)[each.question]))
 
 
 class Clients(Process):
-    """A process of clients of one server, to be closed.
-
-    Args:
-        address: Host and port of the server.
-        questions: Questions of some sentences each, asked in turn.
-    """
+    """A process of clients of one server that ask questions of some sentences each in turn; to be closed."""
 
     def __init__(self, address: str, questions: Sequence[Sequence[str]]):
         task = {"adapter": "benchmarks.serving.load:ask_in_turn", "address": address}

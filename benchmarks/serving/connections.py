@@ -25,12 +25,7 @@ ACKNOWLEDGED, END_STREAM, END_HEADERS = 1, 1, 4
 
 
 def connect(port: int, receive_buffer: int = 0) -> socket.socket:
-    """Returns a connection on which nothing was said yet.
-
-    Args:
-        port: The server's port.
-        receive_buffer: Bytes that this side can hold; 0 means as many as the system likes.
-    """
+    """Returns a connection on which nothing was said yet; a `receive_buffer` of 0 bytes is the system's default."""
     connection = socket.socket()
     connection.settimeout(SECONDS)
     if receive_buffer:
@@ -64,13 +59,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def connections(server: Server, texts: Sequence[str], count: int) -> list[Attack]:
-    """Returns what became of all connections.
-
-    Args:
-        server: The server.
-        texts: Sentences.
-        count: How many connections to open and drop.
-    """
+    """Returns what became of all connections; `count` are opened and dropped."""
     return [
         _break_off(server, "a frame that breaks off", call(question(texts).SerializeToString())[:-1]),
         _break_off(server, "no HTTP/2", b"GET / HTTP/1.1\r\n\r\n", greeting=False),

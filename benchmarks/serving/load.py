@@ -22,13 +22,7 @@ SECONDS = 60  # for an answer
 
 
 class RunningClients:
-    """Clients at work until they are stopped.
-
-    Args:
-        address: Host and port of the server.
-        questions: Requests, serialized; all clients together ask them in turn.
-        count: How many clients.
-    """
+    """Clients at work until they are stopped; all together ask the serialized questions in turn."""
 
     def __init__(self, address: str, questions: Sequence[bytes], count: int):
         self._address, self._questions = address, questions

@@ -6,13 +6,7 @@ from benchmarks.report import Goal, goal_table
 
 
 def none_of(what: str, count: int, answers: int) -> Goal:
-    """Returns the goal that something never happened; of no answers at all nothing can be said.
-
-    Args:
-        what: What should not happen.
-        count: How often it did.
-        answers: How many answers there were.
-    """
+    """Returns the goal that something never happened; of no answers at all nothing can be said."""
     return Goal(what, f"{count:,} of {answers:,}", "0", answers > 0 and count == 0)
 
 

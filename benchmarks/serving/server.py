@@ -31,12 +31,7 @@ OPTIONS = [
 
 
 class Server(Process):
-    """`export.serve` with one model, to be closed.
-
-    Args:
-        base: The base path of the model's versions.
-        *flags: Flags of the server beyond model and port.
-    """
+    """`export.serve` with one model and more flags, to be closed; `base` has the versions."""
 
     def __init__(self, base: Path, *flags: str):
         with socket.create_server(("", 0)) as free:
@@ -77,12 +72,7 @@ class Server(Process):
         return {entry.version for entry in status.model_version_status if entry.state == available}
 
     def wait(self) -> None:
-        """Returns when a version answers.
-
-        Raises:
-            Failed: The server has ended.
-            TimeoutError: That takes too long.
-        """
+        """Returns when a version answers; raises `Failed` if the server has ended, or `TimeoutError`."""
         wait_until(lambda: self.versions() or not self.is_running())
         if not self.is_running():
             self._answers.read()  # its greeting; what it says next is why it has ended
