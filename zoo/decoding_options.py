@@ -36,10 +36,7 @@ class TranslationOptions(Options):
             raise InputError(f"`nbest` must be from 1 to `beam_size`, {self.beam_size}. Received: nbest={self.nbest}.")
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options for one model, which fills in what was left to it.
-
-        Args:
-            model: A `Seq2SeqModel`.
+        """Returns the options for a `Seq2SeqModel`, which fills in what was left to it.
 
         Raises:
             InputError: If the model cannot be decoded like this.
@@ -74,10 +71,7 @@ class GenerationOptions(Options):
     no_repeat_ngram: int = count(0, "No n symbols come twice, those of the prompt included; 0: they may.")
 
     def resolved(self, model: Any) -> Self:
-        """Returns the options for one model, which fills in what was left to it.
-
-        Args:
-            model: A `LanguageModel`.
+        """Returns the options for a `LanguageModel`, which fills in what was left to it.
 
         Raises:
             InputError: If the model cannot be decoded like this.

@@ -12,13 +12,7 @@ class InputError(ValueError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """Returns the error for a name that is not among `known`, naming the close ones.
-
-    Args:
-        kind: What the name was meant to be, such as `"model"`.
-        name: The name received.
-        known: The names there are.
-    """
+    """Returns the error for a name that is no known one of a kind, such as `"model"`; it names the close ones."""
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(known)}."

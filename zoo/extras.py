@@ -27,11 +27,7 @@ EXTRAS = {
 
 
 def missing_extra(error: ModuleNotFoundError) -> InputError | None:
-    """Returns the error for a module that is not installed; `None` if no extra has it.
-
-    Args:
-        error: What the import raised.
-    """
+    """Returns the error for a module that is not installed; `None` if no extra has it."""
     module = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     if extra is None or module in sys.modules:  # there in part, or hidden on purpose: an error of another kind

@@ -61,11 +61,7 @@ class Option:
 
     @classmethod
     def like(cls, value: Any) -> "Option":
-        """Returns an option of the type of its default, for models that declare none.
-
-        Args:
-            value: The default.
-        """
+        """Returns an option of the type of its default, for models that declare none."""
         return cls(value, str if value is None else type(value), automatic=value is None)
 
     @property
@@ -93,11 +89,7 @@ class Option:
         return f"{article} {name}{f' of {self.minimum:g} or more' if self.minimum is not None else ''}"
 
     def checked(self, name: str, value: Any) -> Any:
-        """Returns a value in the option's type.
-
-        Args:
-            name: The option's name, for the message.
-            value: A Python value, or a number of NumPy.
+        """Returns a value of Python or NumPy in the option's type; the name is for the message.
 
         Raises:
             InputError: If it is of another type or out of range.
@@ -126,11 +118,7 @@ class Option:
         )
 
     def read(self, name: str, value: Any) -> Any:
-        """Returns the value that a command line or a file gives, in the option's type.
-
-        Args:
-            name: The option's name, for the message.
-            value: A text, or what TOML, YAML or JSON made of it.
+        """Returns the value of a command line (a text) or of TOML, YAML or JSON in the option's type.
 
         Raises:
             InputError: If it cannot be read, or is out of range.
@@ -231,12 +219,7 @@ class Options:
 
     @classmethod
     def with_default(cls, name: str, default: Any) -> Any:
-        """Declares an option of this class in a subclass once more, with another default.
-
-        Args:
-            name: The option.
-            default: Its default in the subclass.
-        """
+        """Declares an option of this class in a subclass once more, with another default."""
         return _declare(dataclasses.replace(cls.declared()[name], default=default))
 
     @classmethod
@@ -253,10 +236,6 @@ class Options:
     def read(cls, values: Mapping[str, Any], section: str) -> Self:
         """Returns options from a section of settings, whose values may be texts.
 
-        Args:
-            values: The values by name; the others have their defaults.
-            section: Name of the section, for messages.
-
         Raises:
             InputError: For an unknown name (the close ones are named), or a wrong value.
         """
@@ -264,11 +243,7 @@ class Options:
 
     @classmethod
     def take(cls, arguments: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        """Returns the options among the arguments of a constructor, and the other arguments.
-
-        Args:
-            arguments: Keyword arguments.
-        """
+        """Returns the options among the keyword arguments of a constructor, and the other arguments."""
         own = {name: value for name, value in arguments.items() if name in cls.declared()}
         return cls(**own), {name: value for name, value in arguments.items() if name not in own}
 
@@ -278,12 +253,7 @@ class Options:
 
 
 def read_values(declared: Mapping[str, Option], values: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Returns the values of a section of settings in the types of their options.
-
-    Args:
-        declared: The options there are.
-        values: The values by name; texts are read.
-        section: Name of the section, for messages.
+    """Returns the values of a section of settings in the types of their options; texts are read.
 
     Raises:
         InputError: For an unknown name (the close ones are named), or a wrong value.

@@ -102,11 +102,7 @@ def register_model(spec: ModelSpec) -> ModelSpec:
 
 @functools.cache
 def load_entry_points(group: str) -> None:
-    """Imports the modules of other packages that register something; one that fails is named in a warning.
-
-    Args:
-        group: The group of their entry points.
-    """
+    """Imports the modules of other packages that register something; one that fails is named in a warning."""
     for entry_point in importlib.metadata.entry_points(group=group):
         try:
             entry_point.load()
@@ -135,11 +131,7 @@ def get_spec(name: str) -> ModelSpec:
 
 
 def resolve_config(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the complete options of a named model.
-
-    Args:
-        name: The model's name.
-        overrides: Options that differ from the spec's, and the required ones.
+    """Returns the complete options of a named model, from those that differ from the spec's, and the required ones.
 
     Raises:
         InputError: If an option is unknown (the close ones are named) or a required one is missing.

@@ -32,10 +32,6 @@ def rounded(variable: keras.Variable, kind: str) -> tuple[Any, Any]:
     In int8 every output of a matrix has its own scale, and so has every symbol of an embedding:
     `w ≈ s · round(w / s)` with `s = max |w| / 127`.
 
-    Args:
-        variable: The matrix.
-        kind: `"bfloat16"` or `"int8"`.
-
     Reference:
         Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
         Inference", section 2.1, https://arxiv.org/abs/1712.05877
@@ -59,10 +55,6 @@ def restored(stored: Any, scale: Any, dtype: str) -> Any:
 
 def round_weights(model: keras.Model, kind: str) -> None:
     """Rounds a model's matrices to the values that they have when stored in fewer bits.
-
-    Args:
-        model: The model.
-        kind: `"float32"` (they stay as they are), `"bfloat16"` or `"int8"`.
 
     Raises:
         InputError: For another kind.

@@ -55,20 +55,14 @@ class Tokenizer(abc.ABC):
         """Returns the ids of each text, without special ids around them."""
 
     def decode(self, rows: Iterable[Iterable[int]]) -> list[str]:
-        """Returns the text of each row.
+        """Returns the text of each row of ids.
 
-        Args:
-            rows: Ids. A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are
-                skipped.
+        A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are skipped.
         """
         return self._decode([self._text_ids(row) for row in rows])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns one printable string per id, such as `"▁the"` or `"</s>"`.
-
-        Args:
-            ids: Ids; `PAD` and ids outside the vocabulary give `""`.
-        """
+        """Returns one printable string per id, such as `"▁the"`; `""` for `PAD` and ids outside the vocabulary."""
         table = self.piece_table()
         return [table[i] if PAD < i < len(table) else "" for i in ids]
 
@@ -79,8 +73,7 @@ class Tokenizer(abc.ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the tokenizer beside a model, to temporary names that are then renamed.
 
-        Args:
-            path: Path without suffix; `PATH.json` (and `PATH.model` for subwords) are written.
+        At a path without suffix, `PATH.json` (and `PATH.model` for subwords) are written.
         """
         path = Path(path)
         # The JSON file comes last: when it exists, the tokenizer is complete.
@@ -303,10 +296,7 @@ def train_tokenizer(
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """Reads a tokenizer that `Tokenizer.save` wrote.
-
-    Args:
-        path: Path without suffix.
+    """Reads a tokenizer that `Tokenizer.save` wrote; the path is without suffix.
 
     Raises:
         InputError: A file is missing or does not hold a tokenizer.

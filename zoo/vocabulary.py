@@ -13,10 +13,7 @@ UNKNOWN_SURFACE = "\u2047"
 def pad(rows: Sequence[Sequence[int]], length: int | None = None, num_rows: int | None = None) -> np.ndarray:
     """Returns rows of ids as one int32 array, padded with `PAD`.
 
-    Args:
-        rows: The ids.
-        length: Width of the array. Default: the longest row.
-        num_rows: Height of the array; rows of padding are added. Default: the number of rows.
+    It has the length of the longest row and as many rows, unless `length` and `num_rows` say otherwise.
     """
     array = np.full((num_rows or len(rows), length or max(map(len, rows), default=0)), PAD, dtype=np.int32)
     for index, row in enumerate(rows):

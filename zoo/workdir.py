@@ -14,8 +14,7 @@ from zoo.errors import InputError
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path` that takes its place if the block succeeds, and is removed if not.
 
-    Args:
-        path: The file to write; the temporary name keeps its suffix.
+    The temporary name keeps its suffix.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not from `tempfile`, whose files only the owner may read.

@@ -54,24 +54,13 @@ class Constraints:
         return rows
 
     def prompt_symbols(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
-        """Returns the prompt's symbols at `index`, [B], and whether each row has one there, boolean [B].
-
-        Args:
-            rows: With those of `by_row`.
-            index: int32 scalar.
-        """
+        """Returns the prompt's symbols at `index`, [B], and which rows (of `by_row`) have one there, boolean [B]."""
         prompt = rows["prompt"]
         symbols = ops.take(prompt, ops.minimum(index, ops.shape(prompt)[1] - 1), axis=1)
         return symbols, index < rows["prompt_length"]
 
     def without_repeats(self, logits: Any, ids: Any, index: Any) -> Any:
-        """Returns the logits [R, V] with those at `LOWEST` that would repeat an n-gram.
-
-        Args:
-            logits: [R, V], of the symbols at `index`.
-            ids: The sequences so far, int32 [R, `room`].
-            index: Their length, int32 scalar.
-        """
+        """Returns logits [R, V] of the symbols at `index`, `LOWEST` where they repeat an n-gram of `ids` [R, room]."""
         size = self.no_repeat_ngram
         if not size:
             return logits
@@ -98,13 +87,7 @@ def ban_special(logits: Any, special: SpecialIds) -> Any:
 
 
 def sequence_log_prob(logits: Any, ids: Any, special: SpecialIds) -> Any:
-    """Returns the log probability of sequences under teacher forcing, float32 [B].
-
-    Args:
-        logits: [B, T, V], those at t for the symbol at t.
-        ids: [B, T], padded.
-        special: The special ids.
-    """
+    """Returns the log probability of padded ids [B, T] from logits [B, T, V] under teacher forcing, float32 [B]."""
     log_probs = ops.log_softmax(ban_special(logits, special), axis=-1)
     log_probs = ops.take_along_axis(log_probs, ops.expand_dims(ids, -1), axis=-1)[..., 0]
     return ops.sum(ops.where(ops.not_equal(ids, special.pad), log_probs, 0.0), axis=1)

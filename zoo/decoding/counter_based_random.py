@@ -17,11 +17,7 @@ def _mix(x: Any) -> Any:
 
 
 def uniform(*counters: Any) -> Any:
-    """Returns a pseudorandom number in [0, 1) that depends only on the counters.
-
-    Args:
-        *counters: int32 numbers or tensors that broadcast.
-    """
+    """Returns a pseudorandom number in [0, 1) that depends only on counters, int32 tensors that broadcast."""
     state = ops.convert_to_tensor(0, "int32")
     for counter in counters:
         state = _mix(ops.bitwise_xor(state, ops.cast(counter, "int32")) + 0x1E3779B9)

@@ -51,12 +51,7 @@ class Search:
         raise NotImplementedError
 
     def run(self, state: Any, memory: Any) -> Rows:
-        """Returns those variables of each sentence that `results` names, after the search.
-
-        Args:
-            state: State of the step function before the first step.
-            memory: What does not change.
-        """
+        """Returns those variables of each sentence that `results` names, after the search from the first `state`."""
         batch = ops.shape(self.constraints.max_lengths)[0]
         rows = {**self.initial_rows(batch), **self.constraints.by_row(), "sentence": ops.arange(batch, dtype="int32")}
         loop = {"index": ops.zeros((), dtype="int32"), "rows": rows, "state": state}

@@ -9,13 +9,9 @@ from zoo.row_selection import take_per_row
 
 
 def top_k(logits: Any, k: int) -> tuple[Any, Any]:
-    """Returns the k largest values of each row and their indices, [R, k], largest first.
+    """Returns the k ≤ V largest values of each row of logits [R, V] and their indices, [R, k], largest first.
 
     The largest values are in the groups with the largest maxima, and a maximum costs far less than a selection.
-
-    Args:
-        logits: [R, V].
-        k: At most V.
     """
     size = logits.shape[-1]
     groups = _num_groups(size, k)
@@ -33,13 +29,10 @@ def top_k(logits: Any, k: int) -> tuple[Any, Any]:
 
 
 def argmax(logits: Any) -> tuple[Any, Any]:
-    """Returns the largest value of each row and the first index where it is, [R] each.
+    """Returns the largest value of each row of logits [R, V] and the first index where it is, [R] each.
 
     Keras' `argmax` passes over the logits several times to distinguish zeros of either sign; it takes six times
     as long.
-
-    Args:
-        logits: [R, V].
     """
     values, indices = top_k(logits, 1)
     return values[:, 0], indices[:, 0]
@@ -56,10 +49,5 @@ def _num_groups(size: int, k: int) -> int | None:
 
 
 def log_sum_exp(logits: Any, largest: Any) -> Any:
-    """Returns `log Σ exp(logits)` of each row, [R].
-
-    Args:
-        logits: [R, V].
-        largest: The largest value of each row, [R].
-    """
+    """Returns `log Σ exp(logits)` of each row of logits [R, V], [R], from the largest value of each, [R]."""
     return largest + ops.log(ops.sum(ops.exp(logits - largest[:, None]), axis=-1))

@@ -16,11 +16,7 @@ def can_resize() -> bool:
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], initial: Any, resizes: bool = False) -> Any:
     """Returns nested tensors after applying `body` to them again and again while `condition` of them holds.
 
-    Args:
-        condition: Called with the nested tensors; returns a boolean scalar.
-        body: Called with the nested tensors; returns the next ones.
-        initial: The nested tensors before the first iteration.
-        resizes: Whether axis 0, and each axis of initial size 0, may change its size.
+    With `resizes`, axis 0 and each axis of initial size 0 may change their sizes.
     """
     leaves = keras.tree.flatten(initial)
 

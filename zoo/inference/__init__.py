@@ -29,9 +29,6 @@ _RUNS = {"seq2seq": Seq2SeqRun, "classifier": ClassifierRun, "language_model": L
 def load_run(path: str | os.PathLike[str]) -> Run:
     """Returns the run of a work directory, in the class of its task.
 
-    Args:
-        path: The work directory.
-
     Raises:
         InputError: If it is not a work directory, or its training has not finished.
     """

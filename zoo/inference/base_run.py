@@ -119,12 +119,8 @@ class Run:
     ) -> list[Any]:
         """Returns what a model makes of each row, in their order.
 
-        Args:
-            predictor: The model.
-            rows: Rows of ids.
-            batch_size: Rows in a batch.
-            inputs: Function of the indices of rows and of those rows, padded, that returns the model's inputs.
-            max_width: Largest width of an array where widths are rounded up, so that shapes are few.
+        `inputs` returns the model's inputs from the indices of rows and those rows, padded. `max_width` is the largest
+        width of an array where widths are rounded up, so that shapes are few.
 
         Raises:
             InputError: If `batch_size` is not a positive integer.
@@ -151,9 +147,7 @@ class Run:
 def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
     """Returns texts of at most `MAX_TEXT_BYTES`; what is left of a character that is cut in two is U+FFFD.
 
-    Args:
-        texts: The texts.
-        from_end: Whether the ends are kept rather than the beginnings.
+    With `from_end` the ends are kept rather than the beginnings.
     """
     kept = slice(-MAX_TEXT_BYTES, None) if from_end else slice(MAX_TEXT_BYTES)
 
@@ -166,21 +160,12 @@ def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
 
 
 def read_texts(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:
-    """Returns the ids of texts with the end symbol, cut at `limit` symbols.
-
-    Args:
-        tokenizer: The tokenizer.
-        texts: The texts.
-        limit: Largest number of symbols.
-    """
+    """Returns the ids of texts with the end symbol, cut at `limit` symbols."""
     return [[*row[: limit - 1], END] for row in tokenizer.encode(cut_texts(texts))]
 
 
 def check_texts(texts: Sequence[str]) -> None:
     """Checks that texts are a list of strings, and not one string.
-
-    Args:
-        texts: The texts.
 
     Raises:
         InputError: If they are not.

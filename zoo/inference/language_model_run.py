@@ -16,12 +16,7 @@ _SEED = Option(0, int, "Seed of the draws.", minimum=-(1 << 31), maximum=(1 << 3
 
 
 def cut_prompt(ids: list[int], room: int) -> list[int]:
-    """Returns the ids of a prompt, or where they leave no room for an answer the last ones, half as many as fit.
-
-    Args:
-        ids: The ids.
-        room: Largest number of symbols, prompt and answer together.
-    """
+    """Returns the ids of a prompt; the last `room // 2` if they leave no room for an answer in `room` symbols."""
     return ids if len(ids) < room else ids[len(ids) - room // 2 :]
 
 

@@ -46,13 +46,10 @@ class Predictor:
         return keras.tree.map_structure(lambda tensor: tensor.numpy(), outputs)
 
     def predict_batches(self, batches: Sequence[dict[str, Any]]) -> Iterator[Any]:
-        """Yields the model's outputs for each of several inputs, in their order.
+        """Yields the model's outputs for each batch, in their order; best with those first that take longest.
 
         On the cores of a processor, TensorFlow computes as many at a time: most operations of decoding are too small
         for more than one core.
-
-        Args:
-            batches: The inputs, best with those first that take longest.
         """
         parallel = min(computing_cores(), MAX_PARALLEL_BATCHES, len(batches))
         if parallel < 2:

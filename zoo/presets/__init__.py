@@ -21,20 +21,13 @@ def list_presets() -> list[str]:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 sum of each file in a folder by its path in it, except the file of the sums itself.
-
-    Args:
-        folder: The folder.
-    """
+    """Returns the SHA-256 sum of each file in a folder by its path in it, except the file of the sums itself."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def preset_path(name: str) -> Path:
     """Returns the work directory of a preset, after checking that its files are unchanged.
-
-    Args:
-        name: A name from `list_presets()`.
 
     Raises:
         InputError: There is no such preset (the close names are given), or a file was changed or is missing.
@@ -51,10 +44,7 @@ def preset_path(name: str) -> Path:
 
 
 def workdir_path(path: str | os.PathLike[str]) -> Path:
-    """Returns the path of a work directory, which may be named as a preset.
-
-    Args:
-        path: The path, or `preset:NAME`.
+    """Returns the path of a work directory, which may be named as `preset:NAME`.
 
     Raises:
         InputError: There is no such preset, or a file of it was changed or is missing.

@@ -161,12 +161,7 @@ class BaseAttention(KeepsQuantization):
         return 1
 
     def first_position(self, lengths, causal):
-        """Returns the position of the first query among the keys if there is neither cache nor `start_index`.
-
-        Args:
-            lengths: `(T, S)`.
-            causal: Whether a query sees only the keys up to its own position.
-        """
+        """Returns the default position of the first query among the keys, for lengths (T, S)."""
         return lengths[1] - lengths[0]
 
     def __call__(self, query, *args, **kwargs):
@@ -245,17 +240,7 @@ class BaseAttention(KeepsQuantization):
 
         A layer whose cache does not hold keys and values overrides this together with `create_cache`.
 
-        Args:
-            query: As in a call, like the following.
-            value: New values.
-            key: New keys.
-            cache: What came before them.
-            memory: Projections of both, or `None`.
-            start_index: Position of the first query, or `None`.
-            attention_bias: Float tensor, or `None`.
-            return_attention_scores: Whether the weights are wanted.
-            drop: Whether dropout is active.
-            **mask_arguments: The masks.
+        See the call arguments; `drop` says whether dropout is active.
         """
         position = caches.position(cache)
         if memory is None:
@@ -288,13 +273,8 @@ class BaseAttention(KeepsQuantization):
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
         """Returns `output`, `weights` if asked for, and `seen` if anything is masked: whether a query sees any key.
 
-        Args:
-            query: From `project_query`.
-            memory: `key` and `value`, from `project_memory`.
-            visible: The `Visibility`.
-            attention_bias: Float tensor that broadcasts to the scores, or `None`.
-            return_attention_scores: Whether `weights` are wanted.
-            drop: Whether dropout is active.
+        The query is from `project_query`, the memory from `project_memory`; `attention_bias` broadcasts to the scores
+        or is `None`; `drop` says whether dropout is active.
         """
         memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
@@ -307,24 +287,13 @@ class BaseAttention(KeepsQuantization):
         return execution.attend_unfused(self, query, memory, visible, bias, seed, names)
 
     def can_fuse(self, masked, biased):
-        """Returns whether this layer has a `fused_output`.
-
-        Args:
-            masked: Whether anything is masked.
-            biased: Whether there is a bias.
-        """
+        """Returns whether this layer has a `fused_output` for a call with a mask (`masked`) or a bias (`biased`)."""
         return False
 
     def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
         """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
 
-        Args:
-            query: From `project_query`, cut to some of the queries.
-            memory: `key` and `value`, from `project_memory`.
-            visible: Their `Visibility`.
-            bias: Float tensor that broadcasts to their scores, or `None`.
-            seed: Seed of the dropout, or `None` if it is not active.
-            chunk: Number of the chunk.
+        See `attend`; the seed of the dropout is `None` if it is not active, and `chunk` is the number of the chunk.
         """
         scores = self.compare(query, memory["key"], visible)
         if bias is not None:

@@ -50,22 +50,14 @@ class BlockedAttention(MultiHeadAttention):
             )
 
     def sees(self, query_positions, key_positions):
-        """Returns which query may see which key if nothing is masked, boolean [T, S].
-
-        Args:
-            query_positions: int32 [T, 1].
-            key_positions: int32 [S].
-        """
+        """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
         raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
 
     def blocks(self, length, keys, start, causal):
         """Returns the `QueryBlocks`, whose windows contain all keys that their queries see.
 
-        Args:
-            length: T, an integer or, if unknown, a scalar tensor.
-            keys: S, likewise.
-            start: Position of the first query, a scalar tensor.
-            causal: Whether a query sees only the keys up to its own position.
+        T and S are integers or, if unknown, scalar tensors; `start` is the position of the first query, a scalar
+        tensor.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `blocks`.")
 

@@ -38,11 +38,7 @@ def write(buffer, update, index):
 
 
 def extend(cache, memory):
-    """Appends the projections of new positions to a cache.
-
-    Args:
-        cache: The cache.
-        memory: `key` and `value` [..., T, D] of the new positions.
+    """Appends `key` and `value` [..., T, D] of new positions to a cache.
 
     Returns:
         The new cache; its `key` and `value` are what the new positions may attend to.

@@ -130,14 +130,9 @@ class LinearAttention(MultiHeadAttention):
         return False
 
     def _attend_by_sums(self, query, key, value, visible, before=None):
-        """Returns `output` and `seen`, and the sums over all keys.
+        """Returns `output` and `seen`, and the sums over all keys, from φ(q), φ(k) [B, N, T or S, M] and values.
 
-        Args:
-            query: φ(q), [B, N, T, M].
-            key: φ(k), [B, N, S, M].
-            value: [B, N, S, H].
-            visible: The `Visibility`, without a mask of pairs.
-            before: `{"sums": [B, N, M, H + 1], "seen": [B]}` of earlier keys, or `None`.
+        Nothing masks pairs; `before` is `{"sums": [B, N, M, H + 1], "seen": [B]}` of earlier keys, or `None`.
         """
         if visible.key_mask is not None:
             key = ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))
@@ -216,12 +211,8 @@ def _causal_sums(query, key, value, start, before):
     Each block of queries is multiplied with the sum over all earlier blocks of keys, and with the keys of its own block
     one by one.
 
-    Args:
-        query: [B, N, T, M].
-        key: [B, N, S, M].
-        value: [B, N, S, V].
-        start: Position of the first query.
-        before: Sums of earlier keys or `None`, see `LinearAttention`.
+    Sizes are [B, N, T or S, M] and [B, N, S, V]; `start` is the position of the first query, `before` the sums of
+    earlier keys or `None`, see `LinearAttention`.
     """
     length, keys = ops.shape(query)[-2], ops.shape(key)[-2]
     size = min(BLOCK_SIZE, keys) if isinstance(keys, int) else BLOCK_SIZE

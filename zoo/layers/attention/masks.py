@@ -11,12 +11,7 @@ from keras import backend, ops
 
 
 def check_mask(mask, name: str, ranks: tuple[int, ...]):
-    """Returns `mask` as a boolean tensor.
-
-    Args:
-        mask: Boolean or integer tensor (non-zero means "may attend"), or `None`.
-        name: Argument name for the error message.
-        ranks: Ranks that are allowed.
+    """Returns a boolean or integer mask (non-zero means "may attend") as a boolean tensor, or `None`.
 
     Raises:
         ValueError: If the mask is floating point (an additive mask is a bias) or has another rank.
@@ -89,11 +84,7 @@ class Visibility:
         return rows
 
     def at(self, rows):
-        """Returns the visibility of some of the queries.
-
-        Args:
-            rows: What `rows` returned, cut to those queries.
-        """
+        """Returns the visibility of some of the queries, from what `rows` returned, cut to those."""
         vectors = {name: ops.squeeze(rows[name], -1) for name in ("query_positions", "query_mask") if name in rows}
         return dataclasses.replace(self, pair_mask=rows.get("pair_mask"), **vectors)
 
@@ -115,17 +106,10 @@ def build_visibility(
     causal=False,
     heads=False,
 ):
-    """Returns the `Visibility` that the masks of a call describe.
+    """Returns the `Visibility` that the masks of a call describe; for their shapes see `BaseAttention`.
 
-    Args:
-        lengths: `(T, S)`.
-        first_position: Position of the first query among the keys.
-        query_mask: [B, T].
-        value_mask: [B, S].
-        key_mask: [B, S].
-        attention_mask: [B, T, S], and with `heads` also [B, N, T, S].
-        causal: Whether a query sees only the keys up to its own position.
-        heads: Whether the scores have a head axis.
+    The lengths are (T, S), and `first_position` is that of the first query among the keys; with `heads`, scores have a
+    head axis.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
@@ -171,10 +155,7 @@ def _check_sequence_mask(mask, name, axis, length):
 def combined_value_mask(value_mask, key_mask, length):
     """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if there is none.
 
-    Args:
-        value_mask: [B, S], or `None`.
-        key_mask: Likewise.
-        length: S, which with a cache counts everything in it; `None` if any length will do.
+    With a cache, S (`length`) counts everything in it; `None` if any length will do.
 
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
@@ -197,9 +178,7 @@ def slice_mask(mask, start, length):
 def zero_masked(inputs, mask):
     """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: masked inputs may be NaN, and so is 0 · NaN.
 
-    Args:
-        inputs: Tensor or `None`.
-        mask: Boolean tensor or `None`.
+    Either may be `None`.
     """
     if inputs is None or mask is None:
         return inputs
@@ -238,9 +217,7 @@ def masked_softmax(scores, mask=None):
 def check_bias(bias, shape):
     """Returns a bias as a tensor of finite numbers: a row of −∞ alone, which −1e9 is in float16, has no softmax.
 
-    Args:
-        bias: Float tensor.
-        shape: Of the scores, `None` for unknown sizes.
+    Unknown sizes in the shape of the scores are `None`.
 
     Raises:
         ValueError: If it is not a float tensor, or does not broadcast to that shape.

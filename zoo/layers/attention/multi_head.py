@@ -146,12 +146,7 @@ class MultiHeadAttention(BaseAttention):
         return scores
 
     def compare_heads(self, query, key):
-        """Returns the scores of each head, [B, N, T, S], without positions.
-
-        Args:
-            query: [B, N, T, ...], projected by the score.
-            key: [B, N, S, ...], likewise.
-        """
+        """Returns the scores of each head without positions, [B, N, T, S], of what the score has projected."""
         return self.score.compare(query, key)
 
     def weighted_sum(self, weights, value, visible):
@@ -162,12 +157,7 @@ class MultiHeadAttention(BaseAttention):
         return output
 
     def sum_heads(self, weights, value):
-        """Returns the weighted sum of the values of each head, [B, N, T, H], without positions.
-
-        Args:
-            weights: [B, N, T, S].
-            value: [B, N, S, H].
-        """
+        """Returns the sum of values [B, N, S, H] with weights [B, N, T, S], without positions, [B, N, T, H]."""
         return ops.matmul(weights, value)
 
     def compare_layers(self):
@@ -188,11 +178,7 @@ class MultiHeadAttention(BaseAttention):
         return fused_attention(self.score.project_query(query), *self.repeated(memory), visible.mask(), bias)
 
     def repeated(self, memory):
-        """Returns keys and values with as many heads as the queries have.
-
-        Args:
-            memory: From `project_memory`.
-        """
+        """Returns keys and values with as many heads as the queries have."""
         return memory["key"], memory["value"]
 
     def project_output(self, output):

@@ -87,14 +87,7 @@ class PerformerAttention(LinearAttention):
 
 
 def orthogonal_features(size, count, seed=None, dtype=None):
-    """Returns random vectors as columns, [size, count]: every `size` of them orthogonal, each distributed as N(0, 1).
-
-    Args:
-        size: H.
-        count: M.
-        seed: An integer, or `None`.
-        dtype: Of the result.
-    """
+    """Returns random columns, [size, count]: every `size` of them orthogonal, each distributed as N(0, 1)."""
     blocks = -(-count // size)
     normal = keras.random.normal((2, blocks, size, size), seed=seed)
     directions, triangles = ops.qr(normal[0])

@@ -33,13 +33,7 @@ class QueryBlocks:
 
     @classmethod
     def whole(cls, length, keys, start):
-        """Returns the cut into a single block, which sees all keys.
-
-        Args:
-            length: T, an integer.
-            keys: S, an integer.
-            start: Position of the first query.
-        """
+        """Returns the cut of T queries (an integer), the first at `start`, into a single block, which sees all keys."""
         return cls(count=1, rows=length, window=keys, first_key=0, row_positions=consecutive(start, length))
 
     @classmethod
@@ -48,10 +42,8 @@ class QueryBlocks:
 
         As the first query may be anywhere in its block, there is one block more than the queries would fill.
 
-        Args:
-            length: T, an integer or a scalar tensor.
-            start: Position of the first query, a scalar tensor.
-            size: Size of a block, an integer.
+        T is an integer or a scalar tensor, `start` the position of the first query, a scalar tensor, and `size` an
+        integer.
         """
         first = start // size * size
         if isinstance(length, int) and length == 1:
@@ -67,12 +59,7 @@ class QueryBlocks:
         return ops.reshape(tensor, (*shape[:-2], self.count, self.rows, shape[-1]))
 
     def join_rows(self, blocks, length):
-        """Returns what `cut_rows` was given, [..., T, D] from [..., C, R, D].
-
-        Args:
-            blocks: [..., C, R, D].
-            length: T.
-        """
+        """Returns what `cut_rows` was given, [..., T, D] from [..., C, R, D]."""
         shape = ops.shape(blocks)
         joined = ops.reshape(blocks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))
         if _equals(self.skipped, 0):
@@ -105,13 +92,7 @@ class QueryBlocks:
         return ops.reshape(pairs, (*leading, self.count, self.rows, self.window))
 
     def spread(self, weights, length, keys):
-        """Returns the weights of all pairs, [..., T, S], with zeros outside the windows.
-
-        Args:
-            weights: [..., C, R, K].
-            length: T.
-            keys: S.
-        """
+        """Returns the weights of all pairs, [..., T, S] from [..., C, R, K], with zeros outside the windows."""
         columns = ops.arange(keys, dtype="int32") - self.first_keys()[:, None]  # [C, S]
         inside = ops.logical_and(columns >= 0, columns < self.window)[:, None]
         columns = ops.clip(columns, 0, self.window - 1) + consecutive(0, self.count)[:, None] * self.window

@@ -48,13 +48,7 @@ class FeedForward(KeepsQuantization):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def dense(self, name, size, activation=None):
-        """Returns a linear map with the options of this layer.
-
-        Args:
-            name: Its name.
-            size: Last axis of its output.
-            activation: Activation of its output, or `None`.
-        """
+        """Returns a linear map with the options of this layer."""
         return projection(self, size, name, self.use_bias, activation=activation)
 
     def build(self, input_shape):

@@ -63,21 +63,12 @@ class TransformerBlock(keras.layers.Layer):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build_sublayer(self, sublayer, *shapes):
-        """Builds a sublayer, unless it was reloaded together with its weights.
-
-        Args:
-            sublayer: The layer.
-            *shapes: Shapes of its inputs.
-        """
+        """Builds a sublayer, unless it was reloaded together with its weights."""
         if not sublayer.built:
             sublayer.build(*shapes)
 
     def build_norms(self, inputs_shape):
-        """Builds the normalisations.
-
-        Args:
-            inputs_shape: Shape of the activations, [B, T, D].
-        """
+        """Builds the normalisations of activations [B, T, D]."""
         for norm in self.norms:
             norm.build(inputs_shape)
 
@@ -93,11 +84,8 @@ class TransformerBlock(keras.layers.Layer):
     def self_attention_masks(self, mask, inputs, cache=None):
         """Returns the masks of queries [B, T] and of values [B, L] for self-attention, or `None` twice.
 
-        Args:
-            mask: Boolean [B, T]; with a cache [B, L], over its room, or in a growing cache over everything in it with
-                the new positions; or `None`.
-            inputs: [B, T, D].
-            cache: The attention's cache, or `None`.
+        The mask is [B, T]; with a cache [B, L], over its room, or in a growing cache over everything in it with the new
+        positions; or `None`.
 
         Raises:
             ValueError: If `mask` does not cover the cache.
@@ -116,13 +104,7 @@ class TransformerBlock(keras.layers.Layer):
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
         """Returns an attention layer's output, its weights and its new cache, the last two `None` if not asked for.
 
-        Args:
-            attention: The layer.
-            query: [B, T, D].
-            return_attention_scores: Whether the weights are wanted; without them, it may need less memory.
-            cache: Its cache, or `None`.
-            attention_bias: Float tensor that is added to the scores, or `None`.
-            **arguments: Its other arguments.
+        Attention whose weights are not wanted may need less memory.
         """
         # Not all attention layers have caches, or take biases.
         arguments |= {} if cache is None else {"cache": cache}

@@ -10,7 +10,6 @@ def pack_results(*results):
 def single_mask(mask):
     """Returns the mask of a memory, `None` where there is none.
 
-    Args:
-        mask: As `Layer.__call__` filled it in: a dict of `None` if the memory is a dict of projections.
+    `Layer.__call__` fills in a dict of `None` if the memory is a dict of projections.
     """
     return None if isinstance(mask, dict) else mask

@@ -6,12 +6,9 @@ import keras
 
 
 def check_size(name, size, optional=False):
-    """Returns a size as a plain integer, which a configuration can hold.
+    """Returns a positive integer of Python or NumPy as a plain one, which a configuration can hold.
 
-    Args:
-        name: Name of the option.
-        size: Its value: a positive integer of Python or NumPy.
-        optional: Whether it may be `None`.
+    With `optional` it may be `None`.
 
     Raises:
         ValueError: For any other value.
@@ -26,10 +23,6 @@ def check_size(name, size, optional=False):
 def check_layer(name, layer):
     """Returns an option that must be a layer.
 
-    Args:
-        name: Name of the option.
-        layer: Its value.
-
     Raises:
         ValueError: For any other value, such as the name or the class of a layer.
     """
@@ -40,9 +33,6 @@ def check_layer(name, layer):
 
 def check_cell(cell):
     """Returns an option that must be a recurrent cell, or a list of them.
-
-    Args:
-        cell: Its value.
 
     Raises:
         ValueError: For any other value, such as a recurrent layer.

@@ -1,6 +1,7 @@
 """In which pieces attention is computed: all at once, a chunk of queries at a time, or by the backend's own kernel.
 
-`BaseAttention` says what is computed; here is decided how, with the same results.
+`BaseAttention` says what is computed; here is decided how, with the same results. Everywhere the query is from the
+layer's `project_query`, the memory from its `project_memory`, and the bias, if any, has a row for each query.
 """
 
 import functools
@@ -19,17 +20,7 @@ DENSE_LIMIT = 2**25
 
 
 def attend(layer, query, memory, visible, bias, return_attention_scores, drop):
-    """Returns the results of `BaseAttention.attend` by the fused kernel if that can be, or else without.
-
-    Args:
-        layer: The attention layer.
-        query: From `project_query`.
-        memory: `key` and `value`, from `project_memory`.
-        visible: The `Visibility`.
-        bias: Float tensor that broadcasts to the scores, with a row for each query; or `None`.
-        return_attention_scores: Whether `weights` are wanted.
-        drop: Whether dropout is active.
-    """
+    """Returns the results of `BaseAttention.attend` by the fused kernel if that can be, or else without."""
     if not drop and _can_fuse(layer, visible, bias):
         output, seen = layer.fused_output(query, memory, visible, bias), visible.seen(layer.compute_dtype)
         # Where there is nothing to attend to, maybe in one head only, a kernel attends to everything alike.
@@ -49,17 +40,7 @@ def _can_fuse(layer, visible, bias):
 
 
 def attend_unfused(layer, query, memory, visible, bias, seed, names):
-    """Returns the results of `layer.attend_rows` for all queries, at once or chunk by chunk, a dict.
-
-    Args:
-        layer: The attention layer.
-        query: From `project_query`.
-        memory: `key` and `value`, from `project_memory`.
-        visible: The `Visibility`.
-        bias: Float tensor that broadcasts to the scores, with a row for each query; or `None`.
-        seed: Seed of the dropout, or `None` if it is not active.
-        names: Which results are wanted.
-    """
+    """Returns those results of `layer.attend_rows` that `names` has, for all queries, at once or in chunks."""
     rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
 
     def attend_rows(rows, memory, index):
@@ -76,13 +57,7 @@ def attend_unfused(layer, query, memory, visible, bias, seed, names):
 
 
 def chunk_size(layer, query, memory):
-    """Returns the number of queries in a chunk, or `None` for all at once.
-
-    Args:
-        layer: The attention layer.
-        query: From `project_query`.
-        memory: `key` and `value`, from `project_memory`.
-    """
+    """Returns the number of queries in a chunk, or `None` for all at once."""
     length, keys = query.shape[-2], memory["value"].shape[-2]
     forced = layer.implementation == "blockwise"
     if layer.implementation == "dense" or not (forced or (isinstance(length, int) and isinstance(keys, int))):
@@ -113,13 +88,9 @@ class _FixedSeed(keras.random.SeedGenerator):
 
 
 def drop_weights(weights, rate, seed, chunk):
-    """Returns attention weights after dropout.
+    """Returns attention weights [..., T, S] after dropout, which drops other weights in each chunk of queries.
 
-    Args:
-        weights: [..., T, S].
-        rate: Rate of the dropout.
-        seed: Its seed for the whole call, or `None` if it is not active.
-        chunk: Number of the chunk of queries, which each drop other weights.
+    The seed is that of the whole call, or `None` if dropout is not active.
     """
     if seed is None:
         return weights

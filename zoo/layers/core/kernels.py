@@ -23,12 +23,8 @@ def has_fused_attention():
 def fused_attention(query, key, value, mask, bias):
     """Returns `softmax(query keyᵀ + bias) value` by `keras.ops.dot_product_attention`, [B, N, T, H].
 
-    Args:
-        query: [B, N, T, D], scaled.
-        key: [B, N, S, D].
-        value: [B, N, S, H].
-        mask: Boolean tensor that broadcasts to [B, N, T, S], or `None`.
-        bias: Float tensor that broadcasts to [B, N, T, S], or `None`.
+    Queries [B, N, T, D] are scaled, keys [B, N, S, D] and values [B, N, S, H]; mask (boolean) and bias (float)
+    broadcast to [B, N, T, S], or are `None`.
     """
     size = value.shape[-1]
     if keras.backend.backend() == "jax":  # which needs D = H: zeros change no product, and are cut from the output
@@ -54,12 +50,7 @@ def has_random_bits():
 
 
 def random_bits(shape, seed):
-    """Returns random integers of `RANDOM_BITS` bits, uint16, two from each 32 bits that are drawn.
-
-    Args:
-        shape: Their shape.
-        seed: Two integers.
-    """
+    """Returns random integers of `RANDOM_BITS` bits, uint16, two from each 32 bits drawn; the seed is two integers."""
     tf = importlib.import_module("tensorflow")
     total = tf.reduce_prod(shape)
     pairs = tf.random.stateless_uniform([(total + 1) // 2], tf.cast(seed, "int32"), None, None, "int32")
@@ -67,12 +58,7 @@ def random_bits(shape, seed):
 
 
 def matmul_transposed(inputs, matrix):
-    """Returns `inputs · matrixᵀ`, [..., N]; TensorFlow transposes neither the matrix nor its gradient for it.
-
-    Args:
-        inputs: [..., D].
-        matrix: [N, D].
-    """
+    """Returns `inputs · matrixᵀ`, [..., N]; TensorFlow transposes neither the matrix [N, D] nor its gradient."""
     if keras.backend.backend() != "tensorflow":
         return ops.matmul(inputs, ops.transpose(matrix))
     rows = ops.reshape(inputs, (-1, matrix.shape[1]))
@@ -141,12 +127,7 @@ class _Autocast(keras.layers.Layer):
 
 
 def _with_wide_gradients(function, shared):
-    """Returns `function` for a `shared` of at least float32, in which the chunks' gradients add up, and that `shared`.
-
-    Args:
-        function: See `checkpointed_map`.
-        shared: Likewise.
-    """
+    """Returns `function` for a `shared` of at least float32, in which gradients add up, and that `shared`."""
     dtypes = {name: keras.backend.standardize_dtype(tensor.dtype) for name, tensor in shared.items()}
 
     def cast_back(rows, shared, index):
@@ -300,14 +281,7 @@ NO_SECOND_DERIVATIVES = (
 
 
 def deferred_gradient_loop(step, inputs, states, weights):
-    """Returns the outputs of all steps [T, B, D] and the last states; see `zoo.layers.recurrent.loops.run`.
-
-    Args:
-        step: See there.
-        inputs: Tensors [T, B, ...].
-        states: Tensors with the batch first.
-        weights: `(kernel [D, K], bias [K] or None)` by name.
-    """
+    """Returns the outputs of all steps [T, B, D] and the last states; see `zoo.layers.recurrent.loops.run`."""
     tf = importlib.import_module("tensorflow")
     length, batch = tf.unstack(tf.shape(inputs[0])[:2])
     left_factors = {}  # of the products of all steps with each kernel, [T, B, D]; known after the loop

@@ -5,28 +5,16 @@ from keras import ops
 
 
 def clone_initializer(initializer):
-    """Returns an initializer for one more weight.
+    """Returns an initializer for one more weight; anything but a Keras initializer is returned as it is.
 
     An initializer object draws the same values at every call, so that weights of equal shape would start equal. Its
     clone draws new ones, unless the initializer has a seed.
-
-    Args:
-        initializer: A `keras.initializers.Initializer`; anything else is returned as it is.
     """
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 def projection(owner, units, name, use_bias=False, kernel_initializer="glorot_uniform", activation=None):
-    """Returns a `Dense` layer with the dtype policy of `owner`.
-
-    Args:
-        owner: The layer that will hold it.
-        units: Last axis of its output.
-        name: Its name.
-        use_bias: Whether it has a bias.
-        kernel_initializer: Initializer of its kernel, cloned.
-        activation: Activation of its output, or `None`.
-    """
+    """Returns a `Dense` layer with the dtype policy of its owner; the initializer of its kernel is cloned."""
     return keras.layers.Dense(
         units,
         activation=activation,
@@ -40,10 +28,7 @@ def projection(owner, units, name, use_bias=False, kernel_initializer="glorot_un
 def reshape(tensor, shape):
     """Returns `tensor` with another shape.
 
-    Args:
-        tensor: The tensor.
-        shape: Integers and scalar tensors; a single scalar tensor is left for the backend to infer, which costs
-            nothing.
+    A single size that is a scalar tensor is left for the backend to infer, which costs nothing.
     """
     unknown = [axis for axis, size in enumerate(shape) if size is not None and not isinstance(size, int)]
     if len(unknown) == 1 and all(size for axis, size in enumerate(shape) if axis not in unknown):
@@ -52,14 +37,10 @@ def reshape(tensor, shape):
 
 
 def apply_positionwise(layer, inputs):
-    """Returns `layer` of every position, [..., E] from [..., D].
+    """Returns `layer`, a map [P, D] → [P, E], of every position: [..., E] from [..., D].
 
     For a tensor of rank 3 with unknown sizes, TensorFlow spends twenty small operations on finding the axes to
     multiply, and cannot add the bias in the same kernel.
-
-    Args:
-        layer: A layer or function [P, D] → [P, E].
-        inputs: [..., D].
     """
     if len(inputs.shape) == 2:
         return layer(inputs)

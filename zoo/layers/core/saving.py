@@ -7,9 +7,6 @@ def serialize_shared(shared_object):
     """Returns the configuration of an object that other layers may hold as well, or `None` for `None`.
 
     In a `.keras` file it is one object for all of them, and reloaded layers share it again.
-
-    Args:
-        shared_object: A Keras object, or `None`.
     """
     # While saving a model, Keras marks an object as shared when it meets it a second time. By then the configuration
     # of the first meeting has been copied into that of its layer, unmarked: so the first meeting is a dry run.

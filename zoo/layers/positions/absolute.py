@@ -39,12 +39,7 @@ class AbsolutePositions(Positions):
         self.size = check_size("size", size, optional=True)
 
     def encodings(self, positions, size):
-        """Returns the encodings of positions, [T, size].
-
-        Args:
-            positions: int32 [T].
-            size: Size of an encoding.
-        """
+        """Returns the encodings of positions, [T, size] from int32 [T]."""
         raise NotImplementedError(f"{type(self).__name__} must override `encodings`.")
 
     def build(self, input_shape):

@@ -11,9 +11,6 @@ def head_slopes(num_heads):
 
     For N a power of two they are `2^(−8n/N)`, n = 1 … N. Otherwise, as in the code of the paper's authors, the slopes
     of the largest power of two below N come first, and then every other one of those of twice as many heads.
-
-    Args:
-        num_heads: N, a positive integer.
     """
 
     def slopes(power, step):

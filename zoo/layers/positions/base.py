@@ -5,22 +5,12 @@ from keras import ops
 
 
 def consecutive(start_index, length):
-    """Returns the positions `start_index` … `start_index + length − 1`, int32 [length].
-
-    Args:
-        start_index: An integer or a scalar tensor.
-        length: An integer or a scalar tensor.
-    """
+    """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors."""
     return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
 
 
 def distances(query_positions, key_positions):
-    """Returns how far each key is after each query (negative: before it), int32 [T, S].
-
-    Args:
-        query_positions: [T].
-        key_positions: [S].
-    """
+    """Returns how far each key [S] is after each query [T] (negative: before it), int32 [T, S]."""
     query_positions, key_positions = (
         ops.cast(ops.convert_to_tensor(positions), "int32") for positions in (query_positions, key_positions)
     )

@@ -31,25 +31,14 @@ def _row_indices(indices, size):
 
 
 def pick(table, indices):
-    """Returns `table[..., t, indices[t, s]]`, [..., T, S].
-
-    Args:
-        table: [..., T, K].
-        indices: int32 [T, S], 0 ≤ index < K.
-    """
+    """Returns `table[..., t, indices[t, s]]`, [..., T, S], of a table [..., T, K]."""
     shape = ops.shape(table)
     picked = ops.take(_to_rows(table), _row_indices(indices, table.shape[-1]), axis=0)
     return _from_rows(picked, (*shape[:-1], ops.shape(indices)[1]))
 
 
 def collect(weights, indices, size):
-    """Returns the sums of `weights[..., t, s]` over the s with the same `indices[t, s]`, [..., T, K].
-
-    Args:
-        weights: [..., T, S].
-        indices: int32 [T, S], 0 ≤ index < K.
-        size: K.
-    """
+    """Returns the sums of `weights[..., t, s]` over the s with the same `indices[t, s]` < `size` = K, [..., T, K]."""
     shape = ops.shape(weights)
     sums = ops.segment_sum(_to_rows(weights), _row_indices(indices, size), num_segments=shape[-2] * size)
     return _from_rows(sums, (*shape[:-1], size))

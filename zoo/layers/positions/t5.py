@@ -9,14 +9,10 @@ from zoo.layers.positions.base import Positions, distances
 
 
 def distance_buckets(num_buckets, max_distance):
-    """Returns the bucket of each distance 0 … `max_distance`.
+    """Returns the bucket of each distance 0 … `max_distance`, of K ≥ 2 buckets.
 
     With E half the buckets, each distance d below E has its own bucket; the others share the buckets E … K − 1, which
     grow by a constant factor up to `max_distance`: `E + ⌊log(d/E) / log(max_distance/E) · (K − E)⌋`, at most K − 1.
-
-    Args:
-        num_buckets: K, at least 2.
-        max_distance: Larger than E.
     """
     exact = num_buckets // 2
     shared = num_buckets - exact
@@ -94,12 +90,7 @@ class T5RelativePositions(Positions):
         )
 
     def buckets(self, query_positions, key_positions):
-        """Returns the bucket of each pair, int32 [T, S].
-
-        Args:
-            query_positions: int32 [T].
-            key_positions: int32 [S].
-        """
+        """Returns the bucket of each pair, int32 [T, S] from [T] and [S]."""
         steps = ops.clip(distances(query_positions, key_positions), -self.max_distance, self.max_distance)
         return ops.take(ops.convert_to_tensor(self._buckets, "int32"), steps + self.max_distance, axis=0)
 

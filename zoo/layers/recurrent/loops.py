@@ -33,11 +33,7 @@ _GATES = {keras.layers.GRUCell: _gru, keras.layers.LSTMCell: _lstm}
 
 
 def _gates(cell):
-    """Returns the function of a cell's two products and its states that computes the new ones; `None` for other cells.
-
-    Args:
-        cell: A recurrent cell.
-    """
+    """Returns what computes a cell's new states from its two products and its states; `None` for other cells."""
     is_standard = (
         type(cell) in _GATES
         and cell.use_bias
@@ -56,11 +52,9 @@ def _biases(cell):
 
 
 def deferred_weights(cell, name):
-    """Returns the weights of a cell by name, as `run` takes them; `None` if `run` does not support the cell.
+    """Returns a cell's weights as `run` takes them, their names with a prefix; `None` if it does not support the cell.
 
-    Args:
-        cell: A recurrent cell of Keras, or one that has `deferred_weights` and `deferred_step` itself.
-        name: Prefix of the names.
+    The cell is one of Keras, or has `deferred_weights` and `deferred_step` itself.
     """
     if hasattr(cell, "deferred_weights"):
         return cell.deferred_weights(name)
@@ -74,27 +68,14 @@ def deferred_weights(cell, name):
 
 
 def deferred_step(cell, name, inputs, states, product):
-    """Returns the new states of a cell that has `deferred_weights`.
-
-    Args:
-        cell: The cell.
-        name: Prefix of the names of its weights.
-        inputs: [B, D].
-        states: Its states.
-        product: See `run`.
-    """
+    """Returns the new states of a cell that has `deferred_weights` of this name; for the product see `run`."""
     if hasattr(cell, "deferred_step"):
         return cell.deferred_step(name, inputs, states, product)
     return _gates(cell)(product(f"{name}/kernel", inputs), product(f"{name}/recurrent_kernel", states[0]), states)
 
 
 def deferred_stack_weights(cells, dtype):
-    """Returns the `deferred_weights` of a stack of cells; `None` if one is not supported or has another dtype.
-
-    Args:
-        cells: The cells, from the bottom to the top.
-        dtype: Compute dtype.
-    """
+    """Returns the `deferred_weights` of cells, bottom first; `None` if one is not supported or has another dtype."""
     weights = {}
     for number, cell in enumerate(cells):
         cell_weights = deferred_weights(cell, str(number))
@@ -105,14 +86,7 @@ def deferred_stack_weights(cells, dtype):
 
 
 def deferred_stack_step(cells, inputs, states, product):
-    """Returns the new states of a stack of cells, a flat list.
-
-    Args:
-        cells: The cells, from the bottom to the top.
-        inputs: [B, D].
-        states: A list of states for each cell.
-        product: See `run`.
-    """
+    """Returns the new states of cells, bottom first, a flat list, from a list of states for each."""
     new_states = []
     for number, (cell, cell_states) in enumerate(zip(cells, states, strict=True)):
         cell_states = deferred_step(cell, str(number), inputs, cell_states, product)

@@ -53,11 +53,7 @@ class LocationScore(Score):
         self.query_dense.build(query_shape)
 
     def check_length(self, length):
-        """Raises an error if there are more keys than `max_length`.
-
-        Args:
-            length: Number of keys; `None` or a tensor if it is unknown.
-        """
+        """Raises an error if there are more keys than `max_length`; `None` or a tensor is an unknown number."""
         if isinstance(length, int) and length > self.max_length:
             raise ValueError(
                 f"`max_length` must be at least the number of keys. "

@@ -48,10 +48,7 @@ class RecurrentOptions(Seq2SeqOptions):
             self.check_shared_vocabulary()
 
     def check_output_size(self, name: str) -> None:
-        """Checks that what the logits are made of is as large as an embedding, if the two share a matrix.
-
-        Args:
-            name: The option that is its size.
+        """Checks that the option `name`, the size of what logits are made of, fits tied embeddings.
 
         Raises:
             InputError: If it is not.

@@ -70,32 +70,16 @@ class ClassifierModel(ZooModel):
         self.built = True
 
     def embed(self, tokens, training=None):
-        """Returns the embeddings [B, S, E], after the dropout of training.
-
-        Args:
-            tokens: [B, S].
-            training: Whether dropout is active.
-        """
+        """Returns the embeddings [B, S, E] of tokens [B, S], after the dropout of training."""
         embedded = self.embedding(self.word_dropout_layer(tokens, training=training))
         return self.embedding_dropout_layer(embedded, training=training)
 
     def encode(self, embedded, mask, training=None):
-        """Returns a vector for each token, [B, S, D]; those of padding may be anything, and affect no other.
-
-        Args:
-            embedded: From `embed`, [B, S, E].
-            mask: Boolean [B, S], True at real positions.
-            training: Whether dropout is active.
-        """
+        """Returns a vector for each token, [B, S, D] from [B, S, E]; that of padding may be anything."""
         raise NotImplementedError
 
     def represent(self, tokens, training=None):
-        """Returns the contextual vector of each token, [B, S, D], zero at padding.
-
-        Args:
-            tokens: [B, S].
-            training: Whether dropout is active.
-        """
+        """Returns the contextual vector of each token, [B, S, D] from [B, S], zero at padding."""
         mask = real(tokens)
         encoded = self.encode(self.embed(tokens, training), mask, training)
         return ops.where(mask[:, :, None], encoded, ops.zeros_like(encoded))
@@ -106,9 +90,5 @@ class ClassifierModel(ZooModel):
         return self.output_dense(self.dropout_layer(pooled, training=training))
 
     def attention(self, tokens):
-        """Returns the attention weights [B, layers, heads, S, S]; padding has weight 0, as query and as key.
-
-        Args:
-            tokens: [B, S].
-        """
+        """Returns the attention weights [B, layers, heads, S, S]; padding has weight 0, as query and as key."""
         raise NotImplementedError(f"{type(self).__name__} has no attention.")

@@ -44,10 +44,5 @@ class LanguageModel(ZooModel):
         raise NotImplementedError
 
     def decode_step(self, last, state):
-        """Returns logits [B, V] for the next symbol, and the new state.
-
-        Args:
-            last: The last symbol of each row, [B].
-            state: From `initial_state` or the step before.
-        """
+        """Returns logits [B, V] for the symbol after the last one of each row, [B], and the new state."""
         return self.prefill(ops.expand_dims(last, 1), state)

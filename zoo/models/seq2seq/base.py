@@ -24,23 +24,13 @@ class Seq2SeqModel(ZooModel):
     attends = True
 
     def encode(self, source, training=None):
-        """Returns the memory, a dict of tensors with the batch first.
-
-        Args:
-            source: [B, S].
-            training: Whether dropout is active.
-        """
+        """Returns the memory of a source [B, S], a dict of tensors with the batch first."""
         raise NotImplementedError
 
     def decode(self, target, memory, training=None):
         """Returns logits [B, T, V] and attention weights [B, layers, heads, T, S] under teacher forcing.
 
         The weights are `None` where the model does not attend.
-
-        Args:
-            target: [B, T], starting with the start symbol.
-            memory: From `encode`.
-            training: Whether dropout is active.
         """
         raise NotImplementedError
 

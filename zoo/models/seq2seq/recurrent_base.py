@@ -54,11 +54,7 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
             )
 
     def _build_ends(self, output_dim):
-        """Builds the embeddings, the start and the output layer.
-
-        Args:
-            output_dim: Size of the vectors that the logits are computed from.
-        """
+        """Builds the embeddings, the start and the output layer, which reads vectors of size `output_dim`."""
         build_all([self.source_embedding, self.target_embedding, self.start], (None, None))
         build_all([self.output_dense], (None, None, output_dim))
 

@@ -40,12 +40,7 @@ class ZooModel(KeepsQuantization, keras.Model):
 
 
 def build_all(layers, *shapes):
-    """Builds several layers.
-
-    Args:
-        layers: The layers; those that are `None` are left out, and repeated ones built once.
-        *shapes: The shapes of the inputs of each.
-    """
+    """Builds several layers for inputs of some shapes; `None` is left out, and a repeated layer built once."""
     for layer in dict.fromkeys(layers):
         if layer is not None:
             layer.build(*shapes)

@@ -61,10 +61,8 @@ def transposed_tables(model, kernels=None):
     Otherwise each product begins by transposing the matrix, at every step of decoding: for a few rows that takes longer
     than the product.
 
-    Args:
-        model: The model.
-        kernels: What `ReversibleEmbedding.transposed` returned for each of `tied_tables`. Default: they are transposed
-            now, those excepted that are from a context outside this one.
+    The kernels are what `ReversibleEmbedding.transposed` returned for each of `tied_tables`. By default they are
+    transposed now, those excepted that are from a context outside this one.
     """
     tables = [table for table in tied_tables(model) if table._transposed is None]
     for table, kernel in zip(tables, kernels or [table.transposed() for table in tables], strict=True):

@@ -18,12 +18,7 @@ class EndlessLocationScore(layers.LocationScore):
 
 
 def model_score(name, dtype, max_length=512):
-    """Returns the score of an attention layer of a model.
-
-    Args:
-        name: What `zoo.layers.scores.get_score` takes.
-        dtype: Dtype or policy.
-        max_length: Places that have a location score.
+    """Returns the score of an attention layer by its name; location scores have `max_length` places.
 
     Raises:
         InputError: For an unknown name; the close ones are named.

@@ -28,12 +28,7 @@ class TransformerLayers:
         self.dtype = dtype
 
     def encoder_blocks(self, causal=False, name="encoder_block"):
-        """Returns the blocks of an encoder, or with a causal mask of a language model.
-
-        Args:
-            causal: Whether the blocks will be called with a causal mask.
-            name: Name of the blocks, which a number follows.
-        """
+        """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask."""
         return _let_masks_through(
             layers.TransformerEncoderBlock(
                 self.self_attention("attention", positions), **self._block_arguments(f"{name}_{index}")
@@ -42,11 +37,7 @@ class TransformerLayers:
         )
 
     def decoder_blocks(self, name="decoder_block"):
-        """Returns the blocks of a decoder, which attend to themselves and to a memory.
-
-        Args:
-            name: Name of the blocks, which a number follows.
-        """
+        """Returns the numbered blocks of a decoder, which attend to themselves and to a memory."""
         return _let_masks_through(
             layers.TransformerDecoderBlock(
                 self.self_attention("self_attention", positions),
@@ -68,9 +59,6 @@ class TransformerLayers:
         """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
 
         The layers share the biases of T5 (Raffel et al. 2020, section 2.1), and nothing else.
-
-        Args:
-            causal: Whether each position sees only those before it.
         """
         if self.options.positions == "t5":
             return [self._positions(causal)] * self.options.num_layers
@@ -106,12 +94,7 @@ class TransformerLayers:
         }
 
     def full_attention(self, name, positions=None):
-        """Returns attention to everything: of a sequence to another one, or with positions to itself.
-
-        Args:
-            name: The layer's name.
-            positions: A `zoo.layers.Positions`, or `None`.
-        """
+        """Returns attention to everything: of a sequence to another one, or with positions to itself."""
         arguments = self._attention_arguments(name, positions)
         arguments |= {"score": self._score(), "dropout": self.options.attention_dropout}
         if not self.options.num_key_value_heads:
@@ -119,12 +102,7 @@ class TransformerLayers:
         return layers.GroupedQueryAttention(num_key_value_heads=self.options.num_key_value_heads, **arguments)
 
     def self_attention(self, name, positions=None):
-        """Returns the attention of a sequence to itself.
-
-        Args:
-            name: The layer's name.
-            positions: One of `attention_positions`.
-        """
+        """Returns the attention of a sequence to itself, with one of `attention_positions`."""
         kind = self.options.self_attention
         if kind == "full":
             return self.full_attention(name, positions)
