@@ -34,7 +34,7 @@ _SERVICES = [
 ]
 
 
-class _HealthService(health.HealthServicer):  # type: ignore[misc]
+class _HealthService(health.HealthServicer):
     """Health that waits for no thread that requests use."""
 
     def __init__(self) -> None:

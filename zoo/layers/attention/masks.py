@@ -10,7 +10,7 @@ from typing import Any
 from keras import backend, ops
 
 
-def check_mask(mask, name: str, ranks: tuple[int, ...]):
+def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
     """Returns a boolean or integer mask (non-zero means "may attend") as a boolean tensor, or `None`.
 
     Raises:

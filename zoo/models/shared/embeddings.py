@@ -1,6 +1,7 @@
 """Embeddings that also give the logits."""
 
 import contextlib
+from typing import Any
 
 import keras
 from keras import ops
@@ -43,12 +44,12 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         """See `keras.layers.ReversibleEmbedding`, which by default quantises no subclass."""
         super().quantize(mode, type_check=False, config=config)
 
-    def transposed(self):
+    def transposed(self) -> Any:
         """Returns the matrix that gives the logits, [D, V], in the precision of that product."""
         return ops.cast(ops.transpose(self.embeddings), self.reverse_dtype)
 
 
-def tied_tables(model):
+def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
     """Returns the embeddings of a model whose transposed table gives its logits, unless it is quantised."""
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, ReversibleEmbedding)]
     return [table for table in tables if table.tie_weights and table.quantization_mode is None]
