@@ -4,8 +4,9 @@
 """
 
 import dataclasses
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.case import Case, Contestant, Target
@@ -15,7 +16,9 @@ from benchmarks.report import Column, Spread, case_section
 KERAS, PYTORCH = "benchmarks.peers.keras:attend", "benchmarks.peers.pytorch:attend"
 HALF = ", bfloat16"
 HEADS = {"num_heads": "heads", "key_dim": "head_dim"}  # options of layers by the names of sizes
-PROJECTED = "four projections"
+PROJECTED, IN_BATCH = "four projections", "heads in the batch"
+ON_PROCESSORS = {"CUDA_VISIBLE_DEVICES": "-1"}
+TINY = {"tiny": True}
 METHOD = (
     "Forward and backward, with the gradients of inputs and weights; TensorFlow graphs, PyTorch as it is. Time:"
     " median of {rounds} turns A B A B (quartiles), each contestant in a process of its own. Extra memory: peak"
@@ -37,14 +40,20 @@ def sizes(batch: int, length: int, dim: int, heads: int = 1, window: int = 0, ha
     return {"batch": batch, "length": length, "dim": dim, "heads": heads, "window": window, "half": half}
 
 
-def keras_layer(name: str, path: str, options: Mapping, work: Mapping, axes: str = "BTD", note: str = "") -> Contestant:
-    """Returns a Keras layer on TensorFlow, on processors, as a contestant; `work` is from `sizes`.
+def keras_layer(
+    path: str, options: Mapping, work: Mapping, axes: str = "BTD", note: str = "", name: str = ""
+) -> Contestant:
+    """Returns a Keras layer on TensorFlow, on processors, as a contestant, whose name is its class unless given.
 
-    `benchmarks.peers.keras.make_layer` explains the options, `benchmarks.peers.attention_pass.shapes` the axes.
+    `work` is from `sizes`; `benchmarks.peers.keras.make_layer` explains the options, and
+    `benchmarks.peers.attention_pass.shapes` the axes.
     """
-    layer = {"class": path, **options}
-    variables = {"CUDA_VISIBLE_DEVICES": "-1"}
-    return Contestant(name, KERAS, {**work, "layer": layer, "axes": axes}, note=note, variables=variables)
+    work = {**work, "layer": {"class": path, **options}, "axes": axes}
+    return Contestant(name or path, KERAS, work, note=note, variables=ON_PROCESSORS)
+
+
+def _torch(name: str, axes: str, work: Mapping, note: str = "") -> Contestant:
+    return Contestant(name, PYTORCH, {**work, "axes": axes}, note=note)
 
 
 def _target(what: str, ours: str, peer: str = "", bound: float | None = None, kind: str = "speed") -> Target:
@@ -56,78 +65,24 @@ def _half_target(name: str, where: str = "") -> Target:
     return _target(what, name + HALF, name, 2.0)
 
 
-def _case(name: str, title: str, ours: Contestant, peers: list[Contestant], targets: list[Target]) -> Case:
-    """Returns a case in which ours also runs in bfloat16."""
+def _case(name: str, title: str, ours: Contestant, peers: Sequence[Contestant], *targets: tuple) -> Case:
+    """Returns a case in which ours also runs in bfloat16; its targets are those of `_target` without ours."""
     half = dataclasses.replace(ours, name=ours.name + HALF, work={**ours.work, "half": True})
-    return Case(name, title, (ours, half, *peers), (*targets, _half_target(ours.name)), tiny={"tiny": True})
-
-
-def _torch(name: str, axes: str, work: Mapping, note: str = "") -> Contestant:
-    return Contestant(name, PYTORCH, {**work, "axes": axes}, note=note)
-
-
-def _additive() -> Case:
-    ours, peer = "zoo.layers.AdditiveAttention", "keras.layers.AdditiveAttention"
-    work = sizes(batch=1, length=1024, dim=512)
-    return _case(
-        "additive",
-        "additive, B1 T=S=1024 D512",
-        keras_layer(ours, ours, {"units": "dim"}, work, note="two projections"),
-        [keras_layer(peer, peer, {}, work, note="no projections")],
-        [
-            _target("extra memory against Keras'", ours, peer, 40.0, "memory"),
-            _target("speed against Keras'", ours, peer, 4.0),
-        ],
-    )
+    against_peers = [_target(what, ours.name, *wanted) for what, *wanted in targets]
+    return Case(name, title, (ours, half, *peers), (*against_peers, _half_target(ours.name)), tiny=TINY)
 
 
 LONG = sizes(batch=1, length=4096, dim=512, heads=8)
-TORCH_DOT = "torch scaled_dot_product_attention"
+SHORT = sizes(batch=8, length=128, dim=512, heads=8)
+ADDITIVE = sizes(batch=1, length=1024, dim=512)
+KERAS_DOT, TORCH_DOT = "keras.ops.dot_product_attention", "torch scaled_dot_product_attention"
+KERAS_HEADS, TORCH_HEADS = "keras.layers.MultiHeadAttention", "torch.nn.MultiheadAttention"
 
 
-def _scaled_dot() -> Case:
-    ours, operation = "zoo.layers.ScaledDotProductAttention", "keras.ops.dot_product_attention"
-    keras_attention, in_batch = "keras.layers.Attention", "heads in the batch"
-    called = Contestant(
-        operation,
-        KERAS,
-        {**LONG, "function": operation, "axes": "BTNH"},
-        note="what keras.layers.MultiHeadAttention calls",
-        variables={"CUDA_VISIBLE_DEVICES": "-1"},
-    )
-    return _case(
-        "scaled_dot",
-        "scaled dot, B1 T=S=4096, 8 heads × 64, without projections",
-        keras_layer(ours, ours, {}, LONG, "NTH", in_batch),
-        [
-            called,
-            keras_layer(keras_attention, keras_attention, {"use_scale": True}, LONG, "NTH", in_batch),
-            _torch(TORCH_DOT, "BNTH", LONG),
-        ],
-        [
-            _target("extra memory against Keras'", ours, operation, 12.0, "memory"),
-            _target("extra memory", ours, bound=140e6, kind="bytes"),
-            _target("speed against Keras'", ours, operation, 1.5),
-            _target("speed against PyTorch's", ours, TORCH_DOT, 1.0),
-        ],
-    )
-
-
-def _multi_head(name: str, title: str, work: Mapping, bound: float | None = None, with_memory: bool = False) -> Case:
-    ours, peer = "zoo.layers.MultiHeadAttention", "keras.layers.MultiHeadAttention"
-    torch = "torch.nn.MultiheadAttention"
-    memory = [_target("extra memory against Keras'", ours, peer, kind="memory")] if with_memory else []
-    return _case(
-        name,
-        title,
-        keras_layer(ours, ours, HEADS, work, note=PROJECTED),
-        [keras_layer(peer, peer, HEADS, work, note=PROJECTED), _torch(torch, "BTD", work, PROJECTED)],
-        [
-            *memory,
-            _target("speed against Keras'", ours, peer, bound),
-            _target("speed against PyTorch's", ours, torch),
-        ],
-    )
+def _multi_head(name: str, title: str, work: Mapping, *targets: tuple) -> Case:
+    ours = keras_layer("zoo.layers.MultiHeadAttention", HEADS, work, note=PROJECTED)
+    peers = [keras_layer(KERAS_HEADS, HEADS, work, note=PROJECTED), _torch(TORCH_HEADS, "BTD", work, PROJECTED)]
+    return _case(name, title, ours, peers, *targets, ("speed against PyTorch's", TORCH_HEADS))
 
 
 # Layers whose cost should grow with T and not with T²: class, and the options besides heads, by the name of the case.
@@ -141,25 +96,20 @@ LINEAR: Mapping[str, tuple[str, Mapping]] = {
 
 def _linear(name: str, path: str, options: Mapping, lengths: tuple[int, int] = (4096, 16384)) -> Case:
     """Returns a case of one layer at two lengths, each also in bfloat16."""
-    short, long = names = [f"{path}, T={length}" for length in lengths]
-    contestants = [
-        keras_layer(
-            title + HALF * half,
-            path,
-            {**HEADS, **options},
-            sizes(batch=1, length=length, dim=512, heads=8, window=128, half=half),
-            note=PROJECTED,
-        )
-        for title, length in zip(names, lengths, strict=True)
-        for half in (False, True)
-    ]
+    names = {length: f"{path}, T={length}" for length in lengths}
+    short, long = names.values()
+    contestants = []
+    for length, half in itertools.product(lengths, (False, True)):
+        work = sizes(batch=1, length=length, dim=512, heads=8, window=128, half=half)
+        title = names[length] + HALF * half
+        contestants.append(keras_layer(path, {**HEADS, **options}, work, note=PROJECTED, name=title))
     targets = [
         _target("slope of log time against log T", long, short, 1.15, "time slope"),
         _target("slope of log extra memory against log T", long, short, 1.15, "memory slope"),
-        *(_half_target(title, f", T={length}") for title, length in zip(names, lengths, strict=True)),
+        *(_half_target(title, f", T={length}") for length, title in names.items()),
     ]
     title = f"{name.replace('_', ' ')}, B1 D512 h8, window 128 where there is one"
-    return Case(name, title, tuple(contestants), tuple(targets), tiny={"tiny": True})
+    return Case(name, title, tuple(contestants), tuple(targets), tiny=TINY)
 
 
 def _gpu() -> Case:
@@ -168,7 +118,7 @@ def _gpu() -> Case:
         "zoo.layers.ScaledDotProductAttention on JAX",
         "benchmarks.peers.keras:attend_on_jax",
         {**work, "layer": {"class": "zoo.layers.ScaledDotProductAttention"}, "axes": "NTH"},
-        note="heads in the batch",
+        note=IN_BATCH,
         variables={"KERAS_BACKEND": "jax"},
     )
     return Case(
@@ -176,26 +126,51 @@ def _gpu() -> Case:
         "scaled dot on a GPU, B8 T=S=4096, 8 heads × 64, bfloat16, without projections",
         (ours, _torch(TORCH_DOT, "BNTH", work)),
         (_target("speed against PyTorch's", ours.name, TORCH_DOT, 0.95),),
-        tiny={"tiny": True},
+        tiny=TINY,
     )
 
 
-CASES = {
-    case.name: case
-    for case in (
-        _additive(),
-        _scaled_dot(),
-        _multi_head(
-            "multi_head_long",
-            "scaled dot within multi-head attention, B1 T=S=4096 D512 h8, with projections",
-            LONG,
-            with_memory=True,
-        ),
-        _multi_head("multi_head", "multi-head, B8 T128 D512 h8", sizes(batch=8, length=128, dim=512, heads=8), 1.3),
-        *(_linear(name, *layer) for name, layer in LINEAR.items()),
-        _gpu(),
-    )
-}
+_CASES = (
+    _case(
+        "additive",
+        "additive, B1 T=S=1024 D512",
+        keras_layer("zoo.layers.AdditiveAttention", {"units": "dim"}, ADDITIVE, note="two projections"),
+        [keras_layer("keras.layers.AdditiveAttention", {}, ADDITIVE, note="no projections")],
+        ("extra memory against Keras'", "keras.layers.AdditiveAttention", 40.0, "memory"),
+        ("speed against Keras'", "keras.layers.AdditiveAttention", 4.0),
+    ),
+    _case(
+        "scaled_dot",
+        "scaled dot, B1 T=S=4096, 8 heads × 64, without projections",
+        keras_layer("zoo.layers.ScaledDotProductAttention", {}, LONG, "NTH", IN_BATCH),
+        [
+            Contestant(
+                KERAS_DOT,
+                KERAS,
+                {**LONG, "function": KERAS_DOT, "axes": "BTNH"},
+                note="what keras.layers.MultiHeadAttention calls",
+                variables=ON_PROCESSORS,
+            ),
+            keras_layer("keras.layers.Attention", {"use_scale": True}, LONG, "NTH", IN_BATCH),
+            _torch(TORCH_DOT, "BNTH", LONG),
+        ],
+        ("extra memory against Keras'", KERAS_DOT, 12.0, "memory"),
+        ("extra memory", "", 140e6, "bytes"),
+        ("speed against Keras'", KERAS_DOT, 1.5),
+        ("speed against PyTorch's", TORCH_DOT, 1.0),
+    ),
+    _multi_head(
+        "multi_head_long",
+        "scaled dot within multi-head attention, B1 T=S=4096 D512 h8, with projections",
+        LONG,
+        ("extra memory against Keras'", KERAS_HEADS, None, "memory"),
+        ("speed against Keras'", KERAS_HEADS),
+    ),
+    _multi_head("multi_head", "multi-head, B8 T128 D512 h8", SHORT, ("speed against Keras'", KERAS_HEADS, 1.3)),
+    *(_linear(name, *layer) for name, layer in LINEAR.items()),
+    _gpu(),
+)
+CASES = {case.name: case for case in _CASES}
 
 
 def _memory(contestant: Contestant, result: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from benchmarks.case import ZOO, Case, Contestant, Target
 from benchmarks.command import MeasurementParser, Report, load_or_measure_case
 from benchmarks.measure import Result, measure
 from benchmarks.parallel_text import read_text, with_absolute_path
-from benchmarks.report import Column, Spread, case_section, median_of
+from benchmarks.report import Column, Spread, best_median, case_section
 from benchmarks.training import CASES as TRAINING_CASES
 
 BATCH, LENGTH = 64, 16
@@ -295,10 +295,6 @@ def count_symbols(lengths: Sequence[int]) -> int:
     return sum(len(batch) * batch[-1] for batch in batches)
 
 
-def _milliseconds(result: Result, kind: str = "seconds") -> str:
-    return f"{1000 * Spread.of(result[kind]).median:,.0f} ms"
-
-
 def section(case: Case, measurements: Result) -> str:
     """Returns the measurements of untrained models as Markdown."""
 
@@ -312,7 +308,7 @@ def section(case: Case, measurements: Result) -> str:
         Column("search", lambda contestant, _: contestant.group, is_measured=False),
         Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
         Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
-        Column("processor time", lambda _, result: _milliseconds(result, "processor")),
+        Column("processor time", lambda _, result: f"{1000 * Spread.of(result['processor']).median:,.0f} ms"),
         Column("symbols/s", lambda _, result: f"{measurements['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
         Column("zoo is", ratio),
         Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
@@ -322,9 +318,8 @@ def section(case: Case, measurements: Result) -> str:
 
 def _fastest(case: Case, measurements: Result, group: str, name: str) -> float | None:
     """Returns the median of the fastest of those contestants of a group whose names begin so."""
-    members = [each for each in case.contestants if each.group == group and each.name.startswith(name)]
-    medians = [median_of(measurements["results"].get(each.label, {})) for each in members]
-    return min((median for median in medians if median is not None), default=None)
+    members = [member for member in case.contestants if member.group == group and member.name.startswith(name)]
+    return best_median(measurements["results"], [member.label for member in members])
 
 
 def trained_section(case: Case, measurements: Result, decode: Any) -> str:

@@ -61,10 +61,10 @@ def _case(name: str, layer: Layer) -> Case:
     title = f"{layer.name} ({name})" if layer.name == "LocalAttention" else layer.name
     contestants = [
         keras_layer(
-            f"{title}, T={length}",
             f"zoo.layers.{layer.name}",
             layer.options,
             sizes(layer.batch, length, dim=64, heads=4, window=64),
+            name=f"{title}, T={length}",
         )
         for length in LENGTHS
     ]

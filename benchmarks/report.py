@@ -96,7 +96,7 @@ def target_value(case: Case, measurements: Result, target: Target) -> float | No
     groups = {case.contestant(label).group for label in [*ours, *peers]}
     kind = "seconds" if target.kind in ("speed", "time slope") else "extra_memory"
     for results in ([measurements["fastest"]] if len(groups) > 1 else []) + [measurements["results"]]:
-        best, best_peer = (_best(results, chosen, kind) for chosen in (ours, peers))
+        best, best_peer = (best_median(results, chosen, kind) for chosen in (ours, peers))
         if best is not None and target.kind == "bytes":
             return best
         if best is None or best_peer is None:
@@ -108,7 +108,8 @@ def target_value(case: Case, measurements: Result, target: Target) -> float | No
     return None
 
 
-def _best(results: Result, labels: Iterable[str], kind: str) -> float | None:
+def best_median(results: Result, labels: Iterable[str], kind: str = "seconds") -> float | None:
+    """Returns the least median of those of the contestants that were measured; `None` if none was."""
     medians = [median_of(results.get(label, {}), kind) for label in labels]
     return min((median for median in medians if median is not None), default=None)
 

@@ -100,22 +100,33 @@ def serve_texts(channel, translate):
     channel.serve(translate, describe)
 
 
-def answer_with_export(channel):
-    """Translates with an export, loaded as a server does."""
+def load_signature(folder, outputs, operation_threads, parallel_operations=0, signature="serving_default"):
+    """Returns a function from texts to outputs of an export's version, loaded as a server does."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401, its ops are in the graph
 
-    task, folder = channel.task, Path(channel.task["folder"])
-    base = folder / task["export"] / str(task["beam"])
-    threads_of_operation = 1 if task["export"] == "parts" else task["threads"]
+    tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated, but servers load so
     config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads_of_operation, inter_op_parallelism_threads=task["threads"]
+        intra_op_parallelism_threads=operation_threads, inter_op_parallelism_threads=parallel_operations
     )
     session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default():
-        model = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(base / "1"))
-    signature = model.signature_def["xla" if task["export"] == "xla" else "serving_default"]
-    run = session.make_callable([signature.outputs["text"].name], feed_list=[signature.inputs["text"].name])
+        model = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(folder))
+    signature = model.signature_def[signature]
+    fetches = [signature.outputs[name].name for name in outputs]
+    return session.make_callable(fetches, feed_list=[signature.inputs["text"].name])
+
+
+def answer_with_export(channel):
+    """Translates with an export, loaded as a server does."""
+    task, folder = channel.task, Path(channel.task["folder"])
+    run = load_signature(
+        folder / task["export"] / str(task["beam"]) / "1",
+        ["text"],
+        operation_threads=1 if task["export"] == "parts" else task["threads"],
+        parallel_operations=task["threads"],
+        signature="xla" if task["export"] == "xla" else "serving_default",
+    )
     texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     serve_texts(channel, lambda: [text.decode() for text in run(texts)[0]])
 

@@ -165,26 +165,27 @@ def to_numpy(tensor):
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
-def _decode(length, first, step):
+def _decode(length, first, step, caches):
     """Returns the outputs of `step` from one position to another: the `first` positions, then one at a time."""
-    cuts = [(0, first), *((index, index + 1) for index in range(first, length))]
-    return np.concatenate([to_numpy(step(start, end)) for start, end in cuts], axis=1)
+    outputs = []
+    for start, end in [(0, first), *((index, index + 1) for index in range(first, length))]:
+        output, caches = step(start, end, caches)
+        outputs.append(to_numpy(output))
+    return np.concatenate(outputs, axis=1)
 
 
 def _zoo_steps(subject, layer, inputs, first):
     """Decodes with this project's caches."""
     sequence = inputs["query"]
+    length = sequence.shape[1]
     maker = next((getattr(layer, name) for name in ("self_attention", "attention") if hasattr(layer, name)), layer)
-    cache = maker.create_cache(BATCH, sequence.shape[1])
 
-    def step(start, end):
-        nonlocal cache
+    def step(start, end, cache):
         part = sequence[:, start:end]
         others = [inputs[name] for name in inputs if name != "query"] if subject.residual else [part]
-        output, cache = layer(part, *others, cache=cache)
-        return output
+        return layer(part, *others, cache=cache)
 
-    return _decode(sequence.shape[1], first, step)
+    return _decode(length, first, step, maker.create_cache(BATCH, length))
 
 
 def _empty_cache(subject, length):
@@ -196,25 +197,20 @@ def _hub_attention_steps(subject, layer, inputs, first):
     """Decodes with KerasHub's caches; the causal mask is the caller's."""
     sequence = inputs["query"]
     length = sequence.shape[1]
-    cache = _empty_cache(subject, length)
 
-    def step(start, end):
-        nonlocal cache
+    def step(start, end, cache):
         mask = np.arange(length) <= np.arange(start, end)[:, None]
         mask, part = np.broadcast_to(mask, (BATCH, *mask.shape)), sequence[:, start:end]
-        output, cache = layer(part, part, attention_mask=mask, cache=cache, cache_update_index=start)
-        return output
+        return layer(part, part, attention_mask=mask, cache=cache, cache_update_index=start)
 
-    return _decode(length, first, step)
+    return _decode(length, first, step, _empty_cache(subject, length))
 
 
 def _hub_decoder_steps(subject, layer, inputs, first):
     """Decodes with KerasHub's two caches; the second is filled once."""
     sequence, memory = inputs["query"], inputs["value"]
-    caches = [_empty_cache(subject, tensor.shape[1]) for tensor in (sequence, memory)]
 
-    def step(start, end):
-        nonlocal caches
+    def step(start, end, caches):
         output, *caches = layer(
             sequence[:, start:end],
             memory,
@@ -223,9 +219,10 @@ def _hub_decoder_steps(subject, layer, inputs, first):
             cross_attention_cache=caches[1],
             cross_attention_cache_update_index=None if start else 0,
         )
-        return output
+        return output, caches
 
-    return _decode(sequence.shape[1], first, step)
+    caches = [_empty_cache(subject, tensor.shape[1]) for tensor in (sequence, memory)]
+    return _decode(sequence.shape[1], first, step, caches)
 
 
 def _with(**options):
@@ -244,10 +241,6 @@ def _zoo_parts(*names):
     return options
 
 
-def _no_options(policy, dropout):
-    return {}
-
-
 def _place(layer, inputs, start_index=0):
     """Returns inputs [B, T, H] with their positions: KerasHub's sinusoids come alone."""
     found = layer(inputs, start_index=start_index)
@@ -261,13 +254,7 @@ POSITIONS = "Positions"
 _DOT = {**QUERY_VALUE_KEY, "key": 11}  # no projections: queries and keys are of one size
 _HEADS = {"sizes": QUERY_VALUE_KEY, "num_heads": 7}
 _ENCODER = {"sizes": {"query": 62}, "num_heads": 2, "residual": True}
-_DECODER = {
-    "sizes": {"query": 62, "value": 62},
-    "num_heads": 2,
-    "residual": True,
-    "causal": True,
-    "pure_weights": False,
-}
+_DECODER = {**_ENCODER, "sizes": {"query": 62, "value": 62}, "causal": True, "pure_weights": False}
 _HUB_DECODER = {
     "query_mask": "decoder_padding_mask",
     "value_mask": "encoder_padding_mask",
@@ -284,15 +271,25 @@ _ZOO_DECODER = {
 
 _HUB_BLOCK = _with(intermediate_dim=37, num_heads=2)
 _MANY = {"num_heads": 7, "key_dim": HEAD}
+_GROUPED = {"num_heads": 6, "num_key_value_heads": 3, "key_dim": HEAD}
+
+
+def _zoo(name, group, options, sizes, **calling):
+    return Subject(f"zoo.layers.{name}", group, options, sizes, steps=_zoo_steps, **calling)
+
+
+def _positions(path):
+    return Subject(path, POSITIONS, lambda policy, dropout: {}, {"query": 12}, apply=_place)
+
 
 SUBJECTS = (
     # Without a division by √d the products themselves have to stay in float16's range.
     Subject("keras.layers.Attention", SINGLE, _with(), _DOT, packed=True, large=100.0),
     Subject("keras.layers.Attention", SINGLE, _with(score_mode="concat"), _DOT, note="concat", packed=True),
     Subject("keras.layers.AdditiveAttention", SINGLE, _with(), _DOT, packed=True),
-    Subject("zoo.layers.DotAttention", SINGLE, _with(), _DOT, large=100.0, steps=_zoo_steps),
-    Subject("zoo.layers.ScaledDotProductAttention", SINGLE, _with(), _DOT, steps=_zoo_steps),
-    Subject("zoo.layers.AdditiveAttention", SINGLE, _with(units=37), QUERY_VALUE_KEY, steps=_zoo_steps),
+    _zoo("DotAttention", SINGLE, _with(), _DOT, large=100.0),
+    _zoo("ScaledDotProductAttention", SINGLE, _with(), _DOT),
+    _zoo("AdditiveAttention", SINGLE, _with(units=37), QUERY_VALUE_KEY),
     Subject("keras.layers.MultiHeadAttention", MULTI, _with(**_MANY), **_HEADS),
     Subject(
         "keras.layers.GroupQueryAttention",
@@ -302,34 +299,13 @@ SUBJECTS = (
         num_heads=6,
     ),
     Subject("keras_hub.layers.CachedMultiHeadAttention", MULTI, _with(**_MANY), steps=_hub_attention_steps, **_HEADS),
-    Subject("zoo.layers.MultiHeadAttention", MULTI, _with(**_MANY), steps=_zoo_steps, **_HEADS),
-    Subject(
-        "zoo.layers.MultiHeadAttention",
-        MULTI,
-        _with(**_MANY, implementation="blockwise"),
-        note="blockwise",
-        steps=_zoo_steps,
-        **_HEADS,
-    ),
-    Subject(
-        "zoo.layers.GroupedQueryAttention",
-        MULTI,
-        _with(num_heads=6, num_key_value_heads=3, key_dim=HEAD),
-        QUERY_VALUE_KEY,
-        num_heads=6,
-        steps=_zoo_steps,
-    ),
+    _zoo("MultiHeadAttention", MULTI, _with(**_MANY), **_HEADS),
+    _zoo("MultiHeadAttention", MULTI, _with(**_MANY, implementation="blockwise"), note="blockwise", **_HEADS),
+    _zoo("GroupedQueryAttention", MULTI, _with(**_GROUPED), QUERY_VALUE_KEY, num_heads=6),
     Subject(
         "keras_hub.layers.TransformerEncoder", BLOCKS, _HUB_BLOCK, arguments={"value_mask": "padding_mask"}, **_ENCODER
     ),
-    Subject(
-        "zoo.layers.TransformerEncoderBlock",
-        BLOCKS,
-        _zoo_parts("attention"),
-        arguments={"value_mask": "mask"},
-        steps=_zoo_steps,
-        **_ENCODER,
-    ),
+    _zoo("TransformerEncoderBlock", BLOCKS, _zoo_parts("attention"), arguments={"value_mask": "mask"}, **_ENCODER),
     Subject(
         "keras_hub.layers.TransformerDecoder",
         BLOCKS,
@@ -338,16 +314,15 @@ SUBJECTS = (
         steps=_hub_decoder_steps,
         **_DECODER,
     ),
-    Subject(
-        "zoo.layers.TransformerDecoderBlock",
+    _zoo(
+        "TransformerDecoderBlock",
         BLOCKS,
         _zoo_parts("self_attention", "cross_attention"),
         arguments=_ZOO_DECODER,
-        steps=_zoo_steps,
         **_DECODER,
     ),
-    Subject("keras_hub.layers.RotaryEmbedding", POSITIONS, _no_options, {"query": 12}, apply=_place),
-    Subject("zoo.layers.RotaryPositions", POSITIONS, _no_options, {"query": 12}, apply=_place),
-    Subject("keras_hub.layers.SinePositionEncoding", POSITIONS, _no_options, {"query": 12}, apply=_place),
-    Subject("zoo.layers.SinusoidalPositions", POSITIONS, _no_options, {"query": 12}, apply=_place),
+    _positions("keras_hub.layers.RotaryEmbedding"),
+    _positions("zoo.layers.RotaryPositions"),
+    _positions("keras_hub.layers.SinePositionEncoding"),
+    _positions("zoo.layers.SinusoidalPositions"),
 )

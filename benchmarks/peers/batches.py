@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,11 @@ def use_threads(count):
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(count)
     tf.config.threading.set_inter_op_parallelism_threads(count)
+
+
+def number_of_weights(model):
+    """Returns how many numbers of a Keras model are trained."""
+    return sum(math.prod(weight.shape) for weight in model.trainable_variables)
 
 
 def serve_training(channel, step, parameters, packages):

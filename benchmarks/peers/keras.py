@@ -1,13 +1,12 @@
 """Keras: attention layers on TensorFlow or JAX, the zoo's too, and turns within `fit`, where a user's steps run."""
 
 import importlib
-import math
 from collections.abc import Mapping
 
 import keras
 
 from benchmarks.peers.attention_pass import random_arrays, serve_attention, shapes
-from benchmarks.peers.batches import WARM_UP
+from benchmarks.peers.batches import WARM_UP, number_of_weights
 from benchmarks.worker import Unavailable
 
 CALLED_WITH_A_LIST = ("keras.layers.Attention", "keras.layers.AdditiveAttention")
@@ -104,11 +103,6 @@ def attend_on_jax(channel):
         return lambda: jax.block_until_ready(run(inputs, direction))
 
     serve_attention(channel, make_pass)
-
-
-def number_of_weights(model):
-    """Returns how many numbers are trained."""
-    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
 def fit_on_text(channel, model, read, packages):

@@ -1,6 +1,5 @@
 """The Transformer of TensorFlow's Model Garden."""
 
-import math
 import os
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"  # the library is written for Keras 2
@@ -8,7 +7,14 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"  # the library is written for Keras 2
 import tensorflow as tf  # noqa: E402, reads the environment
 from official.nlp.modeling.models import seq2seq_transformer as garden  # noqa: E402
 
-from benchmarks.peers.batches import PAD, batches, serve_search, serve_training, use_threads  # noqa: E402
+from benchmarks.peers.batches import (  # noqa: E402
+    PAD,
+    batches,
+    number_of_weights,
+    serve_search,
+    serve_training,
+    use_threads,
+)
 
 PACKAGES = ("tf-models-official", "tensorflow")
 NO_SYMBOL = -1  # as the end, so that none ends a row
@@ -32,11 +38,6 @@ def make_model(task, **decoding):
         decoder_layer=garden.TransformerDecoder(**options),
         **decoding,
     )
-
-
-def number_of_weights(model):
-    """Returns how many numbers are trained."""
-    return sum(math.prod(weight.shape) for weight in model.trainable_variables)
 
 
 def make_step(task, model):

@@ -6,7 +6,7 @@ from pathlib import Path
 import opennmt
 import tensorflow as tf
 
-from benchmarks.peers.batches import PAD, serve_search, serve_training, use_threads
+from benchmarks.peers.batches import PAD, number_of_weights, serve_search, serve_training, use_threads
 
 PACKAGES = ("OpenNMT-tf", "tensorflow")
 BLANKS = ["<blank>", "<s>", "</s>"]
@@ -61,7 +61,7 @@ def make_model(task):
         sides = {f"{side}_vocabulary": str(file) for side in ("source", "target")}
         model.initialize(sides, {"label_smoothing": task["label_smoothing"], "average_loss_in_time": True})
         model.create_variables()
-    return model, sum(weight.shape.num_elements() for weight in model.trainable_variables)
+    return model, number_of_weights(model)
 
 
 def train(channel):

@@ -13,13 +13,12 @@ import grpc
 import numpy as np
 
 from benchmarks.measure import take_turns
-from benchmarks.report import Goal, Spread
+from benchmarks.report import Goal, Spread, goal_table, table
 from benchmarks.serving.attacks import Attack, requests, too_large
 from benchmarks.serving.clients import Clients, Tally
 from benchmarks.serving.connections import connections
-from benchmarks.serving.exports import Exports, Local
+from benchmarks.serving.exports import Exports, in_process
 from benchmarks.serving.questions import METHOD, Answer, question, read
-from benchmarks.serving.report import none_of, section
 from benchmarks.serving.server import OPTIONS, Server, publish, serving, wait_until
 from export.wire.protos import predict_pb2
 
@@ -38,6 +37,16 @@ def _always(expected: Sequence[Answer]) -> Callable[[int], Sequence[Answer]]:
     return lambda version: expected
 
 
+def none_of(what: str, count: int, answers: int) -> Goal:
+    """Returns the goal that something never happened; of no answers at all nothing can be said."""
+    return Goal(what, f"{count:,} of {answers:,}", "0", answers > 0 and count == 0)
+
+
+def section(title: str, goals: Sequence[Goal], details: Sequence[str] = ()) -> str:
+    """Returns a case as Markdown: its goals, and then lines that tell more."""
+    return "\n".join([f"### {title}", "", *goal_table("measured", goals), *([""] if details else []), *details])
+
+
 # Latency: one sentence over gRPC, beside the same call in this process
 
 LATENCY_FACTOR, LATENCY_ADDED = 1.3, 1.0  # milliseconds
@@ -46,13 +55,12 @@ LATENCY_FACTOR, LATENCY_ADDED = 1.3, 1.0  # milliseconds
 def latency(exports: Exports, options) -> str:
     """Returns how long a translation takes over gRPC and in process; `options.rounds` is used."""
     base = exports.base()
-    local = Local(base / "1")
     with serving(base) as server, grpc.insecure_channel(server.address, OPTIONS) as channel:
         ask = channel.unary_unary(
             METHOD, predict_pb2.PredictRequest.SerializeToString, predict_pb2.PredictResponse.FromString
         )
         contestants = {
-            "in process": _timed(exports, local.answer),
+            "in process": _timed(exports, in_process(base / "1")),
             "over gRPC": _timed(exports, lambda texts: read(ask(question(texts)))),
         }
         return judge_latency(take_turns(contestants, options.rounds, warm_up=len(exports.questions)))
@@ -259,8 +267,7 @@ def judge_hostile(attacks: Sequence[Attack], tally: Tally, expected: Sequence[An
         Goal("good requests waited", f"{median:.1f} ms in the median, 99 % at most {most:.1f}, at most {longest:.0f}"),
         Goal("memory more than before", f"{grown / 1e6:,.0f} MB"),
     ]
-    rows = ["| sent | got | stock | message |", "|---|---|---|---|"]
-    rows += [f"| {attack.sent} | {attack.got} | {attack.stock} | {attack.message} |" for attack in attacks]
+    rows = table(["sent", "got", "stock", "message"], attacks)
     title = f"Requests that mean no good, beside {GOOD_CLIENTS} clients that do"
     return section(title, goals, [*rows, *tally.failure_lines])
 

@@ -1,35 +1,21 @@
 """The exports of a work directory that the cases serve, and what they should answer, asked in this process."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import tensorflow as tf
-import tensorflow_text  # noqa: F401, its ops are in the graph
 
 from benchmarks.serving.questions import OUTPUTS, Answer
 from benchmarks.serving.server import THREADS
+from benchmarks.zoo_adapter import load_signature
 from export.saved_model import export_saved_model
 
 SENTENCES = 64
 
 
-class Local:
-    """An exported model in this process, loaded as a server does from the folder of its version."""
-
-    def __init__(self, folder: Path):
-        tf.get_logger().setLevel("ERROR")  # the TF1 loader is deprecated, but servers load so
-        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=THREADS)
-        session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
-        with session.graph.as_default():
-            model = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(folder))
-        signature = model.signature_def["serving_default"]
-        fetches = [signature.outputs[name].name for name in OUTPUTS]
-        self._run = session.make_callable(fetches, feed_list=[signature.inputs["text"].name])
-
-    def answer(self, texts: Sequence[str]) -> Answer:
-        """Returns the model's answer to some sentences."""
-        return Answer.of(*self._run([text.encode() for text in texts]))
+def in_process(folder: Path) -> Callable[[Sequence[str]], Answer]:
+    """Returns a function that answers some sentences with an exported model, loaded in this process."""
+    run = load_signature(folder, OUTPUTS, THREADS)
+    return lambda texts: Answer.of(*run([text.encode() for text in texts]))
 
 
 class Exports:
@@ -62,5 +48,4 @@ class Exports:
 
     def answers(self, questions: Sequence[Sequence[str]], **options) -> list[Answer]:
         """Returns the answer of the export with these options to each question, one after the other."""
-        local = Local(self.base(**options) / "1")
-        return [local.answer(texts) for texts in questions]
+        return list(map(in_process(self.base(**options) / "1"), questions))

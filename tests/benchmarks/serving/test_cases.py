@@ -12,7 +12,7 @@ from benchmarks.serving import attacks, cases, connections
 from benchmarks.serving import server as servers
 from benchmarks.serving.attacks import Attack
 from benchmarks.serving.clients import Clients, Counted, Tally
-from benchmarks.serving.exports import Exports, Local
+from benchmarks.serving.exports import Exports, in_process
 from benchmarks.serving.questions import MODEL, Answer
 from export.serve import ModelServer
 
@@ -138,7 +138,7 @@ def running(toy):
 
 def test_clients_count_answers_and_failures(running, toy):
     questions = [["ein Mann"], ["eine Frau", "am Meer"]]
-    expected = [Local(toy / "1").answer(texts) for texts in questions]
+    expected = list(map(in_process(toy / "1"), questions))
     assert expected[1] == Answer(("EINE FRAU", "AM MEER"), (-9.0, -7.0))
     with Clients(running.address, questions) as clients:
         found = clients.ask_for(3, 0.2)
