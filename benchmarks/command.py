@@ -65,7 +65,6 @@ class Report:
         self.add(f"{method}\n\n{TINY}" if self._tiny else method)
 
     def add(self, section: str) -> None:
-        """Prints a section."""
         print(f"\n{section}" if self._sections else section, flush=True)
         self._sections.append(section)
 

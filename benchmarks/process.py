@@ -34,7 +34,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -44,7 +43,6 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """Ends the process."""
         with contextlib.suppress(BrokenPipeError):  # it has ended by itself
             self._requests.close()
         self._process.wait()

@@ -47,7 +47,6 @@ class Channel:
         return json.loads(line) if line else None
 
     def begin(self) -> None:
-        """Begins a turn."""
         self._began = time.perf_counter(), time.process_time()
 
     def taken(self) -> dict[str, float]:

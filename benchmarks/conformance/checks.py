@@ -3,7 +3,9 @@
 A check raises `Broken` with what happened, or `NotApplicable` where the layer does not offer what it is about.
 """
 
+import functools
 import inspect
+import itertools
 import json
 import math
 import tempfile
@@ -53,11 +55,16 @@ class Check:
 CHECKS: list[Check] = []
 
 
-def check(item, groups="attention"):
-    """Adds a function to the checks."""
+def check(item, groups="attention", needs=()):
+    """Adds a function to the checks, which applies to layers with the arguments that it needs."""
 
     def add(function):
-        CHECKS.append(Check(function.__name__.replace("_", " "), item, groups, function))
+        def run(subject):
+            for role in needs:
+                subject.argument(role)
+            function(subject)
+
+        CHECKS.append(Check(function.__name__.replace("_", " "), item, groups, run))
         return function
 
     return add
@@ -86,7 +93,6 @@ def _distance(first, second):
 
 
 def _lengths(subject):
-    """Returns the lengths of queries and keys."""
     return (KEYS if subject.is_self_attention else QUERIES), KEYS
 
 
@@ -217,10 +223,8 @@ def each_head_can_have_a_mask(subject):
     _require(np.array_equal(weights > 0, mask), "the weights do not follow the mask of their head")
 
 
-@check("1")
+@check("1", needs=("bias", "scores"))
 def a_float_bias_is_added_to_the_scores(subject):
-    subject.argument("bias")
-    subject.argument("scores")
     layer, inputs = subject.build(), subject.inputs()
     queries, keys = _lengths(subject)
     bias = random_array((BATCH, *((1,) if subject.num_heads else ()), queries, keys), 5)
@@ -285,9 +289,8 @@ def output_is_zero_where_all_is_masked(subject):
     _require_none(problems)
 
 
-@check("2")
+@check("2", needs=("scores",))
 def weights_are_zero_where_all_is_masked(subject):
-    subject.argument("scores")
     layer, inputs, problems = subject.build(), subject.inputs(), []
     for role, masks in _empty_rows(subject):
         _, weights = subject.run(layer, inputs, scores=True, **masks)
@@ -325,9 +328,8 @@ def _situations(subject):
         yield from (("all masked", masks) for _, masks in list(_empty_rows(subject))[:1])
 
 
-@check("3")
+@check("3", needs=("scores",))
 def asking_for_the_scores_changes_nothing(subject):
-    subject.argument("scores")
     inputs, problems = subject.inputs(), []
     for dropout, training in ((0.0, False), (0.5, False), (0.5, True)):
         for name, masks in _situations(subject):
@@ -342,67 +344,57 @@ def asking_for_the_scores_changes_nothing(subject):
     _require_none(problems)
 
 
+def _calls(subject):
+    """Yields names of situations and the arguments of calls, which ask for the scores and do not."""
+    for (name, masks), scores in itertools.product(_situations(subject), subject.with_or_without_scores):
+        yield name, {"scores": scores, **masks}
+
+
 def _compiled_agrees(subject, xla):
     layer, inputs = subject.build(), subject.inputs()
-    for name, options in list(_situations(subject)):
-        for scores in subject.with_or_without_scores:
-            flags = {key: value for key, value in options.items() if key == "causal"}
-            masks = {key: ops.convert_to_tensor(value) for key, value in options.items() if key != "causal"}
+    for name, options in _calls(subject):
+        flags = {key: options.pop(key) for key in ("scores", "causal") if key in options}
+        masks = {key: ops.convert_to_tensor(value) for key, value in options.items()}
 
-            @tf.function(jit_compile=xla)
-            def compiled(tensors, masks, scores=scores, flags=flags):
-                results = subject.call(layer, tensors, scores, **flags, **masks)
-                return [result for result in results if result is not None]
+        @tf.function(jit_compile=xla)
+        def compiled(tensors, masks, flags=flags):
+            results = subject.call(layer, tensors, **flags, **masks)
+            return [result for result in results if result is not None]
 
-            expected = [result for result in subject.run(layer, inputs, scores=scores, **options) if result is not None]
-            tensors = {key: tf.constant(value) for key, value in inputs.items()}
-            for result, reference in zip(compiled(tensors, masks), expected, strict=True):
-                _require_close(to_numpy(result), reference, f"{name}: off by")
-
-
-@check("3", "all")
-def a_graph_agrees_with_eager(subject):
-    _compiled_agrees(subject, xla=False)
+        expected = [result for result in subject.run(layer, inputs, **flags, **options) if result is not None]
+        tensors = {key: tf.constant(value) for key, value in inputs.items()}
+        for result, reference in zip(compiled(tensors, masks), expected, strict=True):
+            _require_close(to_numpy(result), reference, f"{name}: off by")
 
 
-@check("3", "all")
-def XLA_agrees_with_eager(subject):  # noqa: N802
-    _compiled_agrees(subject, xla=True)
+for compiler, xla in (("a graph", False), ("XLA", True)):
+    CHECKS.append(Check(f"{compiler} agrees with eager", "3", "all", functools.partial(_compiled_agrees, xla=xla)))
 
 
 def _mixed_is_close(subject, policy):
     inputs, exact, layer = subject.inputs(), subject.build(), subject.build(policy)
-    for name, masks in _situations(subject):
-        for scores in subject.with_or_without_scores:
-            results = (subject.run(each, inputs, scores=scores, **masks) for each in (layer, exact))
-            for result, expected in zip(*results, strict=True):
-                if result is not None:
-                    _require_close(result, expected, f"{name}: off by", MIXED[policy])
+    for name, options in _calls(subject):
+        results = (subject.run(each, inputs, **options) for each in (layer, exact))
+        for result, expected in zip(*results, strict=True):
+            if result is not None:
+                _require_close(result, expected, f"{name}: off by", MIXED[policy])
 
 
-@check("3", "all")
-def mixed_float16_is_close_to_float32(subject):
-    _mixed_is_close(subject, "mixed_float16")
-
-
-@check("3", "all")
-def mixed_bfloat16_is_close_to_float32(subject):
-    _mixed_is_close(subject, "mixed_bfloat16")
+for policy in MIXED:
+    is_close = functools.partial(_mixed_is_close, policy=policy)
+    CHECKS.append(Check(f"{policy.replace('_', ' ')} is close to float32", "3", "all", is_close))
 
 
 @check("3")
 def large_activations_stay_finite_in_float16(subject):
     inputs = {name: value * subject.large for name, value in subject.inputs().items()}
     layer, worst = subject.build("mixed_float16", inputs=inputs), {}
-    for _, masks in _situations(subject):
-        for scores in subject.with_or_without_scores:
-            output, _ = subject.run(layer, inputs, scores=scores, **masks)
-            if not np.all(np.isfinite(output)):
-                where = "with scores" if scores else "without scores"
-                worst[where] = max(worst.get(where, 0.0), np.mean(~np.isfinite(output)))
-    _require(
-        not worst, "; ".join(f"{where} up to {share:.0%} of the output is not finite" for where, share in worst.items())
-    )
+    for _, options in _calls(subject):
+        output, _ = subject.run(layer, inputs, **options)
+        if not np.all(np.isfinite(output)):
+            where = "with scores" if options["scores"] else "without scores"
+            worst[where] = max(worst.get(where, 0.0), np.mean(~np.isfinite(output)))
+    _require_none([f"{where} up to {share:.0%} of the output is not finite" for where, share in worst.items()])
 
 
 @check("3")
@@ -451,11 +443,8 @@ def the_causal_mask_knows_the_offset(subject):
     _compare_sight(subject, seen, allowed)
 
 
-def _leaks(subject, contents):
-    """Returns those of some contents, by name, that change the output of real positions when masked keys have them.
-
-    A content is a function from a shape to an array.
-    """
+def _require_no_leak(subject, contents, kind=""):
+    """Checks that no contents of masked keys, by name functions from a shape to an array, change real positions."""
     layer, inputs, mask = subject.build(), subject.inputs(), _mask(subject, "value_mask", seed=2)
     real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)
     options = {"scores": subject.offers("scores"), **_hide_keys(subject, mask)}
@@ -474,22 +463,21 @@ def _leaks(subject, contents):
             same = np.array_equal(*(np.moveaxis(weights, -2, 1)[real] for _, weights in (before, after)))
         return not same
 
-    return [name for name, content in contents.items() if changes(content)]
+    leaks = [name for name, content in contents.items() if changes(content)]
+    _require(not leaks, f"{kind}{' and '.join(leaks)} do")
 
 
 @check("5")
 def masked_keys_cannot_leak(subject):
     sizes = (1.0, 1e4, 1e12)
     contents = {f"{size:g}": lambda shape, size=size: size * random_array(shape, 89) for size in sizes}
-    leaks = _leaks(subject, contents)
-    _require(not leaks, f"numbers of size {' and '.join(leaks)} do")
+    _require_no_leak(subject, contents, "numbers of size ")
 
 
 @check("5")
 def masked_NaN_and_infinity_cannot_leak(subject):  # noqa: N802
     contents = {str(value): lambda shape, value=value: np.full(shape, value) for value in (np.nan, np.inf)}
-    leaks = _leaks(subject, contents)
-    _require(not leaks, f"{' and '.join(leaks)} do")
+    _require_no_leak(subject, contents)
 
 
 @check("5")
@@ -506,40 +494,34 @@ def the_future_cannot_leak(subject):
         _require(np.array_equal(after[:, :last], before[:, :last]), f"numbers of size {size:g} do")
 
 
-def _score_shape(subject):
-    queries, keys = _lengths(subject)
-    return (BATCH, *((subject.num_heads,) if subject.num_heads else ()), queries, keys)
+def _require_score_shape(subject, weights):
+    expected = (BATCH, *filter(None, [subject.num_heads]), *_lengths(subject))
+    _require(tuple(weights.shape) == expected, f"{tuple(weights.shape)} instead of {expected}")
 
 
-@check("6")
+@check("6", needs=("scores",))
 def scores_have_their_shape(subject):
-    subject.argument("scores")
     _, weights = subject.run(subject.build(), subject.inputs(), scores=True)
-    _require(weights.shape == _score_shape(subject), f"{weights.shape} instead of {_score_shape(subject)}")
+    _require_score_shape(subject, weights)
 
 
-@check("6")
+@check("6", needs=("scores",))
 def scores_have_that_shape_symbolically(subject):
-    subject.argument("scores")
     symbolic = {name: keras.KerasTensor(value.shape) for name, value in subject.inputs().items()}
     _, weights = subject.call(subject.make(), symbolic, scores=True)
     _require(weights is not None, "the symbolic call returns no weights")
-    _require(
-        tuple(weights.shape) == _score_shape(subject), f"{tuple(weights.shape)} instead of {_score_shape(subject)}"
-    )
+    _require_score_shape(subject, weights)
 
 
-@check("6")
+@check("6", needs=("scores",))
 def scores_are_after_the_softmax(subject):
-    subject.argument("scores")
     _, weights = subject.run(subject.build(), subject.inputs(), scores=True)
     sums = weights.sum(-1)
     _require(np.abs(sums - 1).max() < FLOAT32, f"rows sum to {sums.min():.2g} … {sums.max():.2g}")
 
 
-@check("6")
+@check("6", needs=("scores",))
 def scores_are_before_dropout(subject):
-    subject.argument("scores")
     if not subject.pure_weights:
         raise NotApplicable("dropout elsewhere in the block changes the weights, too")
     layer, inputs = subject.build(dropout=0.5), subject.inputs()
@@ -550,9 +532,8 @@ def scores_are_before_dropout(subject):
     _require(np.array_equal(weights_in_training, weights), f"in training {share:.0%} of them are zero")
 
 
-@check("6")
+@check("6", needs=("scores",))
 def scores_are_in_the_compute_dtype(subject):
-    subject.argument("scores")
     layer = subject.build("mixed_bfloat16")
     tensors = {name: ops.convert_to_tensor(value) for name, value in subject.inputs().items()}
     _, weights = subject.call(layer, tensors, scores=True)

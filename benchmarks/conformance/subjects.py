@@ -74,7 +74,6 @@ class Subject:
         return tuple(self.sizes) if self.is_self_attention else tuple(name for name in self.sizes if name != "query")
 
     def make(self, policy="float32", dropout=0.0):
-        """Returns a new layer."""
         keras.utils.set_random_seed(7)  # dropout is the same in layers made alike
         return find(self.path)(**self.options(policy, dropout), dtype=policy)
 

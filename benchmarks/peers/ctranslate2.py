@@ -27,11 +27,9 @@ class Converter:
         spec.bias = np.concatenate([self.weights[f"{name}/bias"] for name in names])
 
     def norm(self, spec, name):
-        """Copies a normalization."""
         spec.gamma, spec.beta = self.weights[f"{name}/gamma"], self.weights[f"{name}/beta"]
 
     def block(self, layer, block, is_decoder):
-        """Copies a block."""
         own = f"{block}/{'self_attention' if is_decoder else 'attention'}"
         self.norm(layer.self_attention.layer_norm, f"{own}_norm")
         self.linear(layer.self_attention.linear[0], *(f"{own}/{role}" for role in ("query", "key", "value")))

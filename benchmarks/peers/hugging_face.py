@@ -41,7 +41,6 @@ class Translator(nn.Module):
 
 
 def train(channel):
-    """Trains Marian."""
     pytorch.train(channel, Translator, PACKAGES)
 
 

@@ -51,7 +51,6 @@ def renumbering(task):
 
 
 def train(channel):
-    """Trains the model."""
     pytorch.prepare(channel.task)
     model, numbers = make_model(channel.task).train(), renumbering(channel.task)
     optimizer = pytorch.make_optimizer(model)

@@ -62,7 +62,6 @@ def make_step(task, model):
 
 
 def train(channel):
-    """Trains the model."""
     use_threads(channel.task["threads"])
     tf.random.set_seed(0)
     policy = {"bfloat16": "mixed_bfloat16"}.get(channel.task["precision"], "float32")

@@ -65,7 +65,6 @@ def make_model(task):
 
 
 def train(channel):
-    """Trains the model."""
     model, parameters = make_model(channel.task)
     optimizer = tf.keras.optimizers.legacy.Adam(1e-3, beta_2=0.98, epsilon=1e-9)
 

@@ -88,5 +88,4 @@ MODELS = {"rnnsearch": RNNSearch, "luong": Luong}
 
 
 def train(channel):
-    """Trains the `network` of the task."""
     pytorch.train(channel, MODELS[channel.task["network"]])

@@ -80,7 +80,6 @@ def _named(output_filter: str = "", version: int = 0, **names) -> predict_pb2.Pr
 
 
 def _ask(server: Server, sent: str, stock: str, request: predict_pb2.PredictRequest | bytes) -> Attack:
-    """Sends a request."""
     data = request if isinstance(request, bytes) else request.SerializeToString()
     began = time.monotonic()
     with grpc.insecure_channel(server.address, OPTIONS) as channel:

@@ -43,7 +43,6 @@ class Server(Process):
         super().__init__(command, {"CUDA_VISIBLE_DEVICES": "-1"})
 
     def close(self) -> None:
-        """Ends the server."""
         self._process.terminate()
         super().close()
 
