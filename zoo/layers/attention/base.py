@@ -6,10 +6,11 @@ from keras import backend, ops
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention import masks
 from zoo.layers.core import execution
+from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.saving import KeepsQuantization
 
 
-class BaseAttention(KeepsQuantization):
+class BaseAttention(ReturnsMore, KeepsQuantization):
     """Base of the attention layers: project → score → mask → softmax → dropout → weighted sum → project.
 
     `weights = softmax(score(query, key) + bias)`, `output = weights · value`, where masked positions have weight 0.
@@ -74,6 +75,7 @@ class BaseAttention(KeepsQuantization):
          [0.09 0.24 0.67]]
     """
 
+    saved_options = ("dropout", "seed", "implementation")
     has_heads = False
 
     def __init__(self, dropout=0.0, seed=None, implementation="auto", **kwargs):
@@ -332,15 +334,3 @@ class BaseAttention(KeepsQuantization):
             for name, tensor in single.items()
         }
         return buffers if length is None else {**buffers, "index": ops.zeros((), dtype="int32")}
-
-    def compute_output_spec(self, *args, **kwargs):
-        # Traced: derived from the shape of the output alone, it would lack the weights and the cache.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "implementation": self.implementation,
-        }

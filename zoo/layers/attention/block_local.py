@@ -46,6 +46,8 @@ class BlockLocalAttention(BlockedAttention):
         Qiu et al. 2020, "Blockwise Self-Attention for Long Document Understanding", https://arxiv.org/abs/1911.02972
     """
 
+    saved_options = ("block_size",)
+
     def __init__(self, num_heads, key_dim, block_size, value_dim=None, **kwargs):
         self.block_size = check_size("block_size", block_size)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
@@ -59,6 +61,3 @@ class BlockLocalAttention(BlockedAttention):
         if known and length * keys <= blocks.count * blocks.rows * blocks.window:
             return QueryBlocks.whole(length, keys, start)
         return blocks
-
-    def get_config(self):
-        return {**super().get_config(), "block_size": self.block_size}

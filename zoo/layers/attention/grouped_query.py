@@ -40,6 +40,8 @@ class GroupedQueryAttention(MultiHeadAttention):
         Shazeer 2019, "Fast Transformer Decoding: One Write-Head is All You Need", https://arxiv.org/abs/1911.02150
     """
 
+    saved_options = ("num_key_value_heads",)
+
     def __init__(self, num_heads, num_key_value_heads, key_dim, value_dim=None, **kwargs):
         num_heads = check_size("num_heads", num_heads)
         num_key_value_heads = check_size("num_key_value_heads", num_key_value_heads)
@@ -75,6 +77,3 @@ class GroupedQueryAttention(MultiHeadAttention):
     def repeated(self, memory):
         times = self.num_heads // self.num_key_value_heads
         return tuple(ops.repeat(memory[name], times, axis=1) for name in ("key", "value"))
-
-    def get_config(self):
-        return {**super().get_config(), "num_key_value_heads": self.num_key_value_heads}

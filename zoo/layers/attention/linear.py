@@ -195,10 +195,6 @@ class LinearAttention(MultiHeadAttention):
         del config["score"]
         return config
 
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "positions": keras.saving.deserialize_keras_object(config["positions"])})
-
 
 def _elu_plus_one(inputs):
     # elu(x) + 1 itself rounds to zero below x = −17.

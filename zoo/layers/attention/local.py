@@ -50,6 +50,8 @@ class LocalAttention(Attention):
         equations 9 and 10, https://arxiv.org/abs/1508.04025
     """
 
+    saved_options = ("window", "alignment", "units")
+
     def __init__(self, window, alignment="monotonic", score="general", units=None, **kwargs):
         super().__init__(score, **kwargs)
         if alignment not in ALIGNMENTS:
@@ -108,6 +110,3 @@ class LocalAttention(Attention):
     def compare_layers(self):
         predictive = self.alignment == "predictive"
         return super().compare_layers() + ([self.hidden_dense, self.place_dense] if predictive else [])
-
-    def get_config(self):
-        return {**super().get_config(), "window": self.window, "alignment": self.alignment, "units": self.units}

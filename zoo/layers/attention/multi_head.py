@@ -7,7 +7,6 @@ from zoo.layers.attention.base import BaseAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.kernels import fused_attention
 from zoo.layers.core.projections import apply_positionwise, projection, reshape
-from zoo.layers.core.saving import serialize_shared
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
@@ -51,6 +50,17 @@ class MultiHeadAttention(BaseAttention):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2, https://arxiv.org/abs/1706.03762
     """
 
+    saved_options = (
+        "num_heads",
+        "key_dim",
+        "value_dim",
+        "output_dim",
+        "score",
+        "positions",
+        "use_bias",
+        "kernel_initializer",
+        "query_dim",
+    )
     has_heads = True
 
     def __init__(
@@ -189,26 +199,6 @@ class MultiHeadAttention(BaseAttention):
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "output_dim": self.output_dim,
-            "score": serialize_shared(self.score),
-            "positions": serialize_shared(self.positions),
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "query_dim": self.query_dim,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        # Old files have no positions.
-        objects = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in ("score", "positions")}
-        return cls(**{**config, **objects})
 
 
 def _check_positions(positions):

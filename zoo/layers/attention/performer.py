@@ -48,6 +48,8 @@ class PerformerAttention(LinearAttention):
         https://arxiv.org/abs/2009.14794
     """
 
+    saved_options = ("num_features",)
+
     def __init__(self, num_heads, key_dim, num_features=256, value_dim=None, seed=None, **kwargs):
         self.num_features = check_size("num_features", num_features)
         super().__init__(num_heads, key_dim, value_dim, seed=seed, **kwargs)
@@ -81,9 +83,6 @@ class PerformerAttention(LinearAttention):
         return ops.exp(
             ops.clip(exponents - ops.sum(ops.square(key), axis=-1, keepdims=True) / 2, -MAX_EXPONENT, MAX_EXPONENT)
         )
-
-    def get_config(self):
-        return {**super().get_config(), "num_features": self.num_features}
 
 
 def orthogonal_features(size, count, seed=None, dtype=None):

@@ -3,11 +3,13 @@
 import keras
 from keras import ops
 
+from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.saving import SavesOptions
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(ReturnsMore, SavesOptions):
     """Weighted means of a sequence, by learned queries: `attention(query = Q, value = inputs)`.
 
     With `AdditiveAttention` and one query this is the pooling of hierarchical attention networks, with several queries
@@ -39,6 +41,8 @@ class AttentionPooling(keras.layers.Layer):
         https://aclanthology.org/N16-1174; Lee et al. 2019, "Set Transformer", section 3.2,
         https://arxiv.org/abs/1810.00825
     """
+
+    saved_options = ("attention", "num_queries", "query_dim")
 
     def __init__(self, attention, num_queries=None, query_dim=None, **kwargs):
         super().__init__(**kwargs)
@@ -76,19 +80,3 @@ class AttentionPooling(keras.layers.Layer):
         size = self.query_dim or inputs_shape[-1]
         shape = self.attention.compute_output_shape((inputs_shape[0], self.num_queries or 1, size), inputs_shape)
         return (shape[0], shape[2]) if self.num_queries is None else tuple(shape)
-
-    def compute_output_spec(self, *args, **kwargs):
-        # Traced: derived from the shape of the output alone, it would lack the weights.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "num_queries": self.num_queries,
-            "query_dim": self.query_dim,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "attention": keras.saving.deserialize_keras_object(config["attention"])})

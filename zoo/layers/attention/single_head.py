@@ -3,7 +3,6 @@
 import keras
 
 from zoo.layers.attention.base import BaseAttention
-from zoo.layers.core.saving import serialize_shared
 from zoo.layers.scores import get_score
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
@@ -36,6 +35,8 @@ class Attention(BaseAttention):
         https://arxiv.org/abs/1508.04025
     """
 
+    saved_options = ("score",)
+
     def __init__(self, score, **kwargs):
         super().__init__(**kwargs)
         self.score = get_score(score, dtype=self.dtype_policy)
@@ -60,14 +61,6 @@ class Attention(BaseAttention):
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], value_shape[-1])
 
-    def get_config(self):
-        return {**super().get_config(), "score": serialize_shared(self.score)}
-
-    @classmethod
-    def from_config(cls, config):
-        config = {**config, "score": keras.saving.deserialize_keras_object(config["score"])}
-        return cls(**config)
-
 
 class NamedAttention(Attention):
     """Base of the single-head attention layers that create their score from their own options.
@@ -88,17 +81,11 @@ class NamedAttention(Attention):
         super().__init__(score, dtype=dtype, **kwargs)
         for name in options:
             setattr(self, name, getattr(score, name))
-        self._option_names = tuple(options)
 
     def get_config(self):
         config = super().get_config()
         del config["score"]
-        options = self.score.get_config()
-        return {**config, **{name: options[name] for name in self._option_names}}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+        return config
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -177,6 +164,7 @@ class GeneralAttention(NamedAttention):
     """
 
     score_class = GeneralScore
+    saved_options = ("kernel_initializer",)
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__({"kernel_initializer": kernel_initializer}, **kwargs)
@@ -206,6 +194,7 @@ class ConcatAttention(NamedAttention):
     """
 
     score_class = ConcatScore
+    saved_options = ("units", "kernel_initializer")
 
     def __init__(self, units=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__({"units": units, "kernel_initializer": kernel_initializer}, **kwargs)
@@ -237,6 +226,7 @@ class CosineAttention(NamedAttention):
     """
 
     score_class = CosineScore
+    saved_options = ("temperature", "learn_temperature")
 
     def __init__(self, temperature=1.0, learn_temperature=False, **kwargs):
         super().__init__({"temperature": temperature, "learn_temperature": learn_temperature}, **kwargs)
@@ -268,6 +258,7 @@ class AdditiveAttention(NamedAttention):
     """
 
     score_class = AdditiveScore
+    saved_options = ("units", "use_bias", "kernel_initializer")
 
     def __init__(self, units=None, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
         options = {"units": units, "use_bias": use_bias, "kernel_initializer": kernel_initializer}

@@ -48,6 +48,8 @@ class SlidingWindowAttention(BlockedAttention):
         Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1, https://arxiv.org/abs/2004.05150
     """
 
+    saved_options = ("window",)
+
     def __init__(self, num_heads, key_dim, window, value_dim=None, **kwargs):
         self.window = check_size("window", window)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
@@ -65,6 +67,3 @@ class SlidingWindowAttention(BlockedAttention):
             return QueryBlocks.whole(length, keys, start)
         positions = ops.arange(rows, dtype="int32") + self.window
         return QueryBlocks(count, rows, window, first_key=start - self.window, row_positions=positions)
-
-    def get_config(self):
-        return {**super().get_config(), "window": self.window}

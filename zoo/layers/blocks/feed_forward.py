@@ -36,6 +36,8 @@ class FeedForward(KeepsQuantization):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.3, https://arxiv.org/abs/1706.03762
     """
 
+    saved_options = ("intermediate_dim", "activation", "dropout", "seed", "use_bias")
+
     def __init__(self, intermediate_dim, activation="relu", dropout=0.0, seed=None, use_bias=True, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -70,14 +72,7 @@ class FeedForward(KeepsQuantization):
         return input_shape
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "activation": keras.activations.serialize(self.activation),
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "use_bias": self.use_bias,
-        }
+        return {**super().get_config(), "activation": keras.activations.serialize(self.activation)}
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.masks import check_mask, zero_masked
-from zoo.layers.core.calls import pack_results, single_mask
+from zoo.layers.core.calls import ReturnsMore, pack_results, single_mask
 from zoo.layers.core.checks import check_layer, check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import KeepsQuantization
@@ -17,7 +17,7 @@ HALF = math.sqrt(0.5)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class GatedConvolutionBlock(KeepsQuantization):
+class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
     """Convolution with a gated linear unit in a residual connection: `h = (x + a ⊙ σ(b)) √½`, `[a; b] = W * x + w`.
 
     In a decoder, with attention to a memory z whose symbols have the embeddings e, and with the embedding g of the
@@ -62,6 +62,8 @@ class GatedConvolutionBlock(KeepsQuantization):
         Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", sections 3.2-3.5,
         https://arxiv.org/abs/1705.03122
     """
+
+    saved_options = ("width", "padding", "attention", "dropout", "seed", "kernel_initializer")
 
     def __init__(
         self, width, padding="same", attention=None, dropout=0.0, seed=None, kernel_initializer=None, **kwargs
@@ -196,25 +198,6 @@ class GatedConvolutionBlock(KeepsQuantization):
 
     def compute_output_shape(self, inputs_shape, *args, **kwargs):
         return inputs_shape
-
-    def compute_output_spec(self, *args, **kwargs):
-        # Traced: derived from the shape of the output alone, it would lack the weights and the cache.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "width": self.width,
-            "padding": self.padding,
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "attention": keras.saving.deserialize_keras_object(config["attention"])})
 
 
 def _values(memory, memory_embedding):

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.saving import SavesOptions
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class Maxout(keras.layers.Layer):
+class Maxout(SavesOptions):
     """Largest of each group of adjacent features: `y_j = max(x_{2j}, x_{2j+1})` for groups of two.
 
     Args:
@@ -30,6 +31,8 @@ class Maxout(keras.layers.Layer):
         Bahdanau et al. 2015, section A.2.2, https://arxiv.org/abs/1409.0473
     """
 
+    saved_options = ("group_size",)
+
     def __init__(self, group_size=2, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -49,6 +52,3 @@ class Maxout(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], input_shape[-1] // self.group_size)
-
-    def get_config(self):
-        return {**super().get_config(), "group_size": self.group_size}

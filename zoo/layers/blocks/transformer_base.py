@@ -1,16 +1,17 @@
 """What Transformer encoder and decoder blocks share: residual connections around their sublayers."""
 
-import keras
 from keras import ops
 
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention.masks import check_mask, sizes_differ, slice_mask
 from zoo.layers.blocks.normalization import NORMALIZATIONS
+from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.checks import check_layer
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.saving import SavesOptions
 
 
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(ReturnsMore, SavesOptions):
     """Base of the Transformer blocks: each sublayer is wrapped in normalisation, dropout and a residual connection.
 
     Post-norm (Vaswani et al. 2017): `norm(x + dropout(f(x)))`. Pre-norm (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
@@ -30,7 +31,7 @@ class TransformerBlock(keras.layers.Layer):
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4, https://arxiv.org/abs/1910.07467
     """
 
-    sublayers_in_config: tuple[str, ...] = ()
+    saved_options = ("normalize_first", "dropout", "epsilon", "seed", "normalization")
 
     def __init__(
         self,
@@ -116,23 +117,3 @@ class TransformerBlock(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape, *args, **kwargs):
         return inputs_shape
-
-    def compute_output_spec(self, *args, **kwargs):
-        # Traced: derived from the shape of the output alone, it would lack the weights and the cache.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            **{name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.sublayers_in_config},
-            "normalize_first": self.normalize_first,
-            "dropout": self.dropout,
-            "epsilon": self.epsilon,
-            "seed": self.seed,
-            "normalization": self.normalization,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        sublayers = {key: keras.saving.deserialize_keras_object(config[key]) for key in cls.sublayers_in_config}
-        return cls(**{**config, **sublayers})

@@ -56,7 +56,7 @@ class TransformerDecoderBlock(TransformerBlock):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
     """
 
-    sublayers_in_config = ("self_attention", "cross_attention", "feed_forward")
+    saved_options = ("self_attention", "cross_attention", "feed_forward")
 
     def __init__(
         self,

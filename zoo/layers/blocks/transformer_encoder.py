@@ -49,7 +49,7 @@ class TransformerEncoderBlock(TransformerBlock):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
     """
 
-    sublayers_in_config = ("attention", "feed_forward")
+    saved_options = ("attention", "feed_forward")
 
     def __init__(
         self,

@@ -1,5 +1,15 @@
 """Optional arguments and results of `call`."""
 
+import keras
+
+
+class ReturnsMore:
+    """Mixin of layers whose call may return weights, states or a cache after its output."""
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Traced: derived from the shape of the output alone, it would lack the others.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
 
 def pack_results(*results):
     """Returns the results that are not `None`: a tuple of them, or the only one by itself."""

@@ -14,7 +14,35 @@ def serialize_shared(shared_object):
     return keras.saving.serialize_keras_object(shared_object)
 
 
-class KeepsQuantization(keras.layers.Layer):
+class SavesOptions(keras.layers.Layer):
+    """Base of the layers whose configuration consists of their options.
+
+    Each class names those that it adds in `saved_options`: arguments of the constructor that are attributes as well. An
+    option may be a layer, an initializer or a function. One that other layers may hold as well has `may_be_shared`.
+    """
+
+    saved_options: tuple[str, ...] = ()
+
+    @classmethod
+    def _option_names(cls):
+        return [name for base in reversed(cls.__mro__) for name in vars(base).get("saved_options", ())]
+
+    def get_config(self):
+        config = super().get_config()
+        for name in self._option_names():
+            option = getattr(self, name)
+            is_shared = getattr(option, "may_be_shared", False)
+            config[name] = serialize_shared(option) if is_shared else keras.saving.serialize_keras_object(option)
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        objects = {name: config[name] for name in cls._option_names() if isinstance(config.get(name), dict)}
+        objects = {name: keras.saving.deserialize_keras_object(saved) for name, saved in objects.items()}
+        return super().from_config({**config, **objects})
+
+
+class KeepsQuantization(SavesOptions):
     """Base of the layers that create projections: what was quantised when it was saved is quantised when reloaded.
 
     `model.quantize("int8")` changes the dtype policy of each projection. Keras saves the policy of a layer, but not

@@ -26,6 +26,7 @@ class AbsolutePositions(Positions):
         ValueError: If there is a `size` without `concatenate`.
     """
 
+    saved_options = ("concatenate", "size")
     needs = ("query_dim", "memory_dim")
 
     def __init__(self, concatenate=False, size=None, **kwargs):
@@ -62,6 +63,3 @@ class AbsolutePositions(Positions):
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.encoded_size(input_shape[-1]))
-
-    def get_config(self):
-        return {**super().get_config(), "concatenate": self.concatenate, "size": self.size}

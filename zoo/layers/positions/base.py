@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from zoo.layers.core.saving import SavesOptions
+
 
 def consecutive(start_index, length):
     """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors."""
@@ -17,7 +19,7 @@ def distances(query_positions, key_positions):
     return key_positions[None, :] - query_positions[:, None]
 
 
-class Positions(keras.layers.Layer):
+class Positions(SavesOptions):
     """Base of the positions: an attention layer calls these methods of its object, most of which change nothing.
 
     `score(rotate(encode(x) W_q), rotate(encode(y) W_k)) + scores + bias` before the softmax, and `+ values` after the
@@ -53,6 +55,7 @@ class Positions(keras.layers.Layer):
          [0.   0.   0.5  0.5 ]]
     """
 
+    may_be_shared = True
     needs: tuple[str, ...] = ()
     needs_equal_sizes = False
 
@@ -160,7 +163,3 @@ class Positions(keras.layers.Layer):
             f"{type(self).__name__} works inside an attention layer, not by itself: "
             f"`MultiHeadAttention(..., positions={type(self).__name__}(...))`."
         )
-
-    def get_config(self):
-        # Written out, since the configuration that Keras derives by itself cannot hold a dtype policy.
-        return super().get_config()

@@ -42,6 +42,8 @@ class LearnedPositions(AbsolutePositions):
         Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1, https://arxiv.org/abs/1705.03122
     """
 
+    saved_options = ("max_length", "initializer")
+
     def __init__(self, max_length, concatenate=False, size=None, initializer="glorot_uniform", **kwargs):
         super().__init__(concatenate=concatenate, size=size, **kwargs)
         self.max_length = check_size("max_length", max_length)
@@ -71,10 +73,3 @@ class LearnedPositions(AbsolutePositions):
                 f"max_length={self.max_length}, start_index={start_index}, inputs.shape={tuple(inputs.shape)}."
             )
         return super().encode(inputs, start_index)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
-            "initializer": keras.initializers.serialize(self.initializer),
-        }

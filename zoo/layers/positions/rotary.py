@@ -41,6 +41,7 @@ class RotaryPositions(Positions):
         and section 3.4.2, equation 34, https://arxiv.org/abs/2104.09864
     """
 
+    saved_options = ("max_wavelength", "fraction")
     needs_equal_sizes = True
 
     def __init__(self, max_wavelength=10000.0, fraction=1.0, **kwargs):
@@ -86,6 +87,3 @@ class RotaryPositions(Positions):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength, "fraction": self.fraction}

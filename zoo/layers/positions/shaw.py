@@ -73,6 +73,7 @@ class ShawRelativePositions(Positions):
         https://arxiv.org/abs/1803.02155
     """
 
+    saved_options = ("max_distance", "use_values", "initializer")
     needs = ("key_dim", "value_dim")
     needs_equal_sizes = True
 
@@ -111,11 +112,3 @@ class ShawRelativePositions(Positions):
         indices = self._indices(query_positions, key_positions)
         sums = ops.cast(collect(_wide(weights), indices, 2 * self.max_distance + 1), weights.dtype)
         return ops.matmul(sums, ops.cast(self.value_embeddings, weights.dtype))  # [B, N, T, value_dim]
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "use_values": self.use_values,
-            "initializer": keras.initializers.serialize(self.initializer),
-        }

@@ -37,6 +37,8 @@ class SinusoidalPositions(AbsolutePositions):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5, https://arxiv.org/abs/1706.03762
     """
 
+    saved_options = ("max_wavelength",)
+
     def __init__(self, max_wavelength=10000.0, concatenate=False, size=None, **kwargs):
         super().__init__(concatenate=concatenate, size=size, **kwargs)
         if max_wavelength <= 0:
@@ -58,6 +60,3 @@ class SinusoidalPositions(AbsolutePositions):
         rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
         angles = ops.cast(positions, "float32")[:, None] * rates  # [T, size/2]
         return ops.reshape(ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1), (-1, size))
-
-    def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}

@@ -54,6 +54,7 @@ class T5RelativePositions(Positions):
         section 2.1, https://arxiv.org/abs/1910.10683
     """
 
+    saved_options = ("num_buckets", "max_distance", "bidirectional", "initializer")
     needs = ("num_heads",)
 
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, initializer="glorot_uniform", **kwargs):
@@ -96,12 +97,3 @@ class T5RelativePositions(Positions):
 
     def bias(self, query_positions, key_positions):
         return ops.take(self.embeddings, self.buckets(query_positions, key_positions), axis=1)  # [N, T, S]
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "bidirectional": self.bidirectional,
-            "initializer": keras.initializers.serialize(self.initializer),
-        }

@@ -4,8 +4,9 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.masks import check_mask
-from zoo.layers.core.calls import pack_results, single_mask
+from zoo.layers.core.calls import ReturnsMore, pack_results, single_mask
 from zoo.layers.core.kernels import defers_weight_gradients
+from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
 from zoo.layers.recurrent.loops import run
 
@@ -27,7 +28,7 @@ class _BoundCell:
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class AttentionRNN(keras.layers.Layer):
+class AttentionRNN(ReturnsMore, SavesOptions):
     """Recurrent decoder: `y_t, s_t = cell(x_t, s_{t−1}, memory)` for all steps of a sequence.
 
     As `keras.layers.RNN`, with the memory as an argument and the alignments as a result.
@@ -66,6 +67,8 @@ class AttentionRNN(keras.layers.Layer):
         Bahdanau et al. 2015, section 3.1, https://arxiv.org/abs/1409.0473;
         Luong et al. 2015, section 3, https://arxiv.org/abs/1508.04025
     """
+
+    saved_options = ("cell",)
 
     def __init__(self, cell, **kwargs):
         super().__init__(**kwargs)
@@ -127,14 +130,3 @@ class AttentionRNN(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape, memory_shape=None, initial_state_shape=None):
         return (*inputs_shape[:-1], self.cell.step_size)
-
-    def compute_output_spec(self, *args, **kwargs):
-        # Traced: derived from the shape of the output alone, it would lack the alignments and the states.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self):
-        return {**super().get_config(), "cell": keras.saving.serialize_keras_object(self.cell)}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})

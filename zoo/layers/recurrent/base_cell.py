@@ -42,6 +42,8 @@ class BaseAttentionCell(KeepsQuantization):
             `initial_state`.
     """
 
+    saved_options = ("cell", "attention", "memory_dim", "return_attention_scores")
+
     def __init__(self, cell, attention, memory_dim, return_attention_scores=False, **kwargs):
         super().__init__(**kwargs)
         if isinstance(check_cell(cell), (list, tuple)):
@@ -291,20 +293,6 @@ class BaseAttentionCell(KeepsQuantization):
             weights = ops.reshape(weights, (*ops.shape(weights)[:-1], self.attention.num_heads, -1))
             weights = ops.moveaxis(weights, -2, 1)  # [B, N, (T,) S]
         return output, weights
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "memory_dim": self.memory_dim,
-            "return_attention_scores": self.return_attention_scores,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        sublayers = {key: keras.saving.deserialize_keras_object(config[key]) for key in ("cell", "attention")}
-        return cls(**{**config, **sublayers})
 
 
 def join_output(output, weights=None):

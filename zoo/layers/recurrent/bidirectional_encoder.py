@@ -4,16 +4,17 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.masks import check_mask
-from zoo.layers.core.calls import pack_results
+from zoo.layers.core.calls import ReturnsMore, pack_results
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import GRU, LSTM
 
 CELL_TYPES = {"gru": GRU, "lstm": LSTM}
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class BidirectionalEncoder(keras.layers.Layer):
+class BidirectionalEncoder(ReturnsMore, SavesOptions):
     """Bidirectional recurrent encoder, a stack of layers: `h_j = [→h_j; ←h_j]`.
 
     The backward direction starts at the last real position of each row, so that padding at the end changes nothing.
@@ -52,6 +53,8 @@ class BidirectionalEncoder(keras.layers.Layer):
         Schuster and Paliwal 1997, "Bidirectional Recurrent Neural Networks", https://doi.org/10.1109/78.650093;
         Bahdanau et al. 2015, section 3.2, https://arxiv.org/abs/1409.0473
     """
+
+    saved_options = ("units", "num_layers", "cell_type", "dropout", "seed", "use_cudnn")
 
     def __init__(self, units, num_layers=1, cell_type="gru", dropout=0.0, seed=None, use_cudnn="auto", **kwargs):
         super().__init__(**kwargs)
@@ -96,11 +99,3 @@ class BidirectionalEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], 2 * self.units)
-
-    def compute_output_spec(self, *args, **kwargs):
-        # Traced: derived from the shape of the output alone, it would lack the states.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def get_config(self):
-        names = ("units", "num_layers", "cell_type", "dropout", "seed", "use_cudnn")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

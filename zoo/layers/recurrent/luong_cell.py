@@ -50,6 +50,8 @@ class LuongAttentionCell(BaseAttentionCell):
         and 3.3, https://arxiv.org/abs/1508.04025
     """
 
+    saved_options = ("attentional_dim", "input_feeding")
+
     def __init__(
         self,
         cell,
@@ -97,10 +99,3 @@ class LuongAttentionCell(BaseAttentionCell):
         joined = ops.concatenate([context, query], axis=-1)
         attentional = ops.tanh(product("attentional", joined)) if product else self.attentional_dense(joined)
         return attentional, weights, [*states, attentional] if self.input_feeding else states
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "attentional_dim": self.attentional_dim,
-            "input_feeding": self.input_feeding,
-        }

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.saving import serialize_shared
+from zoo.layers.core.saving import SavesOptions, serialize_shared
 
 # Recurrent layers cast states to the compute dtype, and bfloat16 counts exactly only up to 256: hence two digits.
 BASE = 256
@@ -40,12 +40,14 @@ def next_step(counters):
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class _InitialStates(keras.layers.Layer):
+class _InitialStates(SavesOptions):
     """A cell's `initial_states` in a functional model: a layer, so that the model holds the weights of the cell.
 
     Args:
         cell: The cell.
     """
+
+    saved_options = ("cell",)
 
     def __init__(self, cell, **kwargs):
         super().__init__(**{"dtype": cell.dtype_policy, **kwargs})
@@ -61,7 +63,3 @@ class _InitialStates(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "cell": serialize_shared(self.cell)}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})

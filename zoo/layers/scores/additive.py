@@ -35,6 +35,8 @@ class AdditiveScore(Score):
         section A.1.2, https://arxiv.org/abs/1409.0473
     """
 
+    saved_options = ("units", "use_bias", "kernel_initializer")
+
     def __init__(self, units=None, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.units = check_size("units", units, optional=True)
@@ -63,11 +65,3 @@ class AdditiveScore(Score):
     def compare(self, query, key):
         hidden = ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))  # [..., T, S, units]
         return ops.squeeze(self.score_dense(hidden), -1)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }

@@ -37,6 +37,7 @@ class Score(KeepsQuantization):
          [20.]]
     """
 
+    may_be_shared = True
     hidden_size = 1
     needs: tuple[str, ...] = ("query_dim", "key_dim")
     needs_equal_sizes = False
@@ -86,7 +87,3 @@ class Score(KeepsQuantization):
 
     def compute_output_shape(self, query_shape, key_shape):
         return (*query_shape[:-1], key_shape[-2])
-
-    def get_config(self):
-        # Written out, since the configuration that Keras derives by itself cannot hold a dtype policy.
-        return super().get_config()

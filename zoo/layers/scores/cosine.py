@@ -44,6 +44,8 @@ class CosineScore(DotScore):
         with learned temperature: Liu et al. 2022, "Swin Transformer V2", equation 2, https://arxiv.org/abs/2111.09883
     """
 
+    saved_options = ("temperature", "learn_temperature")
+
     def __init__(self, temperature=1.0, learn_temperature=False, **kwargs):
         super().__init__(**kwargs)
         if not temperature > 0:
@@ -64,13 +66,6 @@ class CosineScore(DotScore):
 
     def project_key(self, key):
         return _directions(key)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "temperature": self.temperature,
-            "learn_temperature": self.learn_temperature,
-        }
 
 
 def _wide(vectors):

@@ -33,6 +33,7 @@ class GeneralScore(DotScore):
         ("general"), https://arxiv.org/abs/1508.04025
     """
 
+    saved_options = ("kernel_initializer",)
     needs = ("query_dim", "key_dim")
     needs_equal_sizes = False
 
@@ -46,6 +47,3 @@ class GeneralScore(DotScore):
 
     def project_key(self, key):
         return self.key_dense(key)
-
-    def get_config(self):
-        return {**super().get_config(), "kernel_initializer": keras.initializers.serialize(self.kernel_initializer)}

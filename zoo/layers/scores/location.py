@@ -40,6 +40,7 @@ class LocationScore(Score):
         equation 8, https://arxiv.org/abs/1508.04025
     """
 
+    saved_options = ("max_length", "kernel_initializer")
     needs = ("query_dim",)
 
     def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
@@ -76,13 +77,6 @@ class LocationScore(Score):
             beyond = ops.full((*ops.shape(query)[:-1], length), _lowest_score(query.dtype), dtype=query.dtype)
             query = ops.concatenate([query, beyond], axis=-1)
         return query[..., :length] + ops.swapaxes(key, -1, -2)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
 
 
 def _is_inferring_shapes():

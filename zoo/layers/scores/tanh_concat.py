@@ -36,6 +36,8 @@ class TanhConcatScore(Score):
         https://arxiv.org/abs/1605.08900
     """
 
+    saved_options = ("kernel_initializer",)
+
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -54,6 +56,3 @@ class TanhConcatScore(Score):
 
     def compare(self, query, key):
         return ops.tanh(query + ops.swapaxes(key, -1, -2))  # [..., T, 1] + [..., 1, S]
-
-    def get_config(self):
-        return {**super().get_config(), "kernel_initializer": keras.initializers.serialize(self.kernel_initializer)}

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import GRU, LSTM
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all
@@ -72,7 +73,7 @@ def projected(memory):
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class StartStates(keras.layers.Layer):
+class StartStates(SavesOptions):
     """States of a decoder before its first step that know nothing of the source.
 
     Random ones are drawn anew for each sentence in training, from `N(0, 0.1²)`. Out of training they are zero, the mean
@@ -91,6 +92,8 @@ class StartStates(keras.layers.Layer):
     Returns:
         A list of states [B, units].
     """
+
+    saved_options = ("count", "units", "kind", "seed")
 
     def __init__(self, count, units, kind, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -113,7 +116,3 @@ class StartStates(keras.layers.Layer):
         else:
             states = ops.zeros(shape, dtype=self.compute_dtype)
         return [states[number] for number in range(self.count)]
-
-    def get_config(self):
-        names = ("count", "units", "kind", "seed")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

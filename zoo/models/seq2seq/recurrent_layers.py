@@ -5,12 +5,13 @@ from keras import ops
 
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import deferred_step, deferred_weights
 from zoo.models.seq2seq.recurrent_base import LAYERS
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class OneWayEncoder(keras.layers.Layer):
+class OneWayEncoder(SavesOptions):
     """Recurrent encoder that reads in one direction, each layer on top of the other; see also `BidirectionalEncoder`.
 
     Args:
@@ -35,6 +36,8 @@ class OneWayEncoder(keras.layers.Layer):
         Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", section 3.3 (reversed sources),
         https://arxiv.org/abs/1409.3215
     """
+
+    saved_options = ("units", "num_layers", "cell_type", "dropout", "reverse")
 
     def __init__(self, units, num_layers=1, cell_type="lstm", dropout=0.0, reverse=False, **kwargs):
         super().__init__(**kwargs)
@@ -74,13 +77,9 @@ class OneWayEncoder(keras.layers.Layer):
             states += final
         return (hidden, states) if return_state else hidden
 
-    def get_config(self):
-        names = ("units", "num_layers", "cell_type", "dropout", "reverse")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class MaskedInputCell(keras.layers.Layer):
+class MaskedInputCell(SavesOptions):
     """Recurrent cell with a mask of dropout that is the same at every step: `s_t = cell(x_t · m, s_{t−1})`.
 
     The mask is the last of the states, so that a step draws nothing: `Dropout` of ones makes one in training, and ones
@@ -104,6 +103,8 @@ class MaskedInputCell(keras.layers.Layer):
         Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks" (one
         mask for all steps), section 4, https://arxiv.org/abs/1512.05287
     """
+
+    saved_options = ("cell", "input_dim")
 
     def __init__(self, cell, input_dim, **kwargs):
         super().__init__(**kwargs)
@@ -131,11 +132,3 @@ class MaskedInputCell(keras.layers.Layer):
         """See `zoo.layers.recurrent.loops.deferred_step`."""
         *states, mask = states
         return [*deferred_step(self.cell, name, inputs * mask, states, product), mask]
-
-    def get_config(self):
-        cell = keras.saving.serialize_keras_object(self.cell)
-        return {**super().get_config(), "cell": cell, "input_dim": self.input_dim}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**{**config, "cell": keras.saving.deserialize_keras_object(config["cell"])})

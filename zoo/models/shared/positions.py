@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo import layers
+from zoo.layers.core.saving import SavesOptions
 from zoo.layers.positions.base import distances
 from zoo.models.shared.transformer_options import INPUT_POSITIONS
 
@@ -21,7 +22,7 @@ class EndlessPositions(layers.LearnedPositions):
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
-class InputPositions(keras.layers.Layer):
+class InputPositions(SavesOptions):
     """Adds positions to embeddings: `x + p`, or `W [x; p] + b`, or leaves them as they are.
 
     Args:
@@ -35,6 +36,8 @@ class InputPositions(keras.layers.Layer):
     Returns:
         [B, T, D].
     """
+
+    saved_options = ("kind", "max_length")
 
     def __init__(self, kind, max_length, **kwargs):
         super().__init__(**kwargs)
@@ -68,9 +71,6 @@ class InputPositions(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self):
-        return {**super().get_config(), "kind": self.kind, "max_length": self.max_length}
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
