@@ -278,13 +278,7 @@ _KINDS: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
 def train_tokenizer(
     kind: str, lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False
 ) -> Tokenizer:
-    """Learns a tokenizer of a kind.
-
-    Args:
-        kind: `"subword"`, `"words"` or `"chars"`.
-        lines: Training text.
-        vocab_size: Ids wanted; `None` takes the default of the kind.
-        lowercase: See `Tokenizer`.
+    """Learns a tokenizer of a kind, `"subword"`, `"words"` or `"chars"`; with `vocab_size=None` of its usual size.
 
     Raises:
         InputError: The kind is unknown, or the text does not suffice.

@@ -75,7 +75,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
          [0.09 0.24 0.67]]
     """
 
-    saved_options = ("dropout", "seed", "implementation")
+    saved_options: tuple[str, ...] = ("dropout", "seed", "implementation")
     has_heads = False
 
     def __init__(self, dropout=0.0, seed=None, implementation="auto", **kwargs):

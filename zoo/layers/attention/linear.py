@@ -75,24 +75,16 @@ class LinearAttention(MultiHeadAttention):
             )
 
     def query_features(self, query):
-        """Returns φ of projected queries; a common factor of all features of a query does not matter.
+        """Returns positive features φ [B, N, T, M] of projected queries [B, N, T, H], in float32 or wider.
 
-        Args:
-            query: [B, N, T, H], in float32 or wider.
-
-        Returns:
-            Positive features [B, N, T, M].
+        A common factor of all features of a query does not matter.
         """
         return _elu_plus_one(query)
 
     def key_features(self, key):
-        """Returns φ of projected keys; the features of a key must depend on that key alone.
+        """Returns positive features φ [B, N, S, M] of projected keys [B, N, S, H], in float32 or wider.
 
-        Args:
-            key: [B, N, S, H], in float32 or wider.
-
-        Returns:
-            Positive features [B, N, S, M].
+        The features of a key must depend on that key alone.
         """
         return _elu_plus_one(key)
 

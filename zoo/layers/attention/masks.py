@@ -193,16 +193,9 @@ def _softmax(scores):
 
 
 def masked_softmax(scores, mask=None):
-    """Returns the softmax of `scores` over the last axis, restricted to `mask`, computed in float32 or wider.
+    """Returns the softmax of `scores` [..., T, S] over S, restricted to `mask`, in their dtype.
 
-    A row without any allowed position is all zeros, with finite gradients.
-
-    Args:
-        scores: [..., T, S].
-        mask: Boolean tensor that broadcasts to `scores`, or `None`.
-
-    Returns:
-        Weights [..., T, S] in the dtype of `scores`.
+    It is computed in float32 or wider. A row without any allowed position is all zeros, with finite gradients.
     """
     dtype = backend.standardize_dtype(scores.dtype)
     wide = backend.result_type(dtype, "float32")

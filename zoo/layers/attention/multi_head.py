@@ -50,7 +50,7 @@ class MultiHeadAttention(BaseAttention):
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2, https://arxiv.org/abs/1706.03762
     """
 
-    saved_options = (
+    saved_options: tuple[str, ...] = (
         "num_heads",
         "key_dim",
         "value_dim",

@@ -35,7 +35,7 @@ class Attention(BaseAttention):
         https://arxiv.org/abs/1508.04025
     """
 
-    saved_options = ("score",)
+    saved_options: tuple[str, ...] = ("score",)
 
     def __init__(self, score, **kwargs):
         super().__init__(**kwargs)

@@ -31,7 +31,7 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4, https://arxiv.org/abs/1910.07467
     """
 
-    saved_options = ("normalize_first", "dropout", "epsilon", "seed", "normalization")
+    saved_options: tuple[str, ...] = ("normalize_first", "dropout", "epsilon", "seed", "normalization")
 
     def __init__(
         self,

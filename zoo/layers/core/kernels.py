@@ -192,11 +192,8 @@ def _inputs_of_chunk(index, inputs, num_chunked):
 def _loop_tensorflow(body, count, dtypes, initial_sums):
     """Returns the first results of all steps, stacked, and the sums of the second ones.
 
-    Args:
-        body: Called with the number of the step; returns a list of tensors to stack and one of tensors to add up.
-        count: Number of steps.
-        dtypes: Of the tensors to stack.
-        initial_sums: What the sums begin with, in the dtypes in which they are added up.
+    The body is called with the number of the step, and returns a list of tensors to stack, in the given dtypes, and one
+    of tensors to add up, in the dtypes of their initial values.
     """
     tf = importlib.import_module("tensorflow")
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
@@ -219,13 +216,8 @@ def _loop_tensorflow(body, count, dtypes, initial_sums):
 def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):
     """Returns the gradient of each input: by chunk for the first `num_chunked`, summed over the chunks for the others.
 
-    Args:
-        run_chunk: Called with the number of a chunk and its inputs; returns its results.
-        inputs: Of all chunks; integers have no gradient.
-        num_chunked: How many of the inputs are split into chunks.
-        upstream: Gradients of the results of all chunks.
-        count: Number of chunks.
-        jit: Whether XLA compiles the loop.
+    `run_chunk` is called with the number of a chunk and its inputs; integer inputs have no gradient. With `jit` XLA
+    compiles the loop.
     """
     tf = importlib.import_module("tensorflow")
     kinds = [_gradient_kind(tensor, number < num_chunked) for number, tensor in enumerate(inputs)]

@@ -26,7 +26,7 @@ class AbsolutePositions(Positions):
         ValueError: If there is a `size` without `concatenate`.
     """
 
-    saved_options = ("concatenate", "size")
+    saved_options: tuple[str, ...] = ("concatenate", "size")
     needs = ("query_dim", "memory_dim")
 
     def __init__(self, concatenate=False, size=None, **kwargs):

@@ -42,7 +42,7 @@ class BaseAttentionCell(KeepsQuantization):
             `initial_state`.
     """
 
-    saved_options = ("cell", "attention", "memory_dim", "return_attention_scores")
+    saved_options: tuple[str, ...] = ("cell", "attention", "memory_dim", "return_attention_scores")
 
     def __init__(self, cell, attention, memory_dim, return_attention_scores=False, **kwargs):
         super().__init__(**kwargs)

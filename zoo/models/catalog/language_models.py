@@ -42,39 +42,18 @@ class LSTMLanguageModelOptions(LanguageModelOptions):
             )
 
 
-def _register_transformer(name: str, summary: str, **sizes: Any) -> None:
+TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 512, "num_heads": 4, "dropout": 0.0}
+SMALL = {"num_layers": 6, "model_dim": 384, "intermediate_dim": 1536, "num_heads": 6, "dropout": 0.2}
+
+
+def _register_transformer(name: str, summary: str, sizes: dict[str, Any]) -> None:
     like_gpt = {"normalize_first": True, "activation": "gelu", "positions": "learned", "use_bias": False}
-    register_model(
-        ModelSpec(
-            name=name,
-            task="language_model",
-            paper=GPT,
-            summary=summary,
-            config={**like_gpt, **sizes},
-            model_class="zoo.models.language_models.causal_transformer:CausalLM",
-            options=CausalLMOptions,
-        )
-    )
+    config, model_class = {**like_gpt, **sizes}, "zoo.models.language_models.causal_transformer:CausalLM"
+    register_model(ModelSpec(name, "language_model", GPT, summary, config, model_class, options=CausalLMOptions))
 
 
-_register_transformer(
-    "causal_lm_tiny",
-    "Decoder-only Transformer of 4 layers, 4 heads, d 128.",
-    num_layers=4,
-    model_dim=128,
-    intermediate_dim=512,
-    num_heads=4,
-    dropout=0.0,
-)
-_register_transformer(
-    "causal_lm_small",
-    "Decoder-only Transformer of 6 layers, 6 heads, d 384.",
-    num_layers=6,
-    model_dim=384,
-    intermediate_dim=1536,
-    num_heads=6,
-    dropout=0.2,
-)
+_register_transformer("causal_lm_tiny", "Decoder-only Transformer of 4 layers, 4 heads, d 128.", TINY)
+_register_transformer("causal_lm_small", "Decoder-only Transformer of 6 layers, 6 heads, d 384.", SMALL)
 register_model(
     ModelSpec(
         name="lstm_lm",

@@ -9,6 +9,9 @@ from zoo.options import choice, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads": 4, "dropout": 0.3}
+SMALL = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 1024, "num_heads": 4, "dropout": 0.3}
+BASE = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 2048, "num_heads": 8, "dropout": 0.1}
+BIG = {"num_layers": 6, "model_dim": 1024, "intermediate_dim": 4096, "num_heads": 16, "dropout": 0.3}
 VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
 
 
@@ -35,17 +38,8 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
 
 
 def _register(name: str, paper: Paper, summary: str, **config: Any) -> None:
-    register_model(
-        ModelSpec(
-            name=name,
-            task="seq2seq",
-            paper=paper,
-            summary=summary,
-            config=config,
-            model_class="zoo.models.seq2seq.transformer:Transformer",
-            options=EncoderDecoderOptions,
-        )
-    )
+    model_class = "zoo.models.seq2seq.transformer:Transformer"
+    register_model(ModelSpec(name, "seq2seq", paper, summary, config, model_class, options=EncoderDecoderOptions))
 
 
 def _register_variant(name: str, paper: Paper, summary: str, **changed: Any) -> None:
@@ -63,33 +57,21 @@ _register(
     VASWANI,
     "Transformer of 6+6 layers, d 512, with half the paper's feed-forward size and heads, for corpora of some 100,000 "
     "sentences; sizes of Wu et al. 2021 (https://arxiv.org/abs/2105.14462).",
-    num_layers=6,
-    model_dim=512,
-    intermediate_dim=1024,
-    num_heads=4,
-    dropout=0.3,
+    **SMALL,
 )
 _register(
     "transformer_base",
     VASWANI,
     "The paper's base model: 6+6 layers, d 512, 8 heads; 63.1 million weights with a shared vocabulary of 37,000 "
     "(the paper says 65).",
-    num_layers=6,
-    model_dim=512,
-    intermediate_dim=2048,
-    num_heads=8,
-    dropout=0.1,
+    **BASE,
 )
 _register(
     "transformer_big",
     VASWANI,
     "The paper's big model: 6+6 layers, d 1024, 16 heads; 214.2 million weights with a shared vocabulary of 37,000 "
     "(the paper says 213).",
-    num_layers=6,
-    model_dim=1024,
-    intermediate_dim=4096,
-    num_heads=16,
-    dropout=0.3,
+    **BIG,
 )
 
 # Each of them changes one option.

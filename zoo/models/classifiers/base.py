@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.dropout import Dropout
-from zoo.models.shared.base import ZooModel
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import ZooModel, real
 from zoo.models.shared.pooling import make_pooling
 from zoo.models.shared.word_dropout import WordDropout
 
@@ -52,10 +51,7 @@ class ClassifierModel(ZooModel):
         return self.embedding_dim, 0.05
 
     def build_encoder(self, shape):
-        """Builds what `encode` uses.
-
-        Args:
-            shape: Shape of the embeddings, [B, S, E].
+        """Builds what `encode` uses, for embeddings [B, S, E].
 
         Returns:
             The size of the vectors that `encode` returns, D.

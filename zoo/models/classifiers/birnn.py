@@ -6,7 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.classifiers import BiRNNClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import real
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

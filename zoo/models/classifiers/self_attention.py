@@ -4,8 +4,7 @@ import keras
 
 from zoo.models.catalog.classifiers import SelfAttentionClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
-from zoo.models.shared.base import build_all
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import build_all, real
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
 

@@ -22,21 +22,15 @@ class LanguageModel(ZooModel):
     def initial_state(self, batch_size, max_length=None):
         """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
 
-        Args:
-            batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Largest number of steps, at most the model's `max_length`; `None` where tensors of the state may
-                grow from step to step.
+        The batch size may be a scalar tensor. At most `max_length` steps follow, `None` where tensors of the state may
+        grow from step to step.
         """
         raise NotImplementedError
 
     def prefill(self, tokens, state):
-        """Reads several symbols of each row at once, the same number of every row.
+        """Reads the same number of symbols of each row at once, [B, T], none of them padding.
 
         For rows of different lengths that is the length of the shortest one; `decode_step` reads the rest.
-
-        Args:
-            tokens: The next symbols of each row, [B, T], none of them padding.
-            state: From `initial_state` or the step before.
 
         Returns:
             Logits [B, V] for the symbol after them, and the new state.

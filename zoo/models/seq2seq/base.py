@@ -37,22 +37,15 @@ class Seq2SeqModel(ZooModel):
     def initial_state(self, memory, max_length=None, sharing=1):
         """Returns the decoding state before the first step: nested tensors, batch first, or scalars.
 
-        Args:
-            memory: From `encode`.
-            max_length: Largest number of steps; `None` where tensors of the state may grow from step to step.
-            sharing: How many rows share a row of the memory.
+        At most `max_length` steps follow, `None` where tensors of the state may grow from step to step. The rows that
+        share a row of the memory, `sharing` of them, are adjacent.
         """
         raise NotImplementedError
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], and the state.
 
-        Args:
-            last: The last symbol of each row, [B].
-            state: From `initial_state` or the step before.
-            memory: From `encode`.
-            sharing: As in `initial_state`; rows that share one are adjacent.
-            return_attention_scores: Whether to return the attention, of a model that attends.
+        The last symbols are [B]; the state is from `initial_state` or the step before, and the memory from `encode`.
         """
         raise NotImplementedError
 
@@ -63,9 +56,7 @@ class Seq2SeqModel(ZooModel):
     def attention(self, source, target):
         """Returns the cross-attention weights [B, layers, heads, T, S]; padding has weight 0.
 
-        Args:
-            source: [B, S].
-            target: [B, T], starting with the start symbol: row t is the attention that predicts its successor.
+        The target begins with the start symbol: row t is the attention that predicts its successor.
 
         Raises:
             InputError: If the model does not attend.

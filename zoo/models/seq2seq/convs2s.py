@@ -7,8 +7,7 @@ from zoo import layers
 from zoo.layers.core.dropout import Dropout
 from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import build_all
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import build_all, real
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.scores import model_score
 from zoo.row_selection import repeat_rows

@@ -7,7 +7,7 @@ from zoo import layers
 from zoo.models.catalog.recurrent import LuongOptions
 from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import real
 from zoo.models.shared.scores import model_score
 from zoo.row_selection import repeat_rows
 

@@ -7,8 +7,7 @@ from zoo import layers
 from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
 from zoo.models.seq2seq.recurrent_base import LAYERS, NUM_STATES, RecurrentSeq2SeqModel
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
-from zoo.models.shared.base import build_all
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows
 
 

@@ -6,8 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.recurrent import RNNSearchOptions
 from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel, projected
-from zoo.models.shared.base import build_all
-from zoo.models.shared.padding import real
+from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows
 
 

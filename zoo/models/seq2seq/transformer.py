@@ -9,9 +9,8 @@ from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import build_all
+from zoo.models.shared.base import build_all, real
 from zoo.models.shared.embeddings import ReversibleEmbedding
-from zoo.models.shared.padding import real
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
 

@@ -3,9 +3,11 @@
 import inspect
 
 import keras
+from keras import ops
 
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.options import Options
+from zoo.vocabulary import PAD
 
 
 class ZooModel(KeepsQuantization, keras.Model):
@@ -44,3 +46,8 @@ def build_all(layers, *shapes):
     for layer in dict.fromkeys(layers):
         if layer is not None:
             layer.build(*shapes)
+
+
+def real(ids):
+    """Returns the boolean mask of the positions that are not padding."""
+    return ops.not_equal(ids, PAD)
