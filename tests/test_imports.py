@@ -1,6 +1,7 @@
 """Which room imports which, by the table in CONTRIBUTING.md, and what must not be imported at all."""
 
 import ast
+import graphlib
 import json
 import re
 import subprocess
@@ -127,6 +128,11 @@ def test_rooms_import_all_that_the_table_allows():
             used[room] |= {prefix for prefix in ALLOWED[room] if within(name, [prefix])}
     spare = [f"{room} need not import {prefix}" for room in ALLOWED for prefix in {*ALLOWED[room]} - used[room]]
     assert not spare
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {module: set(imports(path, module, everywhere=False)) - {module} for module, path in modules()}
+    assert list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
 
 def test_tensorflow_is_not_imported_with_zoo_or_training():
