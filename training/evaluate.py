@@ -3,11 +3,10 @@
 import json
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from training.config.initial_run import open_workdir
-from training.config.run_config import check_task
-from training.data import SPLITS, load_data, spec_forms
+from training.config.run_config import open_data
+from training.data import SPLITS, spec_forms
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 from zoo.registry import get_spec
@@ -15,11 +14,7 @@ from zoo.startup import start_backend, without_onednn
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command.
-
-    Raises:
-        InputError: For a bad work directory, SPEC or split.
-    """
+    """Runs the command; raises InputError for a bad work directory, SPEC or split."""
     parser = ArgumentParser(prog="training.evaluate", description="Evaluates a trained work directory.")
     parser.add_argument(
         "workdir",
@@ -50,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {spec.task} model.")
             decoding[option] = value
     if arguments.data:
-        load_data(arguments.data, check_task=partial(check_task, spec, arguments.data))
+        open_data(spec, arguments.data)
     if spec.task == "seq2seq":
         without_onednn()
     start_backend()

@@ -5,15 +5,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import zoo
 from training.config.initial_run import open_workdir
 from training.config.options import DataConfig
-from training.config.run_config import RunConfig, check_task
-from training.data import Dataset, load_data
+from training.config.run_config import RunConfig, open_data
+from training.data import Dataset
 from training.data.batching import for_fit
 from training.hardware.precision import use_xla
 from training.model_card import note_evaluation, note_weights
@@ -29,15 +28,7 @@ _DECODING: dict[str, dict[str, Any]] = {"seq2seq": {"beam_size": 1, "length_pena
 
 
 def cross_entropy(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[Any], split: str) -> tuple[float, int]:
-    """Returns the mean cross-entropy of a split in nats, under teacher forcing, and the number of symbols it is over.
-
-    Args:
-        run: The loaded work directory.
-        settings: What it was trained on.
-        task: Its task.
-        data: The data.
-        split: `train`, `val` or `test`.
-    """
+    """Returns the mean cross-entropy of a split in nats, with teacher forcing, and its number of symbols."""
     run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
     # Without steps in a round this is one pass over the data, in which nothing is drawn.
     batches = task.batches(
@@ -72,11 +63,7 @@ def evaluate(
     task = get_task(run.spec.task)
     own = spec in (None, config.data.spec)
     # Which examples are held out for validation depends on how many are read.
-    data = load_data(
-        spec or config.data.spec,
-        max_examples=config.data.max_examples if own else 0,
-        check_task=partial(check_task, config.spec, spec or config.data.spec),
-    )
+    data = config.open_data() if own else open_data(config.spec, str(spec))
     # Nothing is written into the installed package.
     workdir = None if str(path).startswith(PREFIX) else _writable(WorkDir(path))
     decoding = {**_DECODING.get(task.name, {}), **decoding}

@@ -43,14 +43,7 @@ _OPTIONS = (
 
 
 def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: dict[str, float]) -> str:
-    """Returns the model card of a finished run as Markdown.
-
-    Args:
-        run: The run.
-        model: The trained model.
-        state: The run's state.
-        metrics: Validation metrics of the final weights.
-    """
+    """Returns the model card of a finished run as Markdown, with the validation metrics of its final weights."""
     config, task = run.config, run.task
     spec, settings = config.spec, config.data
     # Corrections to matrices are merged into them in the model that is kept.

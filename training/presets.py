@@ -21,13 +21,7 @@ LARGEST = 2 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a preset is made.
-
-    Attributes:
-        model: Name of the model.
-        spec: Data SPEC.
-        settings: As for `--set`.
-    """
+    """How a preset is made; the settings are as for `--set`."""
 
     model: str
     spec: str
@@ -42,14 +36,9 @@ RECIPES = {
 
 
 def make(name: str, folder: Path) -> None:
-    """Trains a preset, evaluates it on its test split and copies what is needed to use it into a folder.
+    """Trains a preset, evaluates it on its test split and writes what is needed to use it: no checkpoints, no logs.
 
-    Args:
-        name: A name of `RECIPES`.
-        folder: Where the work directory is written, without checkpoints and logs; replaced if it exists.
-
-    Raises:
-        InputError: If it takes more than `LARGEST` bytes.
+    The folder is replaced if it exists. Raises InputError if the preset takes more than `LARGEST` bytes.
     """
     from training.evaluation import evaluate
     from training.loop.trainer import train
@@ -73,11 +62,7 @@ def make(name: str, folder: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command.
-
-    Raises:
-        InputError: For an unknown name.
-    """
+    """Runs the command; raises InputError for an unknown name."""
     parser = ArgumentParser(prog="training.presets", description="Trains the presets anew into the package.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     names = parser.parse_args(argv).names or list(RECIPES)

@@ -86,13 +86,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     # All mistakes in it are reported before the seconds that the backend takes to start.
     run = resolve_run(workdir, request, arguments.resume)
     start_backend()
-    from training.loop.failures import RunStopped, report
+    from training.loop.failures import RunStopped
     from training.loop.trainer import train
 
     try:
         metrics = train(workdir, run, arguments.profile)
     except RunStopped as stopped:
-        report(stopped)
+        print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
+        sys.exit(stopped.status)
     print(json.dumps({"workdir": arguments.workdir, **metrics}))
 
 

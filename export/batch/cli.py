@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command.
-
-    Raises:
-        InputError: Beam, the model or the input is missing, or the output exists.
-    """
+    """Runs the command; raises InputError if Beam, the model or the input is missing, or the output exists."""
     flags, beam_flags = _parse(argv)
     _check_beam()
     from export.batch.pipeline import COUNTERS, FAILED, Settings, translate_files

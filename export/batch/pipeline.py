@@ -19,7 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from export.wire.tensors import to_list
+from export.wire.tensors import as_text, to_rows
 from zoo.startup import without_greeting
 
 FAILED = "failed"  # tag of the lines without an answer
@@ -30,42 +30,25 @@ Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a batch run does.
+    """What a batch run does."""
 
-    Attributes:
-        model_path: Folder of one version of a SavedModel; any file system that TensorFlow reads.
-        signature: The signature to run; it has one input, string [B].
-        output_name: The output whose strings are written; `None` writes all outputs as JSON lines.
-        batch_size: Lines that the model gets at once.
-        block_lines: Lines in a block. The lines of a block are batched by length.
-        file_blocks: Blocks in an output file.
-    """
-
-    model_path: str
-    signature: str = "serving_default"
-    output_name: str | None = "text"
-    batch_size: int = 64
-    block_lines: int = 1_000
-    file_blocks: int = 100
+    model_path: str  # folder of one version of a SavedModel; any file system that TensorFlow reads
+    signature: str = "serving_default"  # the signature to run; it has one input, string [B]
+    output_name: str | None = "text"  # the output whose strings are written; `None` writes all outputs as JSON lines
+    batch_size: int = 64  # lines that the model gets at once
+    block_lines: int = 1_000  # lines in a block, within which they are batched by length
+    file_blocks: int = 100  # blocks in an output file
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Consecutive lines of a file.
-
-    Attributes:
-        path: The file's path.
-        name: The name of its output.
-        number: The block's number in the file, from 0.
-        first: The number of its first line in the file, from 1.
-        lines: The lines, without their ends.
-    """
+    """Consecutive lines of a file."""
 
     path: str
-    name: str
-    number: int
-    first: int
-    lines: list[bytes]
+    name: str  # the name of its output
+    number: int  # the block's number in the file, from 0
+    first: int  # the number of its first line in the file, from 1
+    lines: list[bytes]  # the lines, without their ends
 
 
 class ReadBlocks(beam.DoFn):
@@ -77,7 +60,8 @@ class ReadBlocks(beam.DoFn):
     def process(self, element: tuple[str, str]) -> Iterator[Block]:
         path, name = element
         with FileSystems.open(path) as file:  # It unpacks names such as x.gz.
-            lines = _read_lines(file)
+            # Packed files have no iterator. Only a line feed ends a line; a carriage return before it is dropped.
+            lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in iter(file.readline, b""))
             for number in itertools.count():
                 block = list(itertools.islice(lines, self.block_lines))
                 if number and not block:
@@ -141,7 +125,8 @@ class WriteFile(beam.DoFn):
         *folders, name = name.split("/")
         folder = FileSystems.join(self.output, *folders) if folders else self.output
         path = FileSystems.join(folder, f"{name}.{number:05d}")
-        _make_folder(folder)
+        with contextlib.suppress(OSError, NotImplementedError):  # Object stores have no folders.
+            FileSystems.mkdirs(folder)  # Another worker may have made it.
         # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
         temporary = FileSystems.join(folder, f".{name}.{number:05d}.{uuid.uuid4().hex}")
         with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
@@ -172,34 +157,17 @@ class SavedModel:
 
 
 def output_lines(outputs: dict[str, np.ndarray], name: str | None, count: int) -> list[bytes]:
-    """Returns a line for each of `count` texts.
-
-    Args:
-        outputs: Arrays by output name; one without a batch axis is repeated.
-        name: The output, string [B], that holds the lines; `None` makes a line of JSON of all outputs.
-        count: Number of texts.
-    """
+    """Returns a line for each of `count` texts: the strings of the output `name`; for `None`, all outputs as JSON."""
     if name is not None:
         return [b" ".join(value.splitlines()) for value in outputs[name]]  # An answer stays one line.
-    columns = {
-        key: to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count
-        for key, array in sorted(outputs.items())
-    }
-    lines = [{key: _decoded(values[row]) for key, values in columns.items()} for row in range(count)]
-    return [json.dumps(line, ensure_ascii=False).encode() for line in lines]
+    rows = to_rows({key: as_text(array) for key, array in sorted(outputs.items())}, count)
+    return [json.dumps(row, ensure_ascii=False).encode() for row in rows]
 
 
 def translate_files(
     pipeline: beam.Pipeline, files: Sequence[tuple[str, str]], output: str, settings: Settings
 ) -> beam.PCollection:
-    """Adds all steps to a pipeline, and returns the paths that they write.
-
-    Args:
-        pipeline: The pipeline.
-        files: Path and name of the output for each input.
-        output: The folder for the outputs.
-        settings: What to run.
-    """
+    """Adds all steps to a pipeline, and returns the paths that they write; `files` are inputs and names of outputs."""
     translated, failed = (
         pipeline
         | "Files" >> beam.Create(files)
@@ -219,27 +187,8 @@ def translate_files(
     )
 
 
-def _read_lines(file: Any) -> Iterator[bytes]:
-    """Yields lines; only a line feed ends one, and a carriage return before it is dropped."""
-    for line in iter(file.readline, b""):  # Packed files cannot be iterated over.
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
-
-
 def _failure_record(block: Block, index: int, error: Exception) -> str:
     text = block.lines[index].decode("utf-8", "replace")
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     record = {"file": block.path, "line": block.first + index, "text": text, "error": reason}
     return json.dumps(record, ensure_ascii=False)
-
-
-def _decoded(value: Any) -> Any:
-    """Returns nested lists with text for bytes."""
-    if isinstance(value, list):
-        return [_decoded(item) for item in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _make_folder(folder: str) -> None:
-    """Makes a folder; object stores have none, and another worker may have made it."""
-    with contextlib.suppress(OSError, NotImplementedError):
-        FileSystems.mkdirs(folder)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from export.check import stock_loader
+from export.check.stock_loader import decoded
 from export.graph.provenance import read_options
 from export.graph.served_model import model_graph, signature_function
 from export.graph.signatures import TEXTS, Signature, signatures_of
@@ -55,15 +57,8 @@ def question(run: Run, options: ExportOptions, signature: Signature) -> Question
     graph = model_graph(run, replace(options, weights="float32", dynamic_batching=False))
     inputs = signature.example(TEXTS)
     outputs = signature_function(graph, signature)(*inputs.values())
-    return Question(
-        signature.name, inputs, {name: _decoded(output.numpy().tolist()) for name, output in outputs.items()}
-    )
-
-
-def _decoded(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_decoded(value) for value in values]
-    return values.decode("utf-8", "surrogateescape") if isinstance(values, bytes) else values
+    expected = {name: decoded(output.numpy().tolist()) for name, output in outputs.items()}
+    return Question(signature.name, inputs, expected)
 
 
 def _single_texts(questions: Sequence[Question]) -> Iterator[Question]:
@@ -83,9 +78,8 @@ def _compare(folder: Path, questions: Sequence[Question], *flags: str) -> int:
         {"signature": signature, "inputs": inputs, "outputs": list(expected)}
         for signature, inputs, expected in questions
     ]
-    script = Path(__file__).with_name("stock_loader.py")
     # Isolated: neither the current folder nor PYTHONPATH counts.
-    command = [sys.executable, "-I", str(script), str(folder), *flags]
+    command = [sys.executable, "-I", stock_loader.__file__, str(folder), *flags]
     done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"{folder} does not load the way a server loads it: {done.stderr.strip().splitlines()[-1:]}")

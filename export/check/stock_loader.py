@@ -31,7 +31,7 @@ def main() -> None:
             signature = signatures[request["signature"]]
             feed = {signature.inputs[name].name: _encoded(values) for name, values in request["inputs"].items()}
             outputs = session.run({name: signature.outputs[name].name for name in request["outputs"]}, feed)
-            answers.append({name: _decoded(values.tolist()) for name, values in outputs.items()})
+            answers.append({name: decoded(values.tolist()) for name, values in outputs.items()})
     foreign = sorted({"zoo", "training", "export"} & set(sys.modules))
     json.dump({"answers": answers, "foreign": foreign}, sys.stdout)
 
@@ -48,9 +48,10 @@ def _encoded(values: Any) -> Any:
     return values.encode("utf-8", "surrogateescape") if isinstance(values, str) else values
 
 
-def _decoded(values: Any) -> Any:
+def decoded(values: Any) -> Any:
+    """Returns nested lists with text for bytes."""
     if isinstance(values, list):
-        return [_decoded(value) for value in values]
+        return [decoded(value) for value in values]
     return values.decode("utf-8", "surrogateescape") if isinstance(values, bytes) else values
 
 

@@ -42,11 +42,7 @@ class Classification:
 
 
 def rows(outputs: Outputs, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Yields, for each text, the outputs with these names.
-
-    Raises:
-        InputError: One of them is missing.
-    """
+    """Yields, for each text, the outputs with these names; raises InputError if one is missing."""
     missing = [name for name in names if name not in outputs]
     if missing:
         raise InputError(f"The model gives no {', '.join(missing)}, only {sorted(outputs)}.")

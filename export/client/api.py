@@ -12,7 +12,7 @@ from export.client.answers import Alignment, Classification, Outputs, alignments
 from export.client.channel import MAX_RETRIES, Tls, open_channel
 from export.client.errors import server_error
 from export.wire.protos import predict_pb2, prediction_service_pb2_grpc
-from export.wire.tensors import to_array, to_proto
+from export.wire.tensors import as_text, to_array, to_proto
 from zoo.errors import InputError
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -174,15 +174,13 @@ class Client:
             response = request.result()
         except grpc.RpcError as error:
             raise server_error(error, self._server, self._timeout) from error
-        return {name: _as_text(to_array(proto)) for name, proto in response.outputs.items()}
+        return {name: as_text(to_array(proto)) for name, proto in response.outputs.items()}
 
 
 def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:
     """Yields the inputs of one request after the other, for a signature whose one input is `text`, string [B].
 
-    Args:
-        texts: The texts, drawn as they are needed; not a single text, which is an `InputError`.
-        size: Texts in a request.
+    The texts are drawn as they are needed. Raises InputError for a single text.
     """
     if isinstance(texts, str | bytes):
         raise InputError("A list of texts is expected. Received: a single text; put it into a list.")
@@ -206,10 +204,3 @@ def _as_array(values: Any) -> np.ndarray:
     array = np.asarray(values)
     narrow = {"f": np.float32, "i": np.int32}.get(array.dtype.kind)
     return array if narrow is None else array.astype(narrow)
-
-
-def _as_text(array: np.ndarray) -> np.ndarray:
-    if not array.dtype.hasobject:
-        return array
-    texts: np.ndarray = np.frompyfunc(lambda value: value.decode("utf-8", "replace"), 1, 1)(array)
-    return texts

@@ -47,10 +47,7 @@ class Tls:
 def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES) -> grpc.Channel:
     """Returns a channel to a server, see `Client`; nothing is sent yet.
 
-    Args:
-        server: `HOST:PORT`, or `dns:///HOST:PORT`. If the host has several addresses, they take turns.
-        tls: How to encrypt; `None` means not at all.
-        retries: How often a request that found no server is sent again, 0 to 4.
+    The server may also be given as `dns:///HOST:PORT`. If the host has several addresses, they take turns.
 
     Raises:
         InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read, is not one or

@@ -7,16 +7,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from export.client.answers import Alignment, Outputs, alignments
 from export.client.api import ATTENTION_SIGNATURE, DEFAULT_SIGNATURE, Client, batches
 from export.client.channel import MAX_RETRIES, Tls
 from export.client.errors import ServerError
 from export.client.text_input import input_size, read_batches
-from export.wire.tensors import to_list
+from export.wire.tensors import to_rows
 from zoo.cli import ArgumentParser, run_command
 from zoo.errors import InputError
 
@@ -120,9 +117,7 @@ def _heatmap_paths(path: Path, count: int) -> list[Path]:
 def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
     """Yields a line for each of the `count` texts: the output text where there is one, else JSON."""
     if flags.signature not in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) or "text" not in outputs:
-        columns = {name: _column(array, count) for name, array in outputs.items()}
-        for row in zip(*columns.values(), strict=True):
-            yield json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+        yield from (json.dumps(row, ensure_ascii=False) for row in to_rows(outputs, count))
     elif not flags.scores:
         yield from outputs["text"]
     elif "log_prob" in outputs:
@@ -130,11 +125,6 @@ def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
             yield f"{text}\t{score:.4f}"
     else:
         raise InputError(f"The signature {flags.signature} gives no log_prob for --scores, only {sorted(outputs)}.")
-
-
-def _column(array: np.ndarray, count: int) -> list[Any]:
-    """Returns an item for each of the `count` texts; an output without a batch axis is repeated."""
-    return to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count
 
 
 def _draw(texts: Sequence[bytes], answers: Sequence[Alignment], paths: Iterator[Path]) -> None:

@@ -17,13 +17,11 @@ MAX_ENQUEUED_BATCHES = 1_000
 def batched(function: Callable[..., dict[str, tf.Tensor]], threads: int = 2) -> Callable[..., Any]:
     """Returns a function of strings that answers requests that arrive together as one batch, and large ones in parts.
 
-    The strings are what is put together, before anything is padded to the longest of them; the sizes of the results
-    must not depend on the strings, apart from the batch. An empty request is answered alone and whole, as is one of
-    more than `MAX_REQUEST_SIZE` strings. It works where requests come from several threads, as in a server.
-
-    Args:
-        function: Function of string tensors [B] that returns tensors with the batch first.
-        threads: How many batches are answered at the same time.
+    The function takes string tensors [B] and returns tensors with the batch first; as many batches as there are
+    `threads` are answered at the same time. The strings are what is put together, before anything is padded to the
+    longest of them; the sizes of the results must not depend on the strings, apart from the batch. An empty request is
+    answered alone and whole, as is one of more than `MAX_REQUEST_SIZE` strings. It works where requests come from
+    several threads, as in a server.
     """
     # Traced once, and used both inside and outside of batches.
     graph_function = tf.function(function, autograph=False)

@@ -22,11 +22,7 @@ _GRAPHS: dict[str, Callable[..., ModelGraph]] = {
 
 
 def model_graph(run: Run, options: ExportOptions) -> ModelGraph:
-    """Returns what the signatures of a run are made of.
-
-    Raises:
-        InputError: If an option does not suit the model.
-    """
+    """Returns what the signatures of a run are made of; raises InputError if an option does not suit the model."""
     return _GRAPHS[run.spec.task](run, options)
 
 

@@ -17,11 +17,7 @@ from zoo.vocabulary import END, PAD, UNKNOWN
 
 @functools.singledispatch
 def tokenizer_graph(tokenizer: Tokenizer) -> "TokenizerGraph":
-    """Returns the TensorFlow half of a tokenizer; one for another class is added with `tokenizer_graph.register`.
-
-    Raises:
-        TypeError: If its class has no such half.
-    """
+    """Returns the TensorFlow half of a tokenizer; one for another class is added with `tokenizer_graph.register`."""
     raise TypeError(f"{type(tokenizer).__name__} has no TensorFlow half: see `tokenizer_graph.register`.")
 
 
@@ -37,23 +33,12 @@ class TokenizerGraph(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of texts, without special ids around them.
-
-        Args:
-            text: string [B], meant as UTF-8.
-
-        Returns:
-            int32 [B, None].
-        """
+        """Returns the ids, int32 [B, None], of texts [B] meant as UTF-8, without special ids around them."""
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the texts of rows of ids.
+        """Returns the texts [B] of rows of ids, int32 [B, T].
 
-        Args:
-            ids: int32 [B, T]. A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are skipped.
-
-        Returns:
-            string [B].
+        A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are skipped.
         """
         ids = tf.cast(ids, tf.int32)
         before_end = tf.cumsum(tf.cast(ids == END, tf.int32), axis=1) == 0
@@ -61,14 +46,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
         return self._decode(tf.ragged.boolean_mask(ids, before_end & is_text))
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns one printable string per id.
-
-        Args:
-            ids: int32 [B, T]; `PAD` and ids outside the vocabulary give `""`.
-
-        Returns:
-            string [B, T].
-        """
+        """Returns one printable string per id, int32 [B, T]; `PAD` and ids outside the vocabulary give `""`."""
         ids = tf.cast(ids, tf.int32)
         known = (ids > PAD) & (ids < self.vocab_size)
         return tf.gather(tf.constant(self._pieces), tf.where(known, ids, PAD))

@@ -19,14 +19,8 @@ def write_warmup(
     A set of outputs that was not asked for before costs about as much as the first request of all: the server has to
     prepare the graph for it. These are the sets that `export.client` asks for, and what else is likely; one for every
     combination would make a version start later for answers that nobody wants. Code that XLA compiled for one set
-    serves the others, so the size of their batches does not matter.
-
-    Args:
-        folder: Folder of the SavedModel.
-        model_name: Name the requests are made to; the stock server does not look at it.
-        graph: What the signatures are made of.
-        signatures: The signatures.
-        functions: Their functions by name.
+    serves the others, so the size of their batches does not matter. Nor does the model's name: the stock server does
+    not look at it.
     """
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir(exist_ok=True)

@@ -13,13 +13,9 @@ from zoo.stored_weights import is_large_matrix, restored, rounded
 def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Variable], Callable[[], Any]]:
     """Returns the variables that hold a model's weights, and what makes a context in which the model reads them.
 
-    Large matrices are stored in their own type, in half of the space or in a quarter of it (see `zoo.stored_weights`);
-    the graph makes float32 of them once in each call. In float32, an embedding that also gives the logits is stored a
-    second time, transposed.
-
-    Args:
-        model: The Keras model.
-        kind: `"float32"`, `"bfloat16"` or `"int8"`.
+    Large matrices are stored in their own type, `"bfloat16"` or `"int8"`, in half of the space or in a quarter of it
+    (see `zoo.stored_weights`); the graph makes float32 of them once in each call. In `"float32"`, an embedding that
+    also gives the logits is stored a second time, transposed.
     """
     if kind == "float32":
         kernels = [tf.Variable(table.transposed(), trainable=False) for table in tied_tables(model)]

@@ -15,9 +15,7 @@ LENGTHS = (16, 32, 64)
 class Buckets:
     """The numbers of texts and of symbols that have compiled code: XLA compiles anew for every other size.
 
-    Args:
-        max_length: Largest number of symbols of a text.
-        max_batch_size: Largest number of texts in a batch. Default: any.
+    `max_length` is the largest number of symbols of a text, `max_batch_size` that of texts; `None` for any.
     """
 
     def __init__(self, max_length: int, max_batch_size: int | None = None):
@@ -38,12 +36,8 @@ class Buckets:
     def compiled(self, function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
         """Returns a function of ids [B, S], S ≥ 1, that pads them to the smallest bucket that holds them.
 
-        What no bucket holds is answered without XLA.
-
-        Args:
-            function: Function of ids that returns nested tensors with the batch first, which XLA can compile: none of
-                its tensors changes its size in a loop.
-            otherwise: The same for ids of any size; its results may be padded to another length.
+        What no bucket holds is answered by `otherwise`, without XLA; its results may be padded to another length. Both
+        functions return nested tensors with the batch first; no tensor of the compiled one changes its size in a loop.
         """
 
         def compiled_and_padded(ids: tf.Tensor) -> Any:

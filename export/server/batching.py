@@ -116,12 +116,7 @@ class _Queue:
 
 
 class Batcher:
-    """The threads that run batches, shared by all models.
-
-    Args:
-        parameters: How to form batches.
-        on_wait: Told the seconds that each request has waited.
-    """
+    """The threads that run batches, shared by all models; `on_wait` is told the seconds that each request waited."""
 
     def __init__(self, parameters: BatchingParameters, on_wait: Callable[[float], None] = lambda seconds: None):
         self._parameters = parameters

@@ -13,19 +13,12 @@ GRPC, REST = "GRPC", "REST"
 
 @dataclass
 class RequestContext:
-    """The circumstances of one request.
+    """The circumstances of one request."""
 
-    Attributes:
-        entrypoint: `GRPC` or `REST`; empty for the server's own requests, such as warm-up.
-        deadline: When the answer is of no more use, by `time.monotonic`; `None` means never.
-        is_cancelled: Tells whether the caller has hung up.
-        runtime: Seconds that the graph took, added up by whoever runs it.
-    """
-
-    entrypoint: str = ""
-    deadline: float | None = None
-    is_cancelled: Callable[[], bool] = lambda: False
-    runtime: float = 0.0
+    entrypoint: str = ""  # `GRPC` or `REST`; empty for the server's own requests, such as warm-up
+    deadline: float | None = None  # when the answer is of no more use, by `time.monotonic`; `None` means never
+    is_cancelled: Callable[[], bool] = lambda: False  # tells whether the caller has hung up
+    runtime: float = 0.0  # seconds that the graph took, added up by whoever runs it
 
     def remaining(self) -> float | None:
         """Returns the seconds that are left, at least 0; `None` without a deadline."""

@@ -14,12 +14,7 @@ class ServingError(ValueError):
 
 
 class RequestError(Exception):
-    """A request that cannot be answered.
-
-    Args:
-        code: The status code to answer it with, as the stock server would.
-        message: What is wrong, for the client.
-    """
+    """A request that cannot be answered; has the status code that the stock server would give, and what is wrong."""
 
     def __init__(self, code: StatusCode, message: str):
         encoded = message.encode(errors="replace")

@@ -29,6 +29,8 @@ class ModelServer:
 
     Attributes:
         core: The models.
+        port: The gRPC port, or `None` if only a UNIX socket is listened on.
+        rest_port: The REST port, or `None`.
     """
 
     def __init__(self, settings: Settings):
@@ -45,23 +47,13 @@ class ModelServer:
         self._rest = None
         if settings.rest_api_port is not None:
             self._rest = RestServer(RestApp(services, self._metrics, settings), settings)
+        self.port, self.rest_port = self._grpc.port, self._rest.port if self._rest else None
         self._stopped = threading.Event()
-
-    @property
-    def port(self) -> int | None:
-        """The gRPC port, or `None` if only a UNIX socket is listened on."""
-        return self._grpc.port
-
-    @property
-    def rest_port(self) -> int | None:
-        """The REST port, or `None`."""
-        return None if self._rest is None else self._rest.port
 
     def start(self) -> str:
         """Loads the models and starts to answer; returns one line that says what is served and where.
 
-        Raises:
-            ServingError: There is a model of which no version can be loaded.
+        Raises ServingError if there is a model of which no version can be loaded.
         """
         try:
             self.core.start(self._config)
@@ -92,9 +84,9 @@ class ModelServer:
         logs.info("stopped")
 
     def _load(self, path: Path, version: int) -> "LoadedModel":
-        from export.server.models.loader import SavedModelLoader  # TensorFlow takes seconds
+        from export.server.models.loader import load  # TensorFlow takes seconds
 
-        return SavedModelLoader(self._settings, self._batcher, self._metrics)(path, version)
+        return load(path, version, self._settings, self._batcher, self._metrics)
 
     def _poll_every(self, seconds: float, poll: Callable[[], None]) -> None:
         """Calls `poll` again and again from a thread of its own; a failure is logged and does not end it."""

@@ -5,6 +5,7 @@ that read those fields keep working. `tensor_content` is understood as well.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -87,12 +88,27 @@ def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorPr
     return proto
 
 
+def as_text(array: np.ndarray) -> np.ndarray:
+    """Returns an array with its strings, if it holds such, as `str` instead of `bytes`."""
+    if not array.dtype.hasobject:
+        return array
+    return np.asarray(np.frompyfunc(lambda value: value.decode("utf-8", "replace"), 1, 1)(array), object)
+
+
 def to_list(array: np.ndarray) -> Any:
     """Returns the array as nested lists for JSON.
 
     float32 values become the shortest decimals that read back as the same float32: 0.2, not 0.20000000298023224.
     """
     return (array.astype("S").astype(np.float64) if array.dtype == np.float32 else array).tolist()
+
+
+def to_rows(outputs: Mapping[str, np.ndarray], count: int) -> list[dict[str, Any]]:
+    """Returns what each of `count` texts got, for JSON, by output; one without a batch axis is repeated."""
+    columns = [
+        to_list(array) if array.shape[:1] == (count,) else [to_list(array)] * count for array in outputs.values()
+    ]
+    return [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _from_content(content: bytes, dtype: np.dtype, count: int) -> np.ndarray:

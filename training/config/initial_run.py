@@ -12,20 +12,12 @@ _DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "
 
 
 def open_workdir(name: str) -> WorkDir:
-    """Returns a work directory by its path or the name of a preset.
-
-    Raises:
-        InputError: If there is no such preset.
-    """
+    """Returns a work directory by its path or the name of a preset; raises InputError if there is no such preset."""
     return WorkDir(workdir_path(name))
 
 
 def inherited_settings(name: str, spec: ModelSpec) -> Settings:
-    """Returns the settings of the model and of its tokenizers that a run passes on.
-
-    Args:
-        name: The work directory of the initial run, or `preset:NAME`.
-        spec: The model of the new run.
+    """Returns the settings of model and tokenizers that a trained run passes on to one of the model `spec`.
 
     Raises:
         InputError: If it is no work directory or a damaged one, its training has not finished, or its model is another.
@@ -53,15 +45,9 @@ def may_differ(section: str, key: str) -> bool:
 
 
 def check_inherited(name: str, inherited: Settings, requested: Settings) -> None:
-    """Checks that nothing was asked for that the weights and tokenizers of the initial run cannot follow.
+    """Raises InputError if something was asked for that the weights and tokenizers of the initial run cannot follow.
 
-    Args:
-        name: The work directory of the initial run, or `preset:NAME`.
-        inherited: From `inherited_settings`.
-        requested: What was asked for, by section and key.
-
-    Raises:
-        InputError: If something was.
+    `inherited` comes from `inherited_settings`.
     """
     for section, settings in inherited.items():
         for key, value in settings.items():

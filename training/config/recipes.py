@@ -19,12 +19,7 @@ def load_recipes() -> list[dict[str, Any]]:
 
 
 def recipe(model: str, data: str) -> Settings:
-    """Returns settings by section for a model on data; empty sections where the defaults suit.
-
-    Args:
-        model: Name of the model.
-        data: Data SPEC; its kind is what precedes the first colon.
-    """
+    """Returns settings by section for a model on data; empty sections where the defaults suit."""
     spec, kind = get_spec(model), data.partition(":")[0]
     merged: Settings = {section: {} for section in SECTIONS}
     for entry in load_recipes():

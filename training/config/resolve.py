@@ -10,7 +10,7 @@ from training.config.recipes import recipe
 from training.config.resume import resume
 from training.config.run_config import RunConfig, read_model_options
 from training.config.settings import SECTIONS, Settings, parse_settings
-from training.data import Dataset, load_data
+from training.data import Dataset
 from training.loop.checkpoint_files import last_step
 from training.loop.lock import check_vacant
 from training.optimization.losses import get_loss
@@ -25,18 +25,12 @@ _DERIVED = tuple(name for name, option in DataConfig.declared().items() if optio
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a run by name. What is missing is left to the run so far, the recipe, the data or the machine.
-
-    Attributes:
-        model: Name of the model.
-        data: Data SPEC.
-        settings: `section.key=value` settings, of `--set`.
-        file: Settings from a file, as `read_settings` returns them; `settings` override them.
-    """
+    """What is asked of a run by name; what is missing is left to the run so far, recipe, data or machine."""
 
     model: str | None = None
     data: str | None = None
-    settings: Sequence[str] = ()
+    settings: Sequence[str] = ()  # `section.key=value` settings, of `--set`
+    # Settings from a file, as `read_settings` returns them; `settings` override them.
     file: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: dict.fromkeys(SECTIONS, {}))
 
     def requested(self, spec: ModelSpec) -> Settings:
@@ -75,18 +69,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Run:
-    """One run, resolved and checked.
+    """One run, resolved and checked."""
 
-    Attributes:
-        config: Its configuration; what comes from the data is completed by `training.loop.prepare`.
-        data: The data, if they have been opened.
-        begun: Whether its work directory holds it already.
-        changes: The settings that a resumed run changes now, as `section.key`.
-    """
-
-    config: RunConfig
-    data: Dataset[Any] | None = None
-    begun: bool = False
+    config: RunConfig  # what comes from the data is completed by `training.loop.prepare`
+    data: Dataset[Any] | None = None  # the data, if they have been opened
+    begun: bool = False  # whether its work directory holds it already
+    # The settings that a resumed run changes now, as `section.key`.
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -101,13 +89,7 @@ def resolve(
     """Returns the configuration of a new run: defaults, then the recipe, then the file, then the settings.
 
     A run that begins from another one (`training.init_from`) has the options of that one's model in place of the
-    recipe's, and its tokenizers.
-
-    Args:
-        model: Name of the model.
-        data: Data SPEC.
-        settings: `section.key=value` settings.
-        file: Settings from a file; its `model.name` and `data.spec` do not count.
+    recipe's, and its tokenizers. In the file, `model.name` and `data.spec` do not count.
 
     Raises:
         InputError: For an unknown name, a wrong value, or settings that do not go together.
@@ -131,25 +113,11 @@ def resolve(
     return config
 
 
-def open_data(config: RunConfig) -> Dataset[Any]:
-    """Opens the data of a run.
-
-    Raises:
-        InputError: If they cannot be opened, or are for another task than the model's.
-    """
-    return load_data(config.data.spec, max_examples=config.data.max_examples, check_task=config.check_task)
-
-
 def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
-    """Returns the run that is asked for: the one that the work directory holds, or a new one.
+    """Returns the run that is asked for: the one that the work directory holds, if resuming, or a new one.
 
-    A resumed run keeps the configuration that it was begun with, but for settings that are asked for by name and may
-    change; see `training.config.resume`.
-
-    Args:
-        workdir: The work directory.
-        request: What is asked for; it names model and data unless the work directory holds a run.
-        resuming: Whether the run that the work directory holds is to go on.
+    The request names model and data unless the work directory holds a run. A resumed run keeps the configuration that
+    it was begun with, but for settings that are asked for by name and may change; see `training.config.resume`.
 
     Raises:
         InputError: For an unknown name, a wrong value, also in the work directory, settings that do not go together,
@@ -159,7 +127,7 @@ def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
     if not resuming or not workdir.config.exists():
         config = resolve(str(model), str(data), request.settings, request.file)
         check_vacant(workdir)
-        return Run(config, open_data(config))
+        return Run(config, config.open_data())
     kept = RunConfig.of_workdir(workdir)
     name, spec = first(model, kept.spec.name), first(data, kept.data.spec)
     if (name, spec) != (kept.spec.name, kept.data.spec):

@@ -17,13 +17,8 @@ CHANGEABLE = tuple(name for name in TrainingConfig.declared() if name not in _FI
 def resume(kept: RunConfig, requested: Settings, step: int, path: str) -> tuple[RunConfig, dict[str, Any]]:
     """Returns the configuration of a begun run with the settings that are asked for, and those of them that change.
 
-    After the first checkpoint all of `CHANGEABLE` may change, before it all of `training`.
-
-    Args:
-        kept: The configuration that the run was begun with.
-        requested: What is asked for, by section and key.
-        step: The step of the last checkpoint, 0 without one.
-        path: The work directory, for messages.
+    After the first checkpoint, that is with a `step` above 0, all of `CHANGEABLE` may change, before it all of
+    `training`. `path` is the work directory, for messages.
 
     Raises:
         InputError: If something else was asked for.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from training.config.options import DataConfig, TrainingConfig
+from training.data import Dataset, load_data
 from zoo.errors import InputError, unknown_name
 from zoo.options import Option, read_values
 from zoo.registry import ModelSpec, get_spec
@@ -19,22 +20,15 @@ _SIZE_FROM_DATA = Option(None, int, minimum=1, automatic=True)
 class RunConfig:
     """A run: its model, data and training.
 
-    Args:
-        spec: The named model.
-        model: Options of the model; those that come from the data are `None` until the data are read.
-        data: What is trained on.
-        training: How it is trained.
-        changes: What resumed runs changed: a step, and the settings from there on.
-
     Raises:
         InputError: For settings that do not go together.
     """
 
     spec: ModelSpec
-    model: Mapping[str, Any]
+    model: Mapping[str, Any]  # options of the model; those that come from the data are `None` until the data are read
     data: DataConfig
     training: TrainingConfig
-    changes: tuple[Mapping[str, Any], ...] = ()
+    changes: tuple[Mapping[str, Any], ...] = ()  # what resumed runs changed: a step, and the settings from there on
 
     def __post_init__(self) -> None:
         room, window = self.model.get("max_length"), self.data.max_length + 1
@@ -48,9 +42,9 @@ class RunConfig:
                 "training.lora_rank corrects the weights of a trained model: name it with --init_from DIR."
             )
 
-    def check_task(self, task: str) -> None:
-        """Checks that the data are for the model's task; see `check_task`."""
-        check_task(self.spec, self.data.spec, task)
+    def open_data(self) -> Dataset[Any]:
+        """Opens the data of the run; see the function `open_data`."""
+        return open_data(self.spec, self.data.spec, self.data.max_examples)
 
     def with_model(self, **options: Any) -> Self:
         """Returns the configuration with other options of the model."""
@@ -107,15 +101,10 @@ class RunConfig:
 
 
 def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """Returns options of a model in the types of their declarations.
-
-    Args:
-        spec: The model.
-        values: The options by name; texts are read.
-        known: Names that are allowed.
+    """Returns options of a model in the types of their declarations; texts are read.
 
     Raises:
-        InputError: For an unknown name (the close ones are named), or a wrong value.
+        InputError: For a name that is not among the known ones (the close ones are named), or a wrong value.
     """
     for name in values:
         if name not in known:
@@ -123,11 +112,11 @@ def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[
     return read_values(dict.fromkeys(spec.required, _SIZE_FROM_DATA) | spec.declared(), values, "model")
 
 
-def check_task(spec: ModelSpec, data: str, task: str) -> None:
-    """Checks that data are for a model's task.
+def open_data(spec: ModelSpec, data: str, max_examples: int = 0) -> Dataset[Any]:
+    """Opens data for a model; raises InputError if they cannot be opened, or are for another task than the model's."""
 
-    Raises:
-        InputError: If they are not.
-    """
-    if task != spec.task:
-        raise InputError(f"{spec.name} is a {spec.task} model; {data} is {task} data.")
+    def check_task(task: str) -> None:
+        if task != spec.task:
+            raise InputError(f"{spec.name} is a {spec.task} model; {data} is {task} data.")
+
+    return load_data(data, max_examples=max_examples, check_task=check_task)

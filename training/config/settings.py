@@ -37,14 +37,11 @@ def parse_settings(settings: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def read_settings(path: str | Path) -> Settings:
-    """Returns the settings in a file of `--config`, by section.
+    """Returns the settings in a file of `--config` in TOML, YAML or JSON, by section.
 
     The file has the sections `model`, `data` and `training`, each of which may be missing, and may have `model.name`
     and `data.spec`. The `config.json` of a work directory is one; where the settings of that run were changed on the
     way, the last ones count, and standard error says so.
-
-    Args:
-        path: A `.toml`, `.yaml`, `.yml` or `.json` file.
 
     Raises:
         InputError: If it cannot be read, or is of another form.

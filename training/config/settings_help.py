@@ -11,10 +11,7 @@ from zoo.registry import get_spec
 
 
 def describe(model: str | None = None) -> str:
-    """Returns all settings with their types, defaults and meaning.
-
-    Args:
-        model: Name of a model whose options are described, too.
+    """Returns all settings with their types, defaults and meaning, those of the model included if one is named.
 
     Raises:
         InputError: If there is no such model.

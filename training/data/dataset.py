@@ -88,11 +88,7 @@ class Dataset(Generic[SplitType]):
     _made: dict[str, SplitType] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check(self) -> None:
-        """Reads the splits in `checked`.
-
-        Raises:
-            InputError: The data of one of them are bad.
-        """
+        """Reads the splits in `checked`; raises InputError if the data of one of them are bad."""
         for name in self.checked:
             if name in self.splits:
                 self.split(name)
@@ -112,11 +108,7 @@ class Dataset(Generic[SplitType]):
 
 
 def check_split(name: str) -> None:
-    """Checks that a name is one of `SPLITS`.
-
-    Raises:
-        InputError: If it is not; the close ones are named.
-    """
+    """Checks that a name is one of `SPLITS`; raises InputError, with the close ones, if it is not."""
     if name not in SPLITS:
         raise unknown_name("split", name, SPLITS)
 

@@ -10,15 +10,7 @@ from zoo.errors import InputError
 def check_folder(directory: Path, names: Sequence[str], spec: str, form: str, needs: str) -> None:
     """Checks that a folder and its files exist, so that a run cannot end in a missing test set.
 
-    Args:
-        directory: The folder.
-        names: The files that it must hold.
-        spec: The data SPEC that names it, for the message.
-        form: What such a SPEC looks like, for the message.
-        needs: What such a folder must hold, for the message.
-
-    Raises:
-        InputError: The folder or a file is missing.
+    The SPEC, its `form` and what it `needs` are for the messages. Raises InputError if something is missing.
     """
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder. Received: {spec!r}; expected {form}.")
@@ -28,15 +20,7 @@ def check_folder(directory: Path, names: Sequence[str], spec: str, form: str, ne
 
 
 def folder_of(spec: str, form: str) -> Path:
-    """Returns the folder of a SPEC `KIND:DIR`.
-
-    Args:
-        spec: The data SPEC.
-        form: What it should look like, for the message.
-
-    Raises:
-        InputError: The SPEC names no folder.
-    """
+    """Returns the folder of a SPEC `KIND:DIR`; raises InputError if it names none."""
     directory = spec.partition(":")[2]
     if not directory:
         raise InputError(f"Malformed data SPEC {spec!r}; expected {form}.")

@@ -18,16 +18,11 @@ def hold_out(examples: Pairs | Labelled | Texts, seed: int, where: str) -> tuple
     All copies of a text are on one side, and of every label at least one text stays in training. Of few examples a
     little less than a tenth is held out, but at least one.
 
-    Args:
-        examples: The training examples.
-        seed: Seed of the draw.
-        where: What the examples are read from, for the message.
-
     Returns:
         The numbers of the examples to train on and of those held out, both in order.
 
     Raises:
-        InputError: There are too few different examples.
+        InputError: There are too few different examples; the message says `where`.
     """
     texts = examples.source if isinstance(examples, Pairs) else examples.texts
     labels = examples.labels if isinstance(examples, Labelled) else [""] * len(texts)
@@ -49,10 +44,7 @@ def hold_out(examples: Pairs | Labelled | Texts, seed: int, where: str) -> tuple
 def with_held_out(read: Callable[[str], SplitType], seed: int, where: str) -> Callable[[str], SplitType]:
     """Returns `Dataset.load_split` for data without a validation split.
 
-    Args:
-        read: Reads an existing split; for `"train"`, all examples that train and val are taken from.
-        seed: See `hold_out`.
-        where: See `hold_out`.
+    `read("train")` returns all examples that train and val are taken from; for the others see `hold_out`.
     """
 
     @functools.cache

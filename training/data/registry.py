@@ -82,11 +82,7 @@ def spec_forms() -> str:
 
 
 def data_format(spec: str) -> DataFormat:
-    """Returns the kind of data that a SPEC names.
-
-    Raises:
-        InputError: If it is unknown; the close ones are named.
-    """
+    """Returns the kind of data that a SPEC names; raises InputError, with the close ones, if it is unknown."""
     kind = spec.partition(":")[0]
     formats = data_formats()
     if kind not in formats:

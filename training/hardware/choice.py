@@ -10,18 +10,12 @@ from training.hardware.precision import dtype_policy, use_xla
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a run computes on.
+    """What a run computes on."""
 
-    Attributes:
-        precision: The Keras dtype policy.
-        jit: Whether XLA compiles the training step.
-        cores: Cores that share each batch, 1 for none.
-        devices: Names of the devices that each batch is spread over; empty where there is nothing to choose.
-    """
-
-    precision: str
-    jit: bool = False
-    cores: int = 1
+    precision: str  # the Keras dtype policy
+    jit: bool = False  # whether XLA compiles the training step
+    cores: int = 1  # cores that share each batch, 1 for none
+    # Names of the devices that each batch is spread over; empty where there is nothing to choose.
     devices: tuple[str, ...] = ()
 
     @property

@@ -58,11 +58,7 @@ def _single_device_setting(settings: TrainingConfig) -> str:
 
 @contextlib.contextmanager
 def spread_over(names: Sequence[str]) -> Iterator[None]:
-    """Spreads models that are made in the block, and their batches, over devices; with one or none nothing changes.
-
-    Args:
-        names: The devices, from `choose_devices`.
-    """
+    """Spreads models that are made in the block, and their batches, over devices; with one or none nothing changes."""
     if len(names) < 2:
         yield
     elif keras.backend.backend() == "tensorflow":
@@ -76,13 +72,7 @@ def spread_over(names: Sequence[str]) -> Iterator[None]:
 
 
 class EvenBatches(Batches):
-    """Batches whose number of rows is a multiple of the number of devices or cores; the last row is repeated with
-    weight 0.
-
-    Args:
-        batches: The batches.
-        parts: The number of devices or cores.
-    """
+    """Batches whose rows divide evenly among devices or cores; the last row is repeated with weight 0."""
 
     def __init__(self, batches: Batches, parts: int):
         super().__init__(batches.steps)

@@ -30,12 +30,10 @@ def _cpu_flags() -> str:
 
 
 def dtype_policy(precision: str) -> str:
-    """Returns the Keras dtype policy for a `training.precision` setting.
+    """Returns the Keras dtype policy for a `training.precision` setting, `"auto"` or a policy.
 
-    Args:
-        precision: `"auto"` or a policy. `"auto"` is bfloat16 on accelerators, and under TensorFlow on CPUs with AMX or
-            AVX-512's instructions for bfloat16, where a step takes 0.6 to 0.8 of the time; XLA's CPU code and other
-            CPUs gain nothing.
+    `"auto"` is bfloat16 on accelerators, and under TensorFlow on CPUs with AMX or AVX-512's instructions for bfloat16,
+    where a step takes 0.6 to 0.8 of the time; XLA's CPU code and other CPUs gain nothing.
     """
     if precision != "auto":
         return precision
@@ -45,11 +43,10 @@ def dtype_policy(precision: str) -> str:
 
 
 def use_xla(jit: str) -> bool:
-    """Returns whether XLA compiles the training step, for a `training.jit` setting.
+    """Returns whether XLA compiles the training step, for a `training.jit` setting: `"on"`, `"off"` or `"auto"`.
 
-    Args:
-        jit: `"on"`, `"off"` or `"auto"`. JAX always compiles. TensorFlow does not by default: XLA would compile each
-            new shape of a batch for a second or more, and refuses some models, such as `rnnsearch`.
+    JAX always compiles. TensorFlow does not by default: XLA would compile each new shape of a batch for a second or
+    more, and refuses some models, such as `rnnsearch`.
     """
     return keras.backend.backend() == "jax" if jit == "auto" else jit == "on"
 

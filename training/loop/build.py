@@ -20,10 +20,7 @@ from zoo.workdir import WorkDir, replacing
 def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) -> keras.Model:
     """Returns the model of a configuration with its optimizer and loss.
 
-    Args:
-        config: The complete configuration.
-        hardware: What it computes on.
-        begun: Whether its weights will come from a checkpoint of this run.
+    If the run has `begun`, its weights will come from a checkpoint, not from the initial run.
     """
     settings = config.training
     model = create_model(config.spec.name, dtype=hardware.precision, **config.model)
@@ -48,12 +45,7 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
 
 
 def make_batches(run: PreparedRun, static_shapes: bool) -> tuple[Batches, Batches]:
-    """Returns the batches of training and of validation.
-
-    Args:
-        run: The run.
-        static_shapes: Pad to few different shapes, for backends that compile each of them.
-    """
+    """Returns the batches of training and of validation, padded to few different shapes if `static_shapes`."""
     settings = run.config.training
     shapes = {"batch_tokens": settings.batch_tokens, "static_shapes": static_shapes}
     rounds = {"steps": settings.eval_every * settings.accumulate_steps, "seed": settings.seed}

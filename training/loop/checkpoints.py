@@ -30,23 +30,12 @@ def _build_optimizer(model: keras.Model) -> None:
 
 
 def averages_of(model: keras.Model) -> list[keras.Variable]:
-    """Returns the moving averages of a model's trainable variables; none where the optimizer has none.
-
-    Args:
-        model: The compiled model, whose optimizer is built.
-    """
+    """Returns the moving averages of a compiled model's trainable variables; none where the optimizer has none."""
     return [variable for variable in model.optimizer.variables if variable.path.endswith("_average")]
 
 
 def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
-    """Writes a checkpoint and returns its path.
-
-    Args:
-        folder: Where to write it.
-        step: Number of optimizer steps done.
-        model: The compiled model.
-        state: The rest of the run's state, for JSON.
-    """
+    """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, for JSON."""
     path = checkpoint_path(folder, step)
     arrays = {name: keras.ops.convert_to_numpy(variable) for name, variable in _variables(model).items()}
     with replacing(path) as temporary:
@@ -86,10 +75,6 @@ def load_average(paths: list[Path], model: keras.Model) -> None:
     """Sets the weights of a model to the mean over checkpoints, of the moving averages where there are any.
 
     States of random generators do not change.
-
-    Args:
-        paths: The checkpoints.
-        model: The compiled model that wrote them.
 
     Raises:
         InputError: If one is no checkpoint.

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -17,12 +16,7 @@ _SIGNAL_STATUS = 128
 
 
 class RunStopped(Exception):
-    """A run ended before its last step.
-
-    Args:
-        message: Why, and how to go on.
-        status: Exit status of the command.
-    """
+    """A run ended before its last step; says why and how to go on, and has the exit status of the command."""
 
     def __init__(self, message: str, status: int):
         super().__init__(message)
@@ -30,12 +24,7 @@ class RunStopped(Exception):
 
 
 class LossLost(Exception):
-    """The loss is not finite.
-
-    Args:
-        value: The loss.
-        step: The step in which it was computed.
-    """
+    """The loss computed in a step is not finite."""
 
     def __init__(self, value: float, step: int):
         super().__init__(f"the loss became {value} at step {step}")
@@ -136,9 +125,3 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def report(stopped: RunStopped) -> None:
-    """Says on standard error why a run ended, and ends the process with the exit status."""
-    print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
-    sys.exit(stopped.status)

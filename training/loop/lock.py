@@ -13,11 +13,7 @@ except ImportError:  # Windows
 
 
 def check_vacant(workdir: WorkDir) -> None:
-    """Checks that a new run may begin in a work directory.
-
-    Raises:
-        InputError: If it holds a run.
-    """
+    """Checks that a new run may begin in a work directory; raises InputError if it holds a run."""
     if workdir.config.exists():
         raise InputError(
             f"{workdir.path} holds a run already; add --resume to go on with it, or name another --workdir."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training.config.initial_run import open_workdir
-from training.config.resolve import Run, open_data
+from training.config.resolve import Run
 from training.config.run_config import RunConfig
 from training.data import Dataset
 from training.hardware.choice import Hardware
@@ -18,15 +18,7 @@ from zoo.workdir import WorkDir
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """All that a run is trained with.
-
-    Attributes:
-        config: The complete configuration.
-        hardware: What it computes on.
-        task: Its task.
-        data: The data.
-        tokenizers: The tokenizers by the name of their file.
-    """
+    """All that a run is trained with; its configuration is complete."""
 
     config: RunConfig
     hardware: Hardware
@@ -41,7 +33,7 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     Raises:
         InputError: If the data are bad or do not suffice for a vocabulary, or the work directory is damaged.
     """
-    config, data = run.config, run.data or open_data(run.config)
+    config, data = run.config, run.data or run.config.open_data()
     task = get_task(config.spec.task)
     if run.begun:
         if task.name == "classifier" and not config.data.classes:

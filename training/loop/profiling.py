@@ -29,11 +29,7 @@ def _tracer(folder: str) -> tuple[Callable[[], object], Callable[[], object]]:
 
 
 class Profile(keras.callbacks.Callback):
-    """Traces some batches; `tensorboard --logdir` shows them where tensorboard-plugin-profile is installed.
-
-    Args:
-        folder: Where the trace is written.
-    """
+    """Traces some batches into a folder; `tensorboard --logdir` shows them if it has tensorboard-plugin-profile."""
 
     def __init__(self, folder: Path):
         super().__init__()

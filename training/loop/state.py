@@ -11,26 +11,15 @@ from zoo.workdir import WorkDir
 
 @dataclass
 class RunState:
-    """What a run remembers besides its variables; checkpoints hold it under these names.
-
-    Args:
-        rounds: Rounds done.
-        best: Lowest validation cross-entropy so far.
-        best_round: The round that had it, from 1.
-        seconds: Training time so far.
-    """
+    """What a run remembers besides its variables; checkpoints hold it under these names."""
 
     rounds: int = 0
-    best: float = math.inf
-    best_round: int = 0
-    seconds: float = 0.0
+    best: float = math.inf  # lowest validation cross-entropy so far
+    best_round: int = 0  # the round that had it, from 1
+    seconds: float = 0.0  # training time so far
 
     def has_stalled(self, patience: int) -> bool:
-        """Returns whether the run has waited long enough for a better validation.
-
-        Args:
-            patience: Rounds without improvement before training stops; 0 for never.
-        """
+        """Returns whether so many rounds have passed without a better validation; a patience of 0 never ends."""
         return bool(patience) and self.rounds - self.best_round >= patience
 
 

@@ -31,10 +31,7 @@ from zoo.workdir import WorkDir
 def train(workdir: WorkDir, run: Run, profile: bool = False) -> dict[str, Any]:
     """Trains a model into a work directory and returns the validation metrics of what is kept.
 
-    Args:
-        workdir: The work directory.
-        run: What to train.
-        profile: Whether to trace some batches for TensorBoard's profiler.
+    With `profile`, some batches are traced for TensorBoard's profiler.
 
     Raises:
         InputError: For bad data, or a directory that holds another run or that another process is training into.
@@ -113,17 +110,7 @@ def fit(
     state: RunState,
     profile: bool = False,
 ) -> None:
-    """Trains until the last step or the early stop, from where `state` says.
-
-    Args:
-        workdir: The work directory.
-        settings: How it is trained.
-        model: The compiled model.
-        batches: Training batches.
-        validation: Validation batches.
-        state: The run's state, updated in place.
-        profile: Whether to trace some of the batches.
-    """
+    """Trains until the last step or the early stop, from where `state` says, which is updated in place."""
     if state.has_stalled(settings.patience) or state.rounds >= settings.num_rounds:
         return  # A run that was killed after its last round.
     done = state.rounds * settings.eval_every

@@ -63,12 +63,9 @@ def perplexity(cross_entropy: float) -> float:
 
 
 def _share(count: Any) -> Any:
-    """Returns the factor that turns the mean over a device's symbols into its part of the mean over all devices.
+    """Returns the factor that turns the mean over a device's `count` symbols into its part of that over all devices.
 
     Keras on TensorFlow averages over each device and then over the devices, however many symbols each has.
-
-    Args:
-        count: This device's number of symbols.
     """
     if keras.backend.backend() != "tensorflow":
         return 1.0

@@ -13,15 +13,9 @@ from zoo.models.classifiers.base import ClassifierModel
 
 
 def start_from(initial: str, model: keras.Model, classes: Sequence[str] | None) -> None:
-    """Sets the weights of a model to those of another run, but for the last layer of a classifier of other classes.
+    """Sets the weights of a model to those of a run of the same options, given its work directory or `preset:NAME`.
 
-    Args:
-        initial: The other run's work directory, or `preset:NAME`.
-        model: The model, of the same options.
-        classes: The classes of the new run.
-
-    Raises:
-        InputError: If the weights do not fit.
+    The last layer of a classifier of other classes stays as it is. Raises InputError if the weights do not fit.
     """
     run = zoo.load(initial)
     new_head = run.config["data"].get("classes") != classes
@@ -50,10 +44,6 @@ def add_lora(model: keras.Model, rank: int) -> None:
     A matrix W becomes `W + A B`, where A has `rank` columns and B begins at zero. Those of dense layers, convolutions
     and embeddings are corrected. Position tables, pooling queries and vectors are not trained; standard error says how
     many weights those are.
-
-    Args:
-        model: The built model, not yet compiled.
-        rank: Rank of the corrections.
 
     Raises:
         InputError: If the model is recurrent, since Keras has no corrections for the matrices of cells; or if the rank

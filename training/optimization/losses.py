@@ -42,11 +42,7 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
 
 
 def get_loss(name: str) -> Loss:
-    """Returns the loss of a name.
-
-    Raises:
-        InputError: If there is no such loss; the close ones are named.
-    """
+    """Returns the loss of a name; raises InputError, with the close ones, if there is no such loss."""
     if name not in _LOSSES:
         raise InputError(f"{unknown_name('loss', name, _LOSSES)} A module named by --import may register others.")
     return _LOSSES[name]

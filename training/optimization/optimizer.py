@@ -96,12 +96,7 @@ def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
 
 
 def make_optimizer(settings: TrainingConfig, num_devices: int = 1) -> Adam:
-    """Returns the optimizer of a run.
-
-    Args:
-        settings: The settings.
-        num_devices: Devices that a batch is spread over.
-    """
+    """Returns the optimizer of a run whose batches are spread over some devices."""
     return Adam(
         num_devices=num_devices,
         learning_rate=make_schedule(settings),
@@ -117,11 +112,7 @@ def make_optimizer(settings: TrainingConfig, num_devices: int = 1) -> Adam:
 
 
 def exclude_from_decay(model: keras.Model) -> None:
-    """Keeps biases and the gains of normalisations, that is all but matrices, out of the weight decay.
-
-    Args:
-        model: The compiled model, before its first step.
-    """
+    """Keeps biases and the gains of normalisations, so all but matrices, out of a compiled model's weight decay."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     # The bias of several heads has two axes.
     vectors = [v for v in model.trainable_variables if len(v.shape) < _MATRIX or v.name == "bias"]

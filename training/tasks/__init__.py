@@ -13,9 +13,5 @@ _TASKS: dict[str, Task[Any]] = {task.name: task for task in (Seq2SeqTask(), Clas
 
 
 def get_task(name: str) -> Task[Any]:
-    """Returns the task of a name, as model specs and datasets have it.
-
-    Args:
-        name: `"seq2seq"`, `"classifier"` or `"language_model"`.
-    """
+    """Returns the task of a name, as model specs and datasets have it."""
     return _TASKS[name]

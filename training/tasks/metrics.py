@@ -11,10 +11,6 @@ from sacrebleu.metrics.chrf import CHRF
 def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """Returns the metrics of a corpus of translations.
 
-    Args:
-        hypotheses: The translations.
-        references: The reference translations, in the same order.
-
     Returns:
         `bleu`: sacreBLEU (cased, 13a tokens) with `bleu_signature`; `bleu_lower_tokenized`: the same on lower-cased
         text, which is what Multi30k results are reported in, with its signature; `chrf` (chrF2) with its signature,
@@ -31,10 +27,6 @@ def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) ->
 
 def classification_metrics(answers: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
     """Returns the metrics of a corpus of labels.
-
-    Args:
-        answers: The labels given.
-        labels: The true ones, in the same order.
 
     Returns:
         `accuracy` and `macro_f1`, the mean over the classes that occur of F1 = 2·correct / (answered + true), in

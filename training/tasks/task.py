@@ -55,12 +55,7 @@ class Task(abc.ABC, Generic[DataType]):
     ) -> Batches:
         """Returns the batches of a split, encoded; training examples are cut at `max_length`.
 
-        Args:
-            settings: The complete settings.
-            data: The data.
-            split: `train`, `val` or `test`.
-            tokenizers: The tokenizers.
-            **options: `batch_tokens`, `static_shapes`, and for training `steps` and `seed`; see `Batches`.
+        The options are `batch_tokens`, `static_shapes`, and for training `steps` and `seed`; see `Batches`.
         """
 
     def metrics(self) -> list[keras.metrics.Metric]:
@@ -69,33 +64,17 @@ class Task(abc.ABC, Generic[DataType]):
 
     @abc.abstractmethod
     def evaluate(self, run: Any, data: DataType, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
-        """Returns metrics of a trained model on a split, and its answers, one for each example.
-
-        Args:
-            run: The loaded work directory, of this task.
-            data: The data.
-            split: `train`, `val` or `test`.
-            **options: Options of decoding.
-        """
+        """Returns metrics of a trained model on a split, and its answer to each example; options are of decoding."""
 
     def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
-        """Returns what follows from the cross-entropy of a split.
-
-        Args:
-            cross_entropy: Mean, in nats.
-            symbols: The number of symbols that it is the mean over.
-            examples: The split.
-        """
+        """Returns what follows from the cross-entropy of a split, a mean in nats over so many symbols."""
         return {"perplexity": perplexity(cross_entropy)}
 
 
 def cut(columns: Sequence[list[list[int]]], limit: int, what: str) -> list[list[list[int]]]:
     """Returns columns of rows cut to a largest length, and says on standard error how many examples are affected.
 
-    Args:
-        columns: Rows of ids; row n of each column belongs to example n.
-        limit: Largest length of a row.
-        what: What the examples are, such as `"pairs of the train split"`.
+    Row n of each column belongs to example n; `what` names the examples, such as `"pairs of the train split"`.
     """
     too_long = sum(max(map(len, rows)) > limit for rows in zip(*columns, strict=True))
     if too_long:

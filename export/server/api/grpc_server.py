@@ -49,10 +49,6 @@ class _HealthService(health.HealthServicer):
 class GrpcServer:
     """The gRPC server; bound on construction, which raises ServingError, and answering after `start`.
 
-    Args:
-        answer: Answers the requests of both services.
-        settings: Where to listen, how many calls at a time, TLS.
-
     Attributes:
         port: The port it listens on; `None` where it listens on a socket only.
     """

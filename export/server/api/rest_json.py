@@ -11,7 +11,7 @@ import numpy as np
 from export.server.errors import invalid_argument
 from export.server.inference.predict import input_type
 from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_graph_pb2, regression_pb2
-from export.wire.tensors import to_list, type_name, type_of
+from export.wire.tensors import as_text, to_list, type_name, type_of
 
 Signature: TypeAlias = meta_graph_pb2.SignatureDef
 _BYTES_SUFFIX = "_bytes"  # outputs named so hold bytes rather than text
@@ -104,10 +104,6 @@ def _is_base64(value: Any) -> bool:
 
 def _base64(value: bytes) -> dict[str, str]:
     return {"b64": base64.b64encode(value).decode()}
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
 
 
 def _is_object(value: Any) -> bool:
@@ -213,7 +209,7 @@ def _check_rows(outputs: Mapping[str, np.ndarray]) -> None:
 
 def _write_tensor(name: str, array: np.ndarray) -> Any:
     if array.dtype.hasobject:
-        return np.frompyfunc(_base64 if name.endswith(_BYTES_SUFFIX) else _text, 1, 1)(array).tolist()
+        return to_list(np.frompyfunc(_base64, 1, 1)(array) if name.endswith(_BYTES_SUFFIX) else as_text(array))
     if array.dtype not in _FLOATS and array.dtype.kind not in "iub":
         raise invalid_argument(f"Failed to write JSON value for tensor type: {type_of(array)}")
     return to_list(array)

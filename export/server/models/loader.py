@@ -27,26 +27,17 @@ _METHODS = {
 }
 
 
-class SavedModelLoader:
-    """Loads versions for a server; what it loads runs with others' requests if there is a batcher."""
-
-    def __init__(self, settings: Settings, batcher: Batcher | None, metrics: Metrics):
-        self._settings = settings
-        self._batcher = batcher
-        self._metrics = metrics
-        self._session = _session_config(settings)
-
-    def __call__(self, path: Path, version: int) -> LoadedModel:
-        """Loads the version in a directory; raises ServingError, also if it fails in its own warm-up."""
-        model = LoadedModel(path, version, self._session, self._batcher)
-        if self._settings.enable_model_warmup:
-            try:
-                with self._metrics.warm_up(str(path)):
-                    warm_up(model, path)
-            except RequestError as error:
-                model.close()
-                raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
-        return model
+def load(path: Path, version: int, settings: Settings, batcher: Batcher | None, metrics: Metrics) -> LoadedModel:
+    """Loads the version in a directory; raises ServingError, also if it fails in its own warm-up."""
+    model = LoadedModel(path, version, _session_config(settings), batcher)
+    if settings.enable_model_warmup:
+        try:
+            with metrics.warm_up(str(path)):
+                warm_up(model, path)
+        except RequestError as error:
+            model.close()
+            raise ServingError(f"{path} fails in warm-up ({error.code.name}): {error.message}") from error
+    return model
 
 
 def warm_up(model: LoadedModel, path: Path) -> None:

@@ -44,11 +44,8 @@ class Manager:
     """Loads and unloads versions as they are aspired, one change at a time.
 
     A version that is no longer aspired leaves only after one that is has come, so there is always an answer; requests
-    in progress keep the version they started with. A version that cannot be loaded replaces nothing; it is tried
-    again when its files change.
-
-    Args:
-        load: Loads a version; raises `ServingError`.
+    in progress keep the version they started with. A version that cannot be loaded, so that `load` raises
+    `ServingError`, replaces nothing; it is tried again when its files change.
     """
 
     def __init__(self, load: Load):
@@ -87,8 +84,7 @@ class Manager:
     def aspire(self, name: str, versions: Mapping[int, Path]) -> list[int]:
         """Loads those of a model's versions that are not loaded yet, then unloads all others.
 
-        Returns:
-            The versions that were tried and could not be loaded; `states` says why.
+        Returns the versions that were tried and could not be loaded; `states` says why.
         """
         failed, states = [], self.states(name)
         for version in sorted(set(versions) - self.available(name)):

@@ -25,16 +25,11 @@ class LoadedModel:
     """A SavedModel loaded the way the stock server loads it: its graph in a session, through the TF1 loader.
 
     `tf.saved_model.load` accepts models that the stock server refuses, and fetching from a session computes only the
-    outputs that were asked for. Raises ServingError if the directory holds no SavedModel that can be loaded.
-
-    Args:
-        path: The version's directory, which holds `saved_model.pb`.
-        version: The version's number.
-        session: How its session is configured; `None` means as TensorFlow likes.
-        batcher: Runs requests together; `None` means each by itself.
+    outputs that were asked for. Raises ServingError if the directory holds no SavedModel that can be loaded. A batcher
+    runs its requests together; without one each runs by itself.
 
     Attributes:
-        version: As given.
+        version: Its number.
         all_signatures: Every `SignatureDef` of the model by name, those of the loader included.
         signatures: Those that answer requests.
     """

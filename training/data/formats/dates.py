@@ -65,36 +65,23 @@ _LOWER_SHARE = 0.125
 
 @dataclass(frozen=True)
 class Example:
-    """One pair of the dataset.
+    """One pair of the dataset."""
 
-    Attributes:
-        locale: CLDR locale of the text, such as `"el"`.
-        text: The date written out.
-        iso: The same date as YYYY-MM-DD.
-    """
-
-    locale: str
+    locale: str  # CLDR locale of the text, such as `"el"`
     text: str
-    iso: str
+    iso: str  # the same date as YYYY-MM-DD
 
 
 @dataclass(frozen=True)
 class Form:
-    """A way to write dates in one locale.
-
-    Attributes:
-        locale: CLDR locale.
-        name: `"full"`, `"long"`, `"medium"`, `"short"`, a CLDR skeleton such as `"yMMMd"`, or `"d MMMM y"`.
-        pattern: The CLDR pattern.
-        digits: Numbering systems that the locale uses; `"latn"` comes first.
-        parts: The parsed pattern: text, or a field letter of `ydME` with its table of renderings by
-            number (no table for the year).
-    """
+    """A way to write dates in one locale."""
 
     locale: str
-    name: str
+    name: str  # `"full"`, `"long"`, `"medium"`, `"short"`, a CLDR skeleton such as `"yMMMd"`, or `"d MMMM y"`
     pattern: str
-    digits: tuple[str, ...]
+    digits: tuple[str, ...]  # numbering systems that the locale uses; `"latn"` comes first
+    # The parsed pattern: text, or a field letter of `ydME` with its table of renderings by number (no table for
+    # the year).
     parts: tuple[str | tuple[str, tuple[str, ...]], ...]
 
     def render(self, day: date, digits: str = "latn") -> str:
@@ -213,14 +200,9 @@ def days(split: str) -> tuple[date, ...]:
 
 
 def examples(split: str, seed: int = 0) -> list[Example]:
-    """Generates a split: distinct days, each in a random locale and form.
+    """Generates a split: distinct days, each in a random locale and form, all drawn by the seed.
 
-    Native digits are used half the time where the locale has them, and an eighth of the texts is in lower
-    case.
-
-    Args:
-        split: `"train"`, `"val"` or `"test"`.
-        seed: Draws which days of the split are used and how each is written.
+    Native digits are used half the time where the locale has them, and an eighth of the texts is in lower case.
     """
     chance = random.Random(f"dates {split} {seed}")
     chosen = chance.sample(days(split), SIZES[split])
@@ -230,11 +212,7 @@ def examples(split: str, seed: int = 0) -> list[Example]:
 
 @register_data("dates", "dates")
 def load_dates(spec: str, seed: int = 0) -> ParallelData:
-    """Opens the generated dataset.
-
-    Returns:
-        The dataset; by default characters, with a vocabulary for each side.
-    """
+    """Opens the generated dataset; by default characters, with a vocabulary for each side."""
 
     def load_split(name: str) -> Pairs:
         made = examples(name, seed)
@@ -281,7 +259,7 @@ def _all_forms(locale: str) -> list[Form]:
     digits = tuple(dict.fromkeys(["latn", *(system for system in systems if system in _ZEROS)]))
     first_names = {pattern: name for name, pattern in reversed(patterns.items())}
     return [
-        Form(locale, name, pattern, digits, _parts(pattern, data))
+        Form(locale, name, pattern, digits, tuple(_part(token, data) for token in _tokens(pattern)))
         for name, pattern in patterns.items()
         if first_names[pattern] == name and _can_be_placed(pattern)
     ]
@@ -302,13 +280,11 @@ def _tokens(pattern: str) -> list[str | tuple[str, int]]:
     return [value for _, value in tokenize_pattern(pattern)]
 
 
-def _parts(pattern: str, data: Locale) -> tuple[str | tuple[str, tuple[str, ...]], ...]:
-    """Returns `Form.parts` of a pattern."""
-    return tuple(token if isinstance(token, str) else _field(*token, data) for token in _tokens(pattern))
-
-
-def _field(letter: str, width: int, data: Locale) -> tuple[str, tuple[str, ...]]:
-    """Returns a pattern's field with its table of renderings for each day, month or weekday."""
+def _part(token: str | tuple[str, int], data: Locale) -> str | tuple[str, tuple[str, ...]]:
+    """Returns one of `Form.parts`: text, or a field with its table of renderings for each day, month or weekday."""
+    if isinstance(token, str):
+        return token
+    letter, width = token
     context = "stand-alone" if letter in "Lc" else "format"
     name_width = "wide" if width == 4 else "abbreviated"
     if letter == "y":

@@ -18,18 +18,11 @@ FORM = "tsv:DIR"
 
 @register_data("tsv", FORM)
 def load_labelled(spec: str, seed: int = 0) -> LabelledData:
-    """Opens a folder of labelled text.
+    """Opens a folder of labelled text, such as `tsv:data/trec`; by default words.
 
     `DIR/train.tsv`, `DIR/test.tsv` and an optional `DIR/val.tsv` begin with the line `text<TAB>label`; each other line
-    is one example. Without `val.tsv` a tenth of the training examples is held out. That the files exist is checked
-    here; their lines are checked when a split is first used.
-
-    Args:
-        spec: `tsv:DIR`, such as `tsv:data/trec`.
-        seed: Draws what is held out.
-
-    Returns:
-        The dataset; by default words.
+    is one example. Without `val.tsv` a tenth of the training examples, which the seed draws, is held out. That the
+    files exist is checked here; their lines are checked when a split is first used.
 
     Raises:
         InputError: The folder or a file is missing.
@@ -53,12 +46,9 @@ def load_labelled(spec: str, seed: int = 0) -> LabelledData:
 
 
 def read_labelled(path: Path) -> Labelled:
-    """Reads a file of `text<TAB>label` lines.
+    """Reads a file of `text<TAB>label` lines, of which the first names the columns.
 
     Quotes are characters like others. A label is read without the spaces around it.
-
-    Args:
-        path: The file; its first line names the columns.
 
     Raises:
         InputError: With file and line: another header, a line without exactly one tab, a text or label that is blank,
@@ -79,30 +69,13 @@ def read_labelled(path: Path) -> Labelled:
 
 
 def check_classes(labels: Sequence[str], where: str) -> None:
-    """Checks that there are two classes at least.
-
-    Args:
-        labels: The labels of the training examples.
-        where: The place of the first of them, for the message.
-
-    Raises:
-        InputError: All labels are the same.
-    """
+    """Raises InputError if all training examples have the same label; `where` is the place of the first of them."""
     if len(set(labels)) == 1:
         raise InputError(f"{where}: every training example is labelled {labels[0]!r}; a classifier needs two labels.")
 
 
 def check_labels(labels: Sequence[str], known: Sequence[str], where: Callable[[int], str]) -> None:
-    """Checks the labels of a split against those of training.
-
-    Args:
-        labels: The labels.
-        known: The labels of the training examples.
-        where: Returns the place of the label of a number, counted from 0.
-
-    Raises:
-        InputError: Training has no such label.
-    """
+    """Raises InputError for a label that training lacks; `where` returns the place of a number, counted from 0."""
     classes = set(known)
     for number, label in enumerate(labels):
         if label not in classes:

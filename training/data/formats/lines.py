@@ -12,17 +12,10 @@ FORM = "lines:DIR"
 
 @register_data("lines", FORM)
 def load_lines(spec: str, seed: int = 0) -> TextData:
-    """Opens a folder of plain text.
+    """Opens a folder of plain text, such as `lines:data/tinyshakespeare`; by default characters.
 
     `DIR/train.txt` and `DIR/val.txt` must be there, `DIR/test.txt` may be missing. Each file is one running text, blank
     lines included.
-
-    Args:
-        spec: `lines:DIR`, such as `lines:data/tinyshakespeare`.
-        seed: Not used.
-
-    Returns:
-        The dataset; by default characters.
 
     Raises:
         InputError: The folder or a file is missing.
@@ -38,11 +31,7 @@ def load_lines(spec: str, seed: int = 0) -> TextData:
 
 
 def read_text(path: Path) -> Texts:
-    """Reads a file of plain text.
-
-    Raises:
-        InputError: It is missing, not UTF-8, or has blank lines only.
-    """
+    """Reads a file of plain text; raises InputError if it is missing, not UTF-8, or has blank lines only."""
     lines = read_lines(path)
     if not any(line.strip() for line in lines):
         raise InputError(f"{path}:1: blank lines only; a split needs text.")

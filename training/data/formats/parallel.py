@@ -13,18 +13,11 @@ FORM = "text:DIR:SRC-TGT"
 
 @register_data("text", FORM)
 def load_parallel(spec: str, seed: int = 0) -> ParallelData:
-    """Opens a folder of parallel text.
+    """Opens a folder of parallel text, such as `text:data/multi30k:en-de`; by default one subword vocabulary for both.
 
     `DIR/{train,val,test}.SRC` and `.TGT` hold one UTF-8 sentence a line. That all six files exist is
     checked here, so that a run cannot end in a missing test set; their lines are checked when a split
     is first used.
-
-    Args:
-        spec: `text:DIR:SRC-TGT`, such as `text:data/multi30k:en-de`.
-        seed: Not used.
-
-    Returns:
-        The dataset; by default one subword vocabulary serves both languages.
 
     Raises:
         InputError: The SPEC is malformed, or the folder or a file is missing.
@@ -43,10 +36,6 @@ def read_pairs(source: Path, target: Path) -> Pairs:
     """Reads two files of which line n of one translates line n of the other.
 
     A pair of which both lines are blank is kept: it says that nothing translates to nothing.
-
-    Args:
-        source: File of the source sentences.
-        target: File of the target sentences.
 
     Raises:
         InputError: With file and line: invalid UTF-8, an empty file, unequal line counts, or a line that

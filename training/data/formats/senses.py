@@ -37,10 +37,6 @@ def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
     """Generates a split: distinct sentences and the label of each; examples 2n and 2n + 1 have the same words.
 
     All words are about equally frequent, and the two senses of a word exactly so.
-
-    Args:
-        split: `"train"`, `"val"` or `"test"`.
-        seed: Draws the sentences.
     """
     check_split(split)
     chance = random.Random(f"senses {split} {seed}")
@@ -54,11 +50,7 @@ def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
 
 @register_data("senses", "senses")
 def load_senses(spec: str, seed: int = 0) -> LabelledData:
-    """Opens the generated dataset.
-
-    Returns:
-        The dataset; by default words.
-    """
+    """Opens the generated dataset; by default words."""
 
     def load_split(name: str) -> Labelled:
         made = examples(name, seed)

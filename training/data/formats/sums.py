@@ -32,23 +32,14 @@ def operands(split: str) -> tuple[tuple[int, int], ...]:
 
 
 def lines(split: str, seed: int = 0) -> list[str]:
-    """Generates a split: distinct lines in random order.
-
-    Args:
-        split: `"train"`, `"val"` or `"test"`.
-        seed: Draws which lines are used, and their order.
-    """
+    """Generates a split: distinct lines in random order; the seed draws which and in what order."""
     possible = [line for larger, smaller in operands(split) for line in _lines_of(larger, smaller)]
     return random.Random(f"sums {split} {seed}").sample(possible, SIZES[split])
 
 
 @register_data("sums", "sums")
 def load_sums(spec: str, seed: int = 0) -> TextData:
-    """Opens the generated dataset.
-
-    Returns:
-        The dataset; separate lines, by default characters.
-    """
+    """Opens the generated dataset; separate lines, by default characters."""
 
     def load_split(name: str) -> Texts:
         return Texts(lines(name, seed))

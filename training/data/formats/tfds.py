@@ -33,19 +33,13 @@ _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 def load_tfds(
     spec: str, seed: int = 0, max_examples: int = 0, check_task: Callable[[str], None] = lambda task: None
 ) -> Dataset[Any]:
-    """Opens a dataset of TFDS, and downloads and prepares it if TFDS has not done so.
+    """Opens a dataset of TFDS, such as `tfds:wmt14_translate/de-en:de-en`; downloads and prepares it if TFDS has not.
 
-    The task follows from its features. Two texts, named as the languages or by the dataset itself as input and output,
-    make it sequence to sequence; a text and a `ClassLabel` make it classification; a single text, language modelling.
-    The split `validation` is val; without one, a tenth of the training examples is held out, or of one long text its
-    last tenth. A test split may be missing.
-
-    Args:
-        spec: `tfds:NAME[/CONFIG][:SRC-TGT]`, such as `tfds:wmt14_translate/de-en:de-en`. NAME[/CONFIG] may also be the
-            folder of a prepared dataset, the one with `dataset_info.json`.
-        seed: Draws what is held out.
-        max_examples: How many training examples are read, the first ones; 0 for all.
-        check_task: Called with the task of the data, before anything is downloaded; may raise.
+    NAME[/CONFIG] may also be the folder of a prepared dataset, the one with `dataset_info.json`. The task follows from
+    the features. Two texts, named as the languages or by the dataset itself as input and output, make it sequence to
+    sequence; a text and a `ClassLabel` make it classification; a single text, language modelling. The split
+    `validation` is val; without one, a tenth of the training examples is held out, or of one long text its last tenth.
+    A test split may be missing. For the arguments see `load_data`.
 
     Returns:
         The dataset. By default translations have one subword vocabulary for both languages, classified texts have
