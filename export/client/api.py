@@ -121,12 +121,7 @@ class Client:
         return [classification for outputs in answers for classification in classifications(outputs)]
 
     def generate(
-        self,
-        prompts: Iterable[str | bytes],
-        *,
-        temperature: float | None = None,
-        top_p: float = 1.0,
-        seed: int = 0,
+        self, prompts: Iterable[str | bytes], *, temperature: float | None = None, top_p: float = 1.0, seed: int = 0
     ) -> list[str]:
         """Returns a language model's continuation of each prompt.
 

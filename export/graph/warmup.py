@@ -28,7 +28,8 @@ def write_warmup(
         for signature in signatures:
             for request in _requests(graph, signature, functions[signature.name]):
                 request.model_spec.name, request.model_spec.signature_name = model_name, signature.name
-                writer.write(_log(request).SerializeToString())
+                log = {"classify_log" if signature.api == CLASSIFY else "predict_log": {"request": request}}
+                writer.write(prediction_log_pb2.PredictionLog(**log).SerializeToString())
 
 
 def _requests(graph: ModelGraph, signature: Signature, function: Any) -> Iterator[Any]:
@@ -52,9 +53,3 @@ def _prediction(signature: Signature, texts: list[str], *outputs: str) -> predic
     for name, value in signature.example(texts).items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(value, signature.inputs[name].dtype))
     return request
-
-
-def _log(request: Any) -> prediction_log_pb2.PredictionLog:
-    if isinstance(request, predict_pb2.PredictRequest):
-        return prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-    return prediction_log_pb2.PredictionLog(classify_log=prediction_log_pb2.ClassifyLog(request=request))

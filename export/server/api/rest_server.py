@@ -120,7 +120,9 @@ class RestApp:
             raise invalid_argument(f"Malformed request: {request.method} {request.path}")
         spec = _model_spec(path)
         if request.method == "GET":
-            return self._metadata(spec) if path["method"] else self._status(spec)
+            if path["method"]:
+                return self._metadata(spec)
+            return _to_dict(self._services.get_status(get_model_status_pb2.GetModelStatusRequest(model_spec=spec)))
         is_cancelled = request.environ.get("waitress.client_disconnected", lambda: False)
         deadline = time.monotonic() + self._seconds if self._seconds > 0 else None
         document = _parse(_body(request))
@@ -143,9 +145,6 @@ class RestApp:
         response = self._services.infer("Predict", request, context)
         outputs = {name: to_array(proto) for name, proto in response.outputs.items()}
         return rest_json.write_outputs(outputs, as_rows="instances" in document)
-
-    def _status(self, spec: model_pb2.ModelSpec) -> Any:
-        return _to_dict(self._services.get_status(get_model_status_pb2.GetModelStatusRequest(model_spec=spec)))
 
     def _metadata(self, spec: model_pb2.ModelSpec) -> dict[str, Any]:
         request = metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])

@@ -35,11 +35,7 @@ class LoadedModel:
     """
 
     def __init__(
-        self,
-        path: Path,
-        version: int,
-        session: tf.compat.v1.ConfigProto | None = None,
-        batcher: Batcher | None = None,
+        self, path: Path, version: int, session: tf.compat.v1.ConfigProto | None = None, batcher: Batcher | None = None
     ):
         self.version = version
         self._batcher = batcher
