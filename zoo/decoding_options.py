@@ -80,7 +80,3 @@ class GenerationOptions(Options):
         if max_length > model.max_length:
             raise InputError(f"`max_length` must be from 1 to {model.max_length}. Received: max_length={max_length}.")
         return replace(self, max_length=max_length)
-
-
-DECODING_OPTIONS: dict[str, type[Options]] = {"seq2seq": TranslationOptions, "language_model": GenerationOptions}
-"""The options of decoding by task; a classifier has none."""
