@@ -157,7 +157,7 @@ def exact_steps():
 
     from zoo.decoding import Constraints
     from zoo.inference import seq2seq_run
-    from zoo.inference.translator import SYMBOLS
+    from zoo.inference.decoders import SYMBOLS
 
     class ExactLength(seq2seq_run.Translator):
         def _constraints(self, source, prefix):

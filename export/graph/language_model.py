@@ -10,8 +10,8 @@ from export.graph.signatures import TEXTS, Answers, register_default, register_s
 from export.options import LanguageModelExportOptions
 from zoo import decoding
 from zoo.inference import LanguageModelRun
+from zoo.inference.decoders import SYMBOLS
 from zoo.inference.generator import Generator, TextScorer
-from zoo.inference.translator import SYMBOLS
 from zoo.vocabulary import PAD
 
 

@@ -9,7 +9,8 @@ from export.graph.model_graph import ModelGraph, read_texts, trimmed
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
-from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator, shifted
+from zoo.inference.decoders import shifted
+from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
 from zoo.vocabulary import PAD
 
 NO_SEQUENCE = ("", -1e30)

@@ -2,16 +2,14 @@
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from zoo import decoding
 from zoo.decoding_options import GenerationOptions
-from zoo.inference.translator import SYMBOLS, shifted
-from zoo.models.shared.embeddings import transposed_tables
+from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
 
 
-class TextScorer(keras.Model):
+class TextScorer(Wrapper):
     """How probable texts are to a language model.
 
     Args:
@@ -24,17 +22,12 @@ class TextScorer(keras.Model):
         The log probability of each text, float32 [B].
     """
 
-    def __init__(self, model: keras.Model) -> None:
-        super().__init__(dtype=model.dtype_policy)
-        self.model = model
-        self.built = True
-
     def call(self, inputs: dict[str, Any]) -> Any:
         tokens = inputs["tokens"]
         return decoding.sequence_log_prob(self.model({"tokens": shifted(tokens)}, training=False), tokens, SYMBOLS)
 
 
-class Generator(keras.Model):
+class Generator(Decoder):
     """Prompts to texts, the same code in evaluation and in the exported graph.
 
     Args:
@@ -56,20 +49,10 @@ class Generator(keras.Model):
         InputError: If the model cannot be decoded like this.
     """
 
-    def __init__(
-        self, model: keras.Model, options: GenerationOptions | None = None, resizes: bool | None = None
-    ) -> None:
-        super().__init__(dtype=model.dtype_policy)
-        self.model = model
-        self.options = (options or GenerationOptions()).resolved(model)
-        self.resizes = decoding.can_resize() if resizes is None else resizes
-        self.built = True
+    options: GenerationOptions
+    options_class = GenerationOptions
 
-    def call(self, inputs: dict[str, Any]) -> Any:
-        with transposed_tables(self.model):
-            return self._search(inputs)
-
-    def _search(self, inputs: dict[str, Any]) -> dict[str, Any]:
+    def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         options, prompt = self.options, inputs["prompt"]
         batch = ops.shape(prompt)[0]
         limits = ops.full((batch,), options.max_length, dtype="int32")

@@ -2,27 +2,18 @@
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from zoo import decoding
 from zoo.decoding_options import TranslationOptions
-from zoo.models.shared.embeddings import transposed_tables
-from zoo.vocabulary import END, PAD, START
-
-SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
+from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
+from zoo.vocabulary import PAD
 
 LEAST_LOG_PROB = -1e29
 """Log probabilities below this are of no sequence: a search had fewer sequences than beams."""
 
 
-def shifted(ids: Any) -> Any:
-    """Returns what predicts `ids` [B, T] under teacher forcing: the start, then all but the last symbol, [B, T]."""
-    inputs = ops.concatenate([ops.full_like(ids[:, :1], START), ids[:, :-1]], axis=1)
-    return ops.where(ops.equal(ids, PAD), PAD, inputs)  # nothing is predicted after the end
-
-
-class Scorer(keras.Model):
+class Scorer(Wrapper):
     """How probable target ids are, given source ids.
 
     Args:
@@ -35,18 +26,13 @@ class Scorer(keras.Model):
         The log probability of each target, float32 [B].
     """
 
-    def __init__(self, model: keras.Model) -> None:
-        super().__init__(dtype=model.dtype_policy)
-        self.model = model
-        self.built = True
-
     def call(self, inputs: dict[str, Any]) -> Any:
         source, target = inputs["source"], inputs["target"]
         logits = self.model({"source": source, "target": shifted(target)}, training=False)
         return decoding.sequence_log_prob(logits, target, SYMBOLS)
 
 
-class Translator(keras.Model):
+class Translator(Decoder):
     """Source ids to target ids, the same code in evaluation and in the exported graph.
 
     Args:
@@ -69,15 +55,12 @@ class Translator(keras.Model):
         InputError: If the model cannot be decoded like this.
     """
 
-    def __init__(
-        self, model: keras.Model, options: TranslationOptions | None = None, resizes: bool | None = None
-    ) -> None:
-        super().__init__(dtype=model.dtype_policy)
-        self.model = model
-        self.options = (options or TranslationOptions()).resolved(model)
-        self.resizes = decoding.can_resize() if resizes is None else resizes
-        self.penalizes_coverage = self.options.beam_size > 1 and self.options.coverage_penalty > 0
-        self.built = True
+    options: TranslationOptions
+    options_class = TranslationOptions
+
+    @property
+    def _penalizes_coverage(self) -> bool:
+        return self.options.beam_size > 1 and self.options.coverage_penalty > 0
 
     def _constraints(self, source: Any, prefix: Any) -> decoding.Constraints:
         longest = self.options.max_length
@@ -90,16 +73,13 @@ class Translator(keras.Model):
 
     def _step(self, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
         logits, *attention, state = self.model.decode_step(
-            last, state, memory, sharing=self.options.beam_size, return_attention_scores=self.penalizes_coverage
+            last, state, memory, sharing=self.options.beam_size, return_attention_scores=self._penalizes_coverage
         )
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
-    def call(self, inputs: dict[str, Any]) -> Any:
-        with transposed_tables(self.model):
-            return self._search(inputs["source"], inputs.get("prefix"))
-
-    def _search(self, source: Any, prefix: Any) -> dict[str, Any]:
-        options, constraints = self.options, self._constraints(source, prefix)
+    def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        source, options = inputs["source"], self.options
+        constraints = self._constraints(source, inputs.get("prefix"))
         memory = self.model.encode(source, training=False)
         state = self.model.initial_state(memory, None if self.resizes else constraints.room, options.beam_size)
         search: dict[str, Any] = {
@@ -113,7 +93,7 @@ class Translator(keras.Model):
             ids, log_prob = decoding.greedy_search(**search)
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}
         penalties: dict[str, Any] = {"alpha": options.length_penalty}
-        if self.penalizes_coverage:
+        if self._penalizes_coverage:
             penalties |= {"beta": options.coverage_penalty, "source_mask": ops.not_equal(source, PAD)}
         ids, log_prob = decoding.beam_search(**search, **penalties, beam_size=options.beam_size, nbest=options.nbest)
         return {"ids": ids, "log_prob": log_prob}

@@ -1,0 +1,46 @@
+"""Models together with what is done with their logits: ids in; ids, or their log probabilities, out."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from zoo import decoding
+from zoo.models.shared.embeddings import transposed_tables
+from zoo.vocabulary import END, PAD, START
+
+SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
+
+
+def shifted(ids: Any) -> Any:
+    """Returns what predicts `ids` [B, T] under teacher forcing: the start, then all but the last symbol, [B, T]."""
+    inputs = ops.concatenate([ops.full_like(ids[:, :1], START), ids[:, :-1]], axis=1)
+    return ops.where(ops.equal(ids, PAD), PAD, inputs)  # nothing is predicted after the end
+
+
+class Wrapper(keras.Model):
+    """Base of the models around a trained one, whose weights they share."""
+
+    def __init__(self, model: keras.Model) -> None:
+        super().__init__(dtype=model.dtype_policy)
+        self.model = model
+        self.built = True
+
+
+class Decoder(Wrapper):
+    """Base of `Translator` and `Generator`; a subclass names the class of its options and overrides `search`."""
+
+    options_class: type[Any]
+
+    def __init__(self, model: keras.Model, options: Any = None, resizes: bool | None = None) -> None:
+        super().__init__(model)
+        self.options = (options or self.options_class()).resolved(model)
+        self.resizes = decoding.can_resize() if resizes is None else resizes
+
+    def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Returns what a call returns; the model's tables are transposed."""
+        raise NotImplementedError(f"{type(self).__name__} must override `search`.")
+
+    def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        with transposed_tables(self.model):
+            return self.search(inputs)
