@@ -49,3 +49,10 @@ def _normalize(rows, gamma, beta, epsilon):
 
 
 NORMALIZATIONS = {"layer_norm": LayerNormalization, "rms_norm": keras.layers.RMSNormalization}
+
+
+def make_normalization(kind, **options):
+    """Returns a layer of one of the `NORMALIZATIONS`, which passes masks on: Keras' `RMSNormalization` would not."""
+    norm = NORMALIZATIONS[kind](**options)
+    norm.supports_masking = True
+    return norm

@@ -4,7 +4,7 @@ from keras import ops
 
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention.masks import check_mask, sizes_differ, slice_mask
-from zoo.layers.blocks.normalization import NORMALIZATIONS
+from zoo.layers.blocks.normalization import NORMALIZATIONS, make_normalization
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.checks import check_layer
 from zoo.layers.core.dropout import Dropout
@@ -58,7 +58,7 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         self.seed = seed
         self.normalization = normalization
         self.norms = [
-            NORMALIZATIONS[normalization](epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
+            make_normalization(normalization, epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
             for name in sublayers
         ]
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)

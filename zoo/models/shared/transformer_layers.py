@@ -4,7 +4,7 @@ import keras
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.layers.blocks.normalization import NORMALIZATIONS
+from zoo.layers.blocks.normalization import make_normalization
 from zoo.models.shared.positions import TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
 from zoo.models.shared.transformer_options import MAX_DISTANCES
@@ -29,31 +29,29 @@ class TransformerLayers:
 
     def encoder_blocks(self, causal=False, name="encoder_block"):
         """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask."""
-        return _let_masks_through(
+        return [
             layers.TransformerEncoderBlock(
                 self.self_attention("attention", positions), **self._block_arguments(f"{name}_{index}")
             )
             for index, positions in enumerate(self.attention_positions(causal))
-        )
+        ]
 
     def decoder_blocks(self, name="decoder_block"):
         """Returns the numbered blocks of a decoder, which attend to themselves and to a memory."""
-        return _let_masks_through(
+        return [
             layers.TransformerDecoderBlock(
                 self.self_attention("self_attention", positions),
                 self.full_attention("cross_attention"),
                 **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal=True))
-        )
+        ]
 
     def final_norm(self, name):
         """Returns the normalisation after a stack of pre-norm blocks; post-norm blocks end with their own: `None`."""
         if not self.options.normalize_first:
             return None
-        norm = NORMALIZATIONS[self.options.normalization](epsilon=1e-5, dtype=self.dtype, name=name)
-        norm.supports_masking = True
-        return norm
+        return make_normalization(self.options.normalization, epsilon=1e-5, dtype=self.dtype, name=name)
 
     def attention_positions(self, causal):
         """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
@@ -142,12 +140,3 @@ class TransformerLayers:
             "dtype": self.dtype,
             "name": name,
         }
-
-
-def _let_masks_through(blocks):
-    """Returns blocks as a list, whose normalisations pass masks on: Keras' `RMSNormalization` would warn of them."""
-    blocks = list(blocks)
-    for block in blocks:
-        for norm in block.norms:
-            norm.supports_masking = True
-    return blocks

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 from support.layers.contract import gradients, tensorflow_only, to_numpy
 
+from zoo import layers
 from zoo.layers.blocks import normalization
 from zoo.layers.blocks.normalization import LayerNormalization
 
@@ -68,3 +69,12 @@ def test_the_gradient_is_written_out_in_training_alone(monkeypatch):
     assert not asked
     np.testing.assert_allclose(to_numpy(block(inputs, training=True)), to_numpy(rest), atol=1e-6)
     assert asked
+
+
+@pytest.mark.parametrize("kind", normalization.NORMALIZATIONS)
+def test_blocks_pass_the_masks_of_embeddings_on_without_a_warning(kind):
+    block = layers.TransformerEncoderBlock(
+        layers.MultiHeadAttention(2, 4), layers.FeedForward(5), normalize_first=True, normalization=kind
+    )
+    embedded = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[3, 0]]))
+    np.testing.assert_array_equal(to_numpy(block(embedded)._keras_mask), [[True, False]])
