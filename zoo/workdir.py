@@ -36,6 +36,7 @@ class WorkDir:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         self.config = self.path / "config.json"
+        self.data = self.path / "data.json"
         self.model = self.path / "model.keras"
         self.model_card = self.path / "MODEL_CARD.md"
         self.metrics = self.path / "metrics.jsonl"

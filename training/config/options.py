@@ -33,6 +33,11 @@ class DataConfig(Options):
         "for validation; 0 for all. All that are read are kept in memory, which takes tens of GB for the whole of "
         "`lm1b`.",
     )
+    changed: str = choice(
+        "refuse",
+        ("refuse", "accept"),
+        "Whether a `--resume` goes on with data that changed since the run was begun; it holds for that command.",
+    )
     classes: list[str] | None = texts(None, "The labels in the data.", automatic=True, derived=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from training.config.initial_run import check_inherited, inherited_settings
 from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
-from training.config.resume import resume
+from training.config.resume import ACCEPT_CHANGED_DATA, resume
 from training.config.run_config import RunConfig, read_model_options
 from training.config.settings import SECTIONS, Settings, parse_settings
 from training.data import Dataset
@@ -76,6 +76,11 @@ class Run:
     begun: bool = False  # whether its work directory holds it already
     # The settings that a resumed run changes now, as `section.key`.
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def accepts_changed_data(self) -> bool:
+        """Whether a resumed run goes on with other data than it was begun with."""
+        return ACCEPT_CHANGED_DATA in self.changes
 
 
 def first(*values: str | None) -> str | None:

@@ -11,6 +11,7 @@ from zoo.startup import start_backend
 
 # The variables in a checkpoint and the count of its rounds depend on them.
 _FIXED = {"eval_every", "accumulate_steps", "ema", "init_from", "lora_rank", "seed"}
+ACCEPT_CHANGED_DATA = "data.changed"
 CHANGEABLE = tuple(name for name in TrainingConfig.declared() if name not in _FIXED)
 
 
@@ -24,8 +25,12 @@ def resume(kept: RunConfig, requested: Settings, step: int, path: str) -> tuple[
         InputError: If something else was asked for.
     """
     values, changes = kept.to_dict(), {}
+    accepted = {}
     for section, settings in requested.items():
         for key, value in settings.items():
+            if f"{section}.{key}" == ACCEPT_CHANGED_DATA:  # a wish of this command, whatever the ones before said
+                accepted = {ACCEPT_CHANGED_DATA: value} if value == "accept" else {}
+                continue
             before = values[section][key]
             if key == "precision":
                 before, value = _policy(before), _policy(value)
@@ -38,8 +43,8 @@ def resume(kept: RunConfig, requested: Settings, step: int, path: str) -> tuple[
                     f"Received: {section}.{key}={value}. Leave it out, or name another --workdir."
                 )
             changes[key] = value
-    named = {f"training.{key}": value for key, value in changes.items()}
-    history = (*kept.changes, {"step": step, **named}) if changes and step else kept.changes
+    named = {**{f"training.{key}": value for key, value in changes.items()}, **accepted}
+    history = (*kept.changes, {"step": step, **named}) if named and step else kept.changes
     return dataclasses.replace(kept, training=dataclasses.replace(kept.training, **changes), changes=history), named
 
 

@@ -8,6 +8,7 @@ from training.config.initial_run import open_workdir
 from training.config.resolve import Run
 from training.config.run_config import RunConfig
 from training.data import Dataset
+from training.data.fingerprint import check_unchanged, save_fingerprint
 from training.hardware.choice import Hardware
 from training.tasks import Task, get_task
 from training.tasks.task import Tokenizers
@@ -38,12 +39,14 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     if run.begun:
         if task.name == "classifier" and not config.data.classes:
             raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
+        check_unchanged(workdir, data, run.accepts_changed_data)
         return PreparedRun(config, hardware, task, data, _load_tokenizers(workdir, task))
     data.check()
     if config.training.init_from:
         tokenizers = _load_tokenizers(open_workdir(config.training.init_from), task)
     else:
         tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
+    save_fingerprint(workdir, data)
     for name, tokenizer in tokenizers.items():
         tokenizer.save(workdir.tokenizer(name))
     config = complete(config, task, data, tokenizers)

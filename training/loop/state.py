@@ -17,6 +17,16 @@ class RunState:
     best: float = math.inf  # lowest validation cross-entropy so far
     best_round: int = 0  # the round that had it, from 1
     seconds: float = 0.0  # training time so far
+    validated_on: str = ""  # a hash of the validation data that `best` belongs to
+
+    def validate_on(self, data: str) -> None:
+        """Names the validation data by a hash; on others than before, which a resume may accept, no round was best yet.
+
+        A run of an earlier version, which did not name them, goes on as on the same.
+        """
+        if self.validated_on not in ("", data):
+            self.best, self.best_round = math.inf, self.rounds
+        self.validated_on = data
 
     def has_stalled(self, patience: int) -> bool:
         """Returns whether so many rounds have passed without a better validation; a patience of 0 never ends."""

@@ -11,6 +11,7 @@ import keras
 from training.config.options import TrainingConfig
 from training.config.resolve import Run
 from training.data.batching import Batches, for_fit
+from training.data.fingerprint import identify
 from training.hardware.choice import choose_hardware
 from training.hardware.devices import spread_over
 from training.hardware.precision import without_rewriting
@@ -62,6 +63,7 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     workdir.write_text(workdir.config, config.to_json())
     _introduce(run, model)
     state = _restore(workdir, model)
+    state.validate_on(identify(run.data.split("val")))
     batches, validation = make_batches(run, model.jit_compile)
     fit(workdir, settings, model, batches, validation, state, profile)
     measured = finish(workdir, settings, model, validation, state)

@@ -55,6 +55,7 @@ def test_files_of_a_work_directory(name, request):
     steps = (40, 60) if name == "text" else (30, 60)
     assert {file for file in files if not file.startswith("tb/")} == {
         "config.json",
+        "data.json",
         "tokenizers/source.json",
         "tokenizers/target.json",
         "model.keras",
