@@ -161,6 +161,23 @@ def test_exports(name):
 
 
 @tensorflow_only
+def test_the_client_samples_from_older_exports():
+    """Those take one seed for all texts of a request; later ones one for each."""
+    from export.client import Client
+    from export.serve import ModelServer
+
+    server = ModelServer("old", HOUSE / "exports/lines_subword", port=0, host="localhost")
+    server.start()
+    try:
+        with Client(f"localhost:{server.port}", "old") as client:
+            texts = client.generate(["a", "b", "a"], temperature=2.0, seed=5)
+            numbers = {"seed": np.int32(5), "temperature": np.float32(2), "top_p": np.float32(1)}
+            assert texts == client.predict("sample", {"text": ["a", "b", "a"], **numbers})["text"].tolist()
+    finally:
+        server.stop()
+
+
+@tensorflow_only
 @each_of("exports")
 @SLOW
 def test_work_directories_are_exported_as_they_were(name, tmp_path):

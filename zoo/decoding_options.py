@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from zoo.errors import InputError
-from zoo.options import Options, count, number, size
+from zoo.options import Option, Options, count, number, size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,3 +80,6 @@ class GenerationOptions(Options):
         if max_length > model.max_length:
             raise InputError(f"`max_length` must be from 1 to {model.max_length}. Received: max_length={max_length}.")
         return replace(self, max_length=max_length)
+
+
+SEED = Option(0, int, "Seed of the draws.", minimum=-(1 << 31), maximum=(1 << 31) - 1)

@@ -10,9 +10,11 @@ import numpy as np
 
 from export.client.answers import Alignment, Classification, Outputs, alignments, classifications, rows
 from export.client.channel import MAX_RETRIES, Tls, open_channel
-from export.client.errors import server_error
-from export.wire.protos import predict_pb2, prediction_service_pb2_grpc
+from export.client.errors import RequestRefused, server_error
+from export.client.seeds import row_seeds
+from export.wire.protos import get_model_metadata_pb2, predict_pb2, prediction_service_pb2_grpc
 from export.wire.tensors import as_text, to_array, to_proto
+from zoo.decoding_options import SEED, GenerationOptions
 from zoo.errors import InputError
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -57,7 +59,8 @@ class Client:
             raise InputError(f"`timeout` must be positive, at most {MAX_TIMEOUT:g} s. Received: timeout={timeout:g}")
         self._server, self._model, self._timeout = server, model, timeout
         self._channel = open_channel(server, tls, retries)
-        self._predict = prediction_service_pb2_grpc.PredictionServiceStub(self._channel).Predict
+        service = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+        self._predict, self._metadata = service.Predict, service.GetModelMetadata
 
     def predict(
         self, signature: str = DEFAULT_SIGNATURE, inputs: Mapping[str, Any] | None = None, outputs: Sequence[str] = ()
@@ -123,19 +126,42 @@ class Client:
     def generate(
         self, prompts: Iterable[str | bytes], *, temperature: float | None = None, top_p: float = 1.0, seed: int = 0
     ) -> list[str]:
-        """Returns a language model's continuation of each prompt.
+        """Returns a language model's continuation of each prompt, that which `zoo.load(…).generate` returns.
 
         Args:
             prompts: The texts to continue.
             temperature: `None` asks for the default decoding; a number samples at random, more evenly the larger it is.
-            top_p: Sample among the most probable symbols that have this probability together.
-            seed: Equal seeds give equal samples; with `temperature`.
+            top_p: Sample among the most probable symbols that have this probability together, in (0, 1].
+            seed: Equal seeds give equal samples, an integer of 32 bits; with `temperature`.
+
+        Raises:
+            InputError: `temperature`, `top_p` or `seed` is out of range.
+            ServerError: See `predict`.
         """
         if temperature is None:
             return self.translate(prompts)
-        sampling = {"seed": np.int32(seed), "temperature": np.float32(temperature), "top_p": np.float32(top_p)}
-        requests = ({**inputs, **sampling} for inputs in batches(prompts))
-        return _texts(self.stream(requests, SAMPLE_SIGNATURE, ["text"]))
+        # Checked here, too: a server may fail the requests of others that share a batch with one that is refused.
+        options = GenerationOptions(temperature=temperature, top_p=top_p)
+        numbers = {"temperature": np.float32(options.temperature), "top_p": np.float32(options.top_p)}
+        seed, requests = SEED.checked("seed", seed), list(batches(prompts))
+        try:
+            return _texts(self.stream(_draws(requests, seed, numbers), SAMPLE_SIGNATURE, ["text"]))
+        except RequestRefused as error:
+            # Models of the first version have one seed for all texts of a request.
+            if error.code != grpc.StatusCode.INVALID_ARGUMENT or not self._is_scalar(SAMPLE_SIGNATURE, "seed"):
+                raise
+        shared = ({**inputs, "seed": np.int32(seed), **numbers} for inputs in requests)
+        return _texts(self.stream(shared, SAMPLE_SIGNATURE, ["text"]))
+
+    def _is_scalar(self, signature: str, name: str) -> bool:
+        """Returns whether a signature has an input with this name that it declares to be one number."""
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        request.model_spec.name = self._model
+        response = self._result(self._metadata.future(request, timeout=self._timeout))
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        response.metadata["signature_def"].Unpack(signatures)
+        info = signatures.signature_def[signature].inputs[name]  # an empty message if there is none
+        return bool(info.dtype) and not info.tensor_shape.unknown_rank and not info.tensor_shape.dim
 
     def attention(self, texts: Iterable[str | bytes]) -> list[Alignment]:
         """Returns output text, tokens and attention weights for each text; raises as `predict` does."""
@@ -164,12 +190,15 @@ class Client:
         return self._predict.future(request, timeout=self._timeout)
 
     def _outputs(self, request: grpc.Future) -> Outputs:
+        """Waits for the answer to a request to predict."""
+        return {name: as_text(to_array(proto)) for name, proto in self._result(request).outputs.items()}
+
+    def _result(self, request: grpc.Future) -> Any:
         """Waits for the answer to a request."""
         try:
-            response = request.result()
+            return request.result()
         except grpc.RpcError as error:
             raise server_error(error, self._server, self._timeout) from error
-        return {name: as_text(to_array(proto)) for name, proto in response.outputs.items()}
 
 
 def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:
@@ -182,6 +211,17 @@ def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str
     remaining = iter(texts)
     while batch := list(itertools.islice(remaining, size)):
         yield {"text": batch}
+
+
+def _draws(
+    requests: Iterable[Mapping[str, Any]], seed: int, numbers: Mapping[str, np.float32]
+) -> Iterator[dict[str, Any]]:
+    """Yields requests to sample, with a seed and the numbers for each text."""
+    first = 0
+    for inputs in requests:
+        rows = range(first, first := first + len(inputs["text"]))
+        repeated = {name: np.full(len(rows), number) for name, number in numbers.items()}
+        yield {**inputs, "seed": row_seeds(seed, rows), **repeated}
 
 
 def _texts(answers: Iterable[Outputs]) -> list[str]:

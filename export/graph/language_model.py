@@ -66,14 +66,47 @@ def _expected_samples(run: LanguageModelRun, options: LanguageModelExportOptions
     return {"text": TEXTS, **sampling}, {"text": answers}
 
 
+def _checked(name: str, values: tf.Tensor, valid: tf.Tensor, expected: str) -> tf.Tensor:
+    """Returns values [B] as they are; in the graph it is an error if not all are valid."""
+    message = f"`{name}` must be {expected}. Received:"
+    check = tf.debugging.Assert(tf.reduce_all(valid), [message, tf.boolean_mask(values, ~valid)])
+    with tf.control_dependencies([check]):
+        return tf.identity(values)
+
+
+def _one_for_each_text(
+    text: tf.Tensor, seed: tf.Tensor, temperature: tf.Tensor, top_p: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """Returns what a request asks `sample` for, as rows that any batch can hold; the seed with a number, [B, 2].
+
+    A scalar is for all texts, and a scalar seed is numbered by text, so that equal texts differ, as in `zoo.inference`.
+    A seed that is given for one text has the number 0, wherever in a request or batch the text is.
+    """
+    shared = tf.equal(tf.rank(seed), 0)
+    seeds, temperatures, top_ps = (
+        tf.tile(tf.reshape(values, [-1]), [tf.where(tf.equal(tf.rank(values), 0), tf.size(text), 1)])
+        for values in (seed, temperature, top_p)
+    )
+    numbers = tf.where(shared, tf.range(tf.size(seeds)), 0)
+    finite = tf.math.is_finite(temperatures) & (temperatures >= 0)
+    return (
+        text,
+        tf.stack([seeds, numbers], axis=1),
+        _checked("temperature", temperatures, finite, "a finite number of 0 or more"),
+        _checked("top_p", top_ps, (top_ps > 0) & (top_ps <= 1), "in (0, 1]"),
+    )
+
+
 @register_signature(
     "language_model",
     "sample",
     inputs={
-        "seed": tf.TensorSpec([], tf.int32),
-        "temperature": tf.TensorSpec([], tf.float32),
-        "top_p": tf.TensorSpec([], tf.float32),
+        "seed": tf.TensorSpec(None, tf.int32),
+        "temperature": tf.TensorSpec(None, tf.float32),
+        "top_p": tf.TensorSpec(None, tf.float32),
     },
+    batchable=True,
+    prepare=_one_for_each_text,
     expected=_expected_samples,
 )
 def sample(
@@ -87,11 +120,11 @@ def sample(
         lambda last, state, memory: graph.model.decode_step(last, state),
         graph.model.initial_state(batch_size),
         decoding.Constraints(SYMBOLS, limits, graph.max_length, prompt, no_repeat_ngram),
-        seeds=tf.fill([batch_size], seed),
-        row_numbers=tf.range(batch_size),
-        # What is nearly zero, negative or not a number takes the most probable symbol.
-        temperature=tf.where(temperature > 1e-4, temperature, 1e-4),
-        top_p=tf.where(top_p > 1e-6, top_p, 1e-6),
+        seeds=seed[:, 0],
+        row_numbers=seed[:, 1],
+        # What is nearly zero takes the most probable symbol.
+        temperature=tf.maximum(temperature, 1e-4),
+        top_p=tf.maximum(top_p, 1e-6),
     )
     return {"text": graph.continuation(prompt, ids)}
 

@@ -1,6 +1,6 @@
 """What a SavedModel of ours consists of: variables, tokenizers and signatures."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -49,20 +49,21 @@ def signature_function(graph: ModelGraph, signature: Signature) -> Any:
     answer: Callable[..., Any] = read_weights_and_answer
     if signature.batchable and graph.options.dynamic_batching:
         answer = batched(answer, graph.options.num_batch_threads)
-    if signature.batchable and len(signature.inputs) > 1:
+
+    def prepare_and_answer(*inputs: tf.Tensor) -> Any:
         # Outside of the batch, as requests that share one fail together.
-        answer = _with_equal_sizes(answer, list(signature.inputs))
-    return tf.function(answer, input_signature=list(signature.inputs.values()), autograph=False)
+        arguments = signature.prepare(*inputs)
+        if signature.batchable and len(arguments) > 1:
+            arguments = _of_equal_sizes(list(signature.inputs), arguments)
+        return answer(*arguments)
+
+    return tf.function(prepare_and_answer, input_signature=list(signature.inputs.values()), autograph=False)
 
 
-def _with_equal_sizes(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
-    """Returns a function of texts that refuses inputs of unequal length; a model might repeat the shorter."""
+def _of_equal_sizes(names: Sequence[str], arguments: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    """Returns batches as they are; the graph refuses those of different sizes, as a model might repeat the shorter."""
+    sizes = tf.stack([tf.shape(argument)[0] for argument in arguments])
     message = f"{' and '.join(names)} must have equal numbers of texts. Received:"
-
-    def answer(*inputs: tf.Tensor) -> Any:
-        sizes = tf.stack([tf.size(texts) for texts in inputs])
-        equal = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes])
-        with tf.control_dependencies([equal]):
-            return function(*map(tf.identity, inputs))
-
-    return answer
+    check = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes])
+    with tf.control_dependencies([check]):
+        return tuple(map(tf.identity, arguments))

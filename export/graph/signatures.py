@@ -56,7 +56,9 @@ class Signature:
         function: Function of a `ModelGraph` and of the inputs that returns a dict of tensors with the batch first.
         inputs: The inputs by name.
         batchable: Whether the sizes of its results do not depend on the texts, so that requests can share a batch.
-            All inputs are then batches of texts.
+            All arguments of the function are then batches of the same size.
+        prepare: Function of the inputs that returns the other arguments of `function`, and refuses what is wrong before
+            requests share a batch by `--dynamic_batching`. Default: the inputs are the arguments.
         available: Function of a model and the options of its export that tells whether it has this signature.
         api: `PREDICT` or `CLASSIFY`.
         compiled: Whether XLA compiles it.
@@ -71,6 +73,7 @@ class Signature:
     function: Function
     inputs: Mapping[str, tf.TensorSpec]
     batchable: bool = False
+    prepare: Callable[..., tuple[tf.Tensor, ...]] = lambda *inputs: inputs
     available: Callable[[Any, ExportOptions], bool] = lambda model, options: True
     api: str = PREDICT
     compiled: bool = False

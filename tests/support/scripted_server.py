@@ -7,16 +7,27 @@ import grpc
 import numpy as np
 
 from export.client.api import IN_FLIGHT
-from export.wire.protos import predict_pb2, prediction_service_pb2_grpc
+from export.wire.protos import get_model_metadata_pb2, predict_pb2, prediction_service_pb2_grpc
 from export.wire.tensors import to_array, to_proto
 
 
 class Scripted(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Shouts back; `before` is called with each request and its context, and may end it."""
+    """Shouts back; `before` is called with each request and its context, and may end it.
+
+    Attributes:
+        signatures: What it says of its signatures, messages by name.
+    """
 
     def __init__(self):
         self.before = lambda request, context: None
         self.requests = []
+        self.signatures = {}
+
+    def GetModelMetadata(self, request, context):
+        response = get_model_metadata_pb2.GetModelMetadataResponse(model_spec=request.model_spec)
+        signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=self.signatures)
+        response.metadata["signature_def"].Pack(signatures)
+        return response
 
     def Predict(self, request, context):
         self.requests.append(request)

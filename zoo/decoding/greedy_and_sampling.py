@@ -110,10 +110,10 @@ def sample(
         constraints: The `Constraints`.
         seeds: Seed of each row, int32 [B].
         row_numbers: Number of each row, int32 [B], so that equal rows with one seed differ.
-        temperature: Divides the log probabilities, > 0; a number or a scalar tensor.
+        temperature: Divides the log probabilities, > 0; a number, or one for each row, [B].
         top_k: How many of the most probable symbols may be drawn, an integer; 0 for all.
-        top_p: Only the fewest most probable symbols are drawn that together have this probability, in (0, 1]; a number
-            or a scalar tensor.
+        top_p: Only the fewest most probable symbols are drawn that together have this probability, in (0, 1]; a number,
+            or one for each row, [B].
         memory: See `greedy_search`.
         resizes: See `greedy_search`.
 
@@ -127,12 +127,12 @@ def sample(
 
     def choose(logits: Any, rows: Rows, index: Any) -> Any:
         size = logits.shape[-1]
-        scores, ids = ops.top_k(logits / temperature, min(top_k, size) if top_k else size)
+        scores, ids = ops.top_k(logits / rows["temperature"][:, None], min(top_k, size) if top_k else size)
         # A softmax of scores in falling order; Keras' own warns of a single score.
         probabilities = ops.exp(scores - scores[:, :1])
         probabilities = probabilities / ops.sum(probabilities, axis=-1, keepdims=True)
         before = ops.cumsum(probabilities, axis=-1) - probabilities
-        probabilities = ops.where(before < top_p, probabilities, 0.0)
+        probabilities = ops.where(before < rows["top_p"][:, None], probabilities, 0.0)
         cumulative = ops.cumsum(probabilities, axis=-1)
         drawn = uniform(rows["seed"], rows["row_number"], index)[:, None] * cumulative[:, -1:]
         rank = ops.sum(ops.cast(cumulative <= drawn, "int32"), axis=-1)
@@ -141,5 +141,7 @@ def sample(
         return ops.take_along_axis(ids, rank[:, None], axis=1)[:, 0]
 
     variables = {"seed": seeds, "row_number": row_numbers}
+    for name, values in {"temperature": temperature, "top_p": top_p}.items():
+        variables[name] = ops.broadcast_to(ops.cast(values, "float32"), ops.shape(row_numbers))
     results = _SingleSequenceSearch(choose, variables, step, constraints, resizes).run(state, memory or {})
     return results["ids"], results["log_prob"]

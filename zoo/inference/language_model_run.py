@@ -5,14 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zoo.decoding_options import GenerationOptions
+from zoo.decoding_options import SEED, GenerationOptions
 from zoo.inference.base_run import Inputs, Run, check_texts, cut_texts
 from zoo.inference.classifier_run import Tokenizers
 from zoo.inference.generator import Generator, TextScorer
-from zoo.options import Option
 from zoo.vocabulary import PAD
-
-_SEED = Option(0, int, "Seed of the draws.", minimum=-(1 << 31), maximum=(1 << 31) - 1)
 
 
 def cut_prompt(ids: list[int], room: int) -> list[int]:
@@ -97,7 +94,7 @@ class LanguageModelRun(Run):
             InputError: If `texts` is one string, or an option is out of range.
         """
         check_texts(texts)
-        seed = _SEED.checked("seed", seed)
+        seed = SEED.checked("seed", seed)
         request = GenerationOptions(
             temperature=temperature, top_k=top_k, top_p=top_p, max_length=max_length, no_repeat_ngram=no_repeat_ngram
         ).resolved(self.model)

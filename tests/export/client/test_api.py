@@ -8,6 +8,7 @@ import pytest
 
 from export.client import Classification, Client, RequestRefused
 from export.client.api import BATCH_SIZE, IN_FLIGHT, MAX_TIMEOUT
+from export.wire.protos import meta_graph_pb2, types_pb2
 from export.wire.tensors import to_array
 from zoo.errors import InputError
 
@@ -93,19 +94,60 @@ def test_classify(scripted_client, service):
     assert sorted(service.requests[0].output_filter) == ["classes", "label", "probabilities"]
 
 
+def numbers_sent(request):
+    """Returns the inputs but for the texts, and checks their types."""
+    values = {name: to_array(proto) for name, proto in request.inputs.items() if name != "text"}
+    types = {name: array.dtype.name for name, array in values.items()}
+    assert types == {"seed": "int32", "temperature": "float32", "top_p": "float32"}
+    return {name: array.tolist() for name, array in values.items()}
+
+
 def test_generate_asks_for_the_default_or_a_draw(scripted_client, service):
     assert scripted_client.generate(["ein"]) == ["EIN"]
-    assert scripted_client.generate(["ein"], temperature=0.5, top_p=0.9, seed=7) == ["EIN"]
+    assert scripted_client.generate(["ein"], temperature=0.5, top_p=0.75, seed=7) == ["EIN"]
     default, draw = service.requests
     assert (default.model_spec.signature_name, set(default.inputs)) == ("serving_default", {"text"})
     assert draw.model_spec.signature_name == "sample"
-    values = {name: to_array(proto) for name, proto in draw.inputs.items() if name != "text"}
-    assert {name: (array.dtype.name, array.shape) for name, array in values.items()} == {
-        "seed": ("int32", ()),
-        "temperature": ("float32", ()),
-        "top_p": ("float32", ()),
-    }
-    assert values["seed"] == 7
+    assert numbers_sent(draw) == {"seed": [7], "temperature": [0.5], "top_p": [0.75]}
+
+
+def test_each_text_is_drawn_with_a_seed_of_its_own(scripted_client, service):
+    scripted_client.generate(map(str, range(BATCH_SIZE + 2)), temperature=0.5, seed=7)
+    by_size = sorted(service.requests, key=lambda request: -len(request.inputs["text"].string_val))
+    whole, rest = map(numbers_sent, by_size)
+    seeds = whole["seed"] + rest["seed"]
+    assert len(set(seeds)) == BATCH_SIZE + 2 and seeds[0] == 7
+    assert rest["temperature"] == [0.5, 0.5] and rest["top_p"] == [1.0, 1.0]
+
+
+def test_older_models_take_one_seed_for_all_texts(scripted_client, service):
+    def refuse_vectors(request, context):
+        if request.inputs["seed"].tensor_shape.dim:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "value must be a scalar")
+
+    service.before = refuse_vectors
+    with pytest.raises(RequestRefused, match="value must be a scalar"):
+        scripted_client.generate(["ein", "zwei"], temperature=0.5)
+    info = meta_graph_pb2.TensorInfo(dtype=types_pb2.DT_INT32, tensor_shape={})
+    service.signatures = {"sample": meta_graph_pb2.SignatureDef(inputs={"seed": info})}
+    assert scripted_client.generate(iter(["ein", "zwei"]), temperature=0.5, seed=7) == ["EIN", "ZWEI"]
+    assert numbers_sent(service.requests[-1]) == {"seed": 7, "temperature": 0.5, "top_p": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": np.nan}, "`temperature` must be a finite number of 0 or more"),
+        ({"temperature": -1.0}, "`temperature` must be a finite number of 0 or more"),
+        ({"top_p": 0.0}, r"`top_p` must be in \(0, 1\]"),
+        ({"top_p": 1.01}, r"`top_p` must be in \(0, 1\]"),
+        ({"seed": 1 << 31}, "`seed` must be an integer from -2147483648 to 2147483647"),
+    ],
+)
+def test_draws_out_of_range_are_never_sent(scripted_client, service, options, message):
+    with pytest.raises(InputError, match=message):
+        scripted_client.generate(["ein"], **{"temperature": 1.0, **options})
+    assert service.requests == []
 
 
 def test_an_output_that_the_model_does_not_have(scripted_client, service):

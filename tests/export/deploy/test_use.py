@@ -1,11 +1,16 @@
 """The deployment files in use: as the README says, and by a server."""
 
 import ast
+import contextlib
 import importlib
 import re
 import shlex
+import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
+import numpy as np
 import pytest
 from support import server_tls
 from support.deploy_files import (
@@ -22,10 +27,12 @@ from support.deploy_files import (
 )
 
 from export.batch import cli as batch_cli
-from export.client import Client, Tls, cli
+from export.client import Client, RequestRefused, Tls, cli
+from export.client.seeds import row_seeds
 from export.deploy import ssl_config
 from export.serve import read_settings
 from export.server import ModelServer
+from export.server.models.saved_model import LoadedModel
 
 # The README
 
@@ -92,35 +99,99 @@ def test_python_of_the_readme_names_what_exists():
 # All together
 
 
-def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base):
-    """The server of this project, started as Compose would start the stock one, but for ports and folders."""
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / MODEL).symlink_to(toy_base)
+def settings_of(name, folder, base):
+    """Returns the settings of one of the containers, but for ports and folders; `base` holds the model's versions."""
     text = (CONFIG / "models.config").read_text("utf-8")
-    (tmp_path / "models.config").write_text(text.replace("/models/", f"{tmp_path}/models/"))
+    (folder / "models.config").write_text(text.replace(f"/models/{MODEL}", str(base)))
     secret = ssl_config.ssl_config(server_tls.SERVER_KEY, server_tls.SERVER_CERTIFICATE, server_tls.AUTHORITY)
-    (tmp_path / "ssl_config").write_text(secret)
-    line = " ".join(compose()["serving-tls"]["command"])
-    for there, here in {
-        "/config/models.config": f"{tmp_path}/models.config",
-        "/config/": f"{CONFIG}/",
-        "/run/secrets/": f"{tmp_path}/",
-        "=8500": "=0",
-        "=8501": "=0",
-    }.items():
-        line = line.replace(there, here)
+    (folder / "ssl_config").write_text(secret)
+    here = {
+        "model_config_file": str(folder / "models.config"),
+        "ssl_config_file": str(folder / "ssl_config"),
+        "model_name": MODEL,
+        "model_base_path": str(base),
+        "port": "0",
+        "rest_api_port": "0",
+    }
+    values = {flag: here.get(flag, value.replace("/config/", f"{CONFIG}/")) for flag, value in flags(name).items()}
+    return read_settings([f"--{flag}={value}" for flag, value in values.items()])
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Returns a function that starts the server of this project as a container would start the stock one."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name, base):
+            server = ModelServer(settings_of(name, tmp_path, base))
+            stack.callback(server.stop)
+            server.start()
+            return server
+
+        yield start
+
+
+def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base, served):
+    server = served("serving-tls", toy_base)
     (tmp_path / "ca").write_text(server_tls.AUTHORITY)
     (tmp_path / "pem").write_text(server_tls.CLIENT_CERTIFICATE)
     (tmp_path / "key").write_text(server_tls.CLIENT_KEY)
-    server = ModelServer(read_settings(line.split()))
-    server.start()
-    try:
-        tls = Tls(tmp_path / "ca", tmp_path / "pem", tmp_path / "key")
-        with Client(f"localhost:{server.port}", MODEL, tls=tls) as client:
-            assert client.translate(["ein"]) == ["EIN"]
-        path = config("monitoring_config_file", "monitoring_config.txt").prometheus_config.path
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        for page in (f"/v1/models/{MODEL}/metadata", path):
-            assert opener.open(f"http://localhost:{server.rest_port}{page}", timeout=30).status == 200
-    finally:
-        server.stop()
+    tls = Tls(tmp_path / "ca", tmp_path / "pem", tmp_path / "key")
+    with Client(f"localhost:{server.port}", MODEL, tls=tls) as client:
+        assert client.translate(["ein"]) == ["EIN"]
+    path = config("monitoring_config_file", "monitoring_config.txt").prometheus_config.path
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for page in (f"/v1/models/{MODEL}/metadata", path):
+        assert opener.open(f"http://localhost:{server.rest_port}{page}", timeout=30).status == 200
+
+
+@pytest.mark.parametrize("name", ["serving", "kubernetes", "kserve"])
+def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_run, served):
+    server = served(name, lines_export)
+    with Client(f"localhost:{server.port}", MODEL) as client:
+        prompts, draw = ["abc", "", "bcd"], {"temperature": 1.5, "top_p": 0.9, "seed": 5}
+        assert client.generate(prompts) == lines_run.generate(prompts)
+        assert client.generate(prompts, **draw) == lines_run.generate(prompts, **draw)
+
+
+def test_samples_of_several_clients_share_batches(lines_export, lines_run, served, monkeypatch):
+    """Each is what it would be alone, and what one asks for in vain is an error for nobody else."""
+    sizes = []
+    run = LoadedModel._run
+    monkeypatch.setattr(
+        LoadedModel, "_run", lambda self, feeds, *rest: sizes.append(feed_size(feeds)) or run(self, feeds, *rest)
+    )
+    server = served("serving", lines_export)
+    requests = [(["abc", "h", "", "fgha"][: 1 + number % 4], 0.5 + number % 3, 1 - number / 50) for number in range(24)]
+    begin = threading.Barrier(len(requests))
+    expected = [
+        lines_run.generate(texts, temperature=temperature, top_p=top_p, seed=number)
+        for number, (texts, temperature, top_p) in enumerate(requests)
+    ]
+
+    def ask(number):
+        texts, temperature, top_p = requests[number]
+        bad = number % 6 == 5
+        draws = {
+            "seed": row_seeds(number, range(len(texts))),
+            "temperature": np.full(len(texts), np.nan if bad else temperature, np.float32),
+            "top_p": np.full(len(texts), top_p, np.float32),
+        }
+        with Client(f"localhost:{server.port}", MODEL) as client:
+            client.translate(["connected"])
+            begin.wait(60)
+            if bad:
+                with pytest.raises(RequestRefused, match="`temperature` must be a finite number") as caught:
+                    client.predict("sample", {"text": texts, **draws})
+                assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
+                return expected[number]
+            return client.predict("sample", {"text": texts, **draws})["text"].tolist()
+
+    sizes.clear()
+    with ThreadPoolExecutor(len(requests)) as pool:
+        assert list(pool.map(ask, range(len(requests)), timeout=120)) == expected
+    assert max(sizes) > 4, "some were answered together"
+
+
+def feed_size(feeds):
+    return len(next(iter(feeds.values())))
