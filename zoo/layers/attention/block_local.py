@@ -55,9 +55,5 @@ class BlockLocalAttention(BlockedAttention):
     def sees(self, query_positions, key_positions):
         return query_positions // self.block_size == key_positions // self.block_size
 
-    def blocks(self, length, keys, start, causal):
-        blocks = QueryBlocks.aligned(length, start, self.block_size)
-        known = isinstance(length, int) and isinstance(keys, int)
-        if known and length * keys <= blocks.count * blocks.rows * blocks.window:
-            return QueryBlocks.whole(length, keys, start)
-        return blocks
+    def blocks(self, length, start, causal):
+        return QueryBlocks.aligned(length, start, self.block_size)

@@ -5,8 +5,9 @@ from typing import Any
 
 from keras import ops
 
-from zoo.layers.attention.masks import Visibility
+from zoo.layers.attention.masks import Visibility, rank_4
 from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
 from zoo.layers.core.kernels import checkpointed_map
 from zoo.layers.scores.location import LocationScore
@@ -53,23 +54,30 @@ class BlockedAttention(MultiHeadAttention):
         """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
         raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
 
-    def blocks(self, length, keys, start, causal):
+    def blocks(self, length, start, causal):
         """Returns the `QueryBlocks`, whose windows contain all keys that their queries see.
 
-        T and S are integers or, if unknown, scalar tensors; `start` is the position of the first query, a scalar
-        tensor.
+        T is an integer or, if unknown, a scalar tensor; `start` is the position of the first query, a scalar tensor.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `blocks`.")
+
+    def _cheapest_blocks(self, length, keys, start, causal):
+        """Returns the `blocks`, or a single one if that is known to have no more pairs."""
+        blocks = self.blocks(length, start, causal)
+        known = isinstance(length, int) and isinstance(keys, int)
+        if known and length * keys <= blocks.count * blocks.rows * blocks.window:
+            return QueryBlocks.whole(length, keys, start)
+        return blocks
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
         batch, _, length, _ = ops.shape(query)
         keys = ops.shape(memory["value"])[-2]
-        blocks = self.blocks(length, keys, visible.query_positions[0], visible.causal)
+        blocks = self._cheapest_blocks(length, keys, visible.query_positions[0], visible.causal)
         results = super().attend(
             _fold(blocks.cut_rows(query), batch),
             {name: _fold(blocks.cut_keys(memory[name]), batch) for name in ("key", "value")},
             self._visible_in_blocks(blocks, visible, batch),
-            None if attention_bias is None else _fold(blocks.cut_pairs(_rank_4(attention_bias)), batch),
+            None if attention_bias is None else _fold(blocks.cut_pairs(rank_4(attention_bias)), batch),
             return_attention_scores,
             drop,
         )
@@ -149,11 +157,6 @@ class BlockedAttention(MultiHeadAttention):
             name: ops.reshape(result, (num_blocks, heads[name], length, -1))
             for name, result in zip(names, results, strict=True)
         }
-
-
-def _rank_4(bias):
-    bias = ops.convert_to_tensor(bias)
-    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
 
 
 def _merge_batch(tensor, batch):

@@ -229,6 +229,11 @@ def check_bias(bias, shape):
     return ops.maximum(bias, ops.cast(-65504.0 if dtype == "float16" else -3e38, dtype))
 
 
+def rank_4(bias):
+    """Returns a bias that broadcasts to the scores, with all four axes, [B or 1, N or 1, T or 1, S or 1]."""
+    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
+
+
 def repeat_bias_rows(bias, length):
     """Returns a bias that broadcasts to the scores, with a row for each of `length` queries."""
     bias = bias[None] if len(bias.shape) == 1 else bias

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.attention.base import BaseAttention
+from zoo.layers.attention.masks import rank_4
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.kernels import fused_attention
 from zoo.layers.core.projections import apply_positionwise, projection, reshape
@@ -184,7 +185,7 @@ class MultiHeadAttention(BaseAttention):
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.
-        bias = None if bias is None else _rank_4(ops.cast(bias, self.compute_dtype))
+        bias = None if bias is None else rank_4(ops.cast(bias, self.compute_dtype))
         return fused_attention(self.score.project_query(query), *self.repeated(memory), visible.mask(), bias)
 
     def repeated(self, memory):
@@ -217,7 +218,3 @@ def _split_heads(projected, size):
     if isinstance(length, int) and length == 1:
         return reshape(projected, (batch, count, 1, size))
     return ops.transpose(reshape(projected, (batch, length, count, size)), (0, 2, 1, 3))
-
-
-def _rank_4(bias):
-    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))

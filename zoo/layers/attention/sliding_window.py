@@ -57,13 +57,15 @@ class SlidingWindowAttention(BlockedAttention):
     def sees(self, query_positions, key_positions):
         return ops.abs(query_positions - key_positions) <= self.window
 
-    def blocks(self, length, keys, start, causal):
+    def blocks(self, length, start, causal):
         reach = self.window if causal else 2 * self.window  # keys that a query sees besides its own position
         rows = max(self.window, MIN_ROWS)
         rows = min(rows, length) if isinstance(length, int) else rows
-        count, window = (length + rows - 1) // rows, rows + reach
-        known = isinstance(length, int) and isinstance(keys, int)
-        if known and length * keys <= count * rows * window:
-            return QueryBlocks.whole(length, keys, start)
         positions = ops.arange(rows, dtype="int32") + self.window
-        return QueryBlocks(count, rows, window, first_key=start - self.window, row_positions=positions)
+        return QueryBlocks(
+            count=(length + rows - 1) // rows,
+            rows=rows,
+            window=rows + reach,
+            first_key=start - self.window,
+            row_positions=positions,
+        )

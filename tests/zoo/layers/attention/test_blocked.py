@@ -151,4 +151,4 @@ def test_blocked_base_says_what_to_override():
     with pytest.raises(NotImplementedError, match="BlockedAttention must override `sees`"):
         layer.sees(None, None)
     with pytest.raises(NotImplementedError, match="BlockedAttention must override `blocks`"):
-        layer.blocks(3, 5, 0, False)
+        layer.blocks(3, 0, False)
