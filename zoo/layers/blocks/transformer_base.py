@@ -115,5 +115,24 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         cache = None if cache is None else results.pop()
         return results[0], results[1] if return_attention_scores else None, cache
 
+    def attend_within(self, attention, inputs, mask, cache, training, **options):
+        """Returns the activations after self-attention, its weights and its new cache, and the mask of the queries.
+
+        The weights and the cache are `None` if not asked for; the options are those of `attend`.
+        """
+        normalized = self.pre_norm(0, inputs)
+        query_mask, value_mask = self.self_attention_masks(mask, inputs, cache)
+        attended, scores, cache = self.attend(
+            attention,
+            normalized,
+            cache=cache,
+            value=normalized,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            training=training,
+            **options,
+        )
+        return self.add_residual(0, inputs, attended, training), scores, cache, query_mask
+
     def compute_output_shape(self, inputs_shape, *args, **kwargs):
         return inputs_shape

@@ -98,7 +98,6 @@ class TransformerDecoderBlock(TransformerBlock):
         attention_bias=None,
         return_self_attention_scores=False,
     ):
-        normalized = self.pre_norm(0, inputs)
         source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
         if getattr(self.cross_attention, "needs_query_position", False):
             if sharing != 1:
@@ -107,21 +106,17 @@ class TransformerDecoderBlock(TransformerBlock):
                     f"Received: sharing={sharing}."
                 )
             source["start_index"] = 0 if cache is None else caches.position(cache)
-        query_mask, value_mask = self.self_attention_masks(mask, inputs, cache)
-        attended, self_scores, cache = self.attend(
+        hidden, self_scores, cache, query_mask = self.attend_within(
             self.self_attention,
-            normalized,
-            return_self_attention_scores,
+            inputs,
+            mask,
             cache,
-            attention_bias,
-            value=normalized,
-            query_mask=query_mask,
-            value_mask=value_mask,
+            training,
+            return_attention_scores=return_self_attention_scores,
             attention_mask=attention_mask,
-            training=training,
+            attention_bias=attention_bias,
             use_causal_mask=True,
         )
-        hidden = self.add_residual(0, inputs, attended, training)
         attended, scores, _ = self.attend(
             self.cross_attention,
             _join_rows(self.pre_norm(1, hidden), sharing),

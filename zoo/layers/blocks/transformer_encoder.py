@@ -82,21 +82,16 @@ class TransformerEncoderBlock(TransformerBlock):
         attention_bias=None,
         cache=None,
     ):
-        normalized = self.pre_norm(0, inputs)
-        query_mask, value_mask = self.self_attention_masks(mask, inputs, cache)
-        attended, scores, cache = self.attend(
+        hidden, scores, cache, _ = self.attend_within(
             self.attention,
-            normalized,
-            return_attention_scores,
+            inputs,
+            mask,
             cache,
-            attention_bias,
-            value=normalized,
-            query_mask=query_mask,
-            value_mask=value_mask,
+            training,
+            return_attention_scores=return_attention_scores,
             attention_mask=attention_mask,
-            training=training,
+            attention_bias=attention_bias,
             use_causal_mask=use_causal_mask,
         )
-        hidden = self.add_residual(0, inputs, attended, training)
         output = self.add_residual(1, hidden, self.feed_forward(self.pre_norm(1, hidden), training=training), training)
         return pack_results(output, scores, cache)
