@@ -106,7 +106,7 @@ def load_entry_points(group: str) -> None:
     for entry_point in importlib.metadata.entry_points(group=group):
         try:
             entry_point.load()
-        except Exception as error:
+        except Exception as error:  # the code of others may raise anything; ours still lists and makes its models
             message = f"What {entry_point.value} registers as {group} is missing: {error!r}."
             warnings.warn(message, RuntimeWarning, stacklevel=3)
 

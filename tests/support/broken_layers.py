@@ -1,6 +1,8 @@
 """Layers that break the attention contract, one for each conformance check, and nothing that comes before it."""
 
 import dataclasses
+import functools
+import inspect
 
 import keras
 import tensorflow as tf
@@ -13,6 +15,8 @@ OURS = {subject.name: subject for subject in SUBJECTS if subject.path.startswith
 SINGLE_HEAD = OURS["zoo.layers.ScaledDotProductAttention"]
 MULTI_HEAD = OURS["zoo.layers.MultiHeadAttention"]
 SINUSOIDS = OURS["zoo.layers.SinusoidalPositions"]
+
+SIGNATURE = inspect.signature(layers.BaseAttention.call)
 
 # For each check, a subject with a layer that breaks what it is about, and nothing that comes before it.
 BROKEN = {}
@@ -39,23 +43,12 @@ class _Opened:
     def after(self, given, output, weights):
         return output, weights
 
-    def call(
-        self,
-        query,
-        value=None,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        attention_bias=None,
-        start_index=None,
-        cache=None,
-    ):
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+    @functools.wraps(layers.BaseAttention.call)
+    def call(self, *args, **kwargs):
+        bound = SIGNATURE.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        _, *given = bound.arguments.items()
+        given = dict(given)
         self.before(given)
         results = super().call(**given)
         results = list(results) if isinstance(results, tuple) else [results]

@@ -1,12 +1,16 @@
 """Cases of the contract: attention layers."""
 
-from support.layers.contract import ATTENTION, DROPOUT, FLAT, HIDES, QUERY_VALUE_KEY, Case
+from support.layers.contract import ATTENTION, DROPOUT, FLAT, QUERY_VALUE_KEY, Case
 
 from zoo import layers
 
+_SINGLE_HEAD = {"output": (2, 3, 13), "weights": (2, 3, 5), **ATTENTION}
+_OF_ONE_SIZE = {**_SINGLE_HEAD, "inputs": {**QUERY_VALUE_KEY, "key": (2, 5, 11)}}
+_SEVEN_HEADS = {"output": (2, 3, 11), "weights": (2, 7, 3, 5), **ATTENTION}
 
-def _multi_head(policy, name=None):
-    return layers.MultiHeadAttention(7, 19, dtype=policy, name=name)
+
+def _multi_head(policy):
+    return layers.MultiHeadAttention(7, 19, dtype=policy)
 
 
 CASES = [
@@ -16,77 +20,58 @@ CASES = [
         lambda policy: layers.AdditiveAttention(
             31, use_bias=False, kernel_initializer="he_normal", dtype=policy, **DROPOUT
         ),
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=31 * (11 + 17 + 1),
-        **ATTENTION,
+        **_SINGLE_HEAD,
     ),
     Case(
         "concat_attention",
         layers.ConcatAttention,
         lambda policy: layers.ConcatAttention(31, kernel_initializer="he_normal", dtype=policy, **DROPOUT),
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=31 * (11 + 17 + 1),
-        **ATTENTION,
+        **_SINGLE_HEAD,
     ),
     Case(
         "general_attention",
         layers.GeneralAttention,
         lambda policy: layers.GeneralAttention(kernel_initializer="he_normal", dtype=policy, **DROPOUT),
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=11 * 17,
-        **ATTENTION,
+        **_SINGLE_HEAD,
     ),
     Case(
         "dot_attention",
         layers.DotAttention,
         lambda policy: layers.DotAttention(dtype=policy, **DROPOUT),
-        {**QUERY_VALUE_KEY, "key": (2, 5, 11)},
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=0,
-        hides=HIDES,
+        **_OF_ONE_SIZE,
     ),
     Case(
         "cosine_attention",
         layers.CosineAttention,
         lambda policy: layers.CosineAttention(0.3, learn_temperature=True, dtype=policy, **DROPOUT),
-        {**QUERY_VALUE_KEY, "key": (2, 5, 11)},
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=1,
-        hides=HIDES,
+        **_OF_ONE_SIZE,
     ),
     Case(
         "attention",
         layers.Attention,
         lambda policy: layers.Attention(layers.AdditiveScore(31, dtype=policy), dtype=policy, **DROPOUT),
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=31 * (11 + 1 + 17 + 1),
-        **ATTENTION,
+        **_SINGLE_HEAD,
     ),
     Case(
         "scaled_dot_product_attention",
         layers.ScaledDotProductAttention,
         lambda policy: layers.ScaledDotProductAttention(dtype=policy, **DROPOUT),
-        {**QUERY_VALUE_KEY, "key": (2, 5, 11)},
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=0,
-        hides=HIDES,
+        **_OF_ONE_SIZE,
     ),
     Case(
         "multi_head_attention",
         layers.MultiHeadAttention,
-        lambda policy: _multi_head(policy),
-        output=(2, 3, 11),
-        weights=(2, 7, 3, 5),
+        _multi_head,
         parameters=7 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (7 * 19 + 1) * 11,
         flat=FLAT,
-        **ATTENTION,
+        **_SEVEN_HEADS,
     ),
     Case(
         "multi_head_additive_attention",
@@ -124,11 +109,9 @@ CASES = [
         lambda policy: layers.GroupedQueryAttention(
             7, 1, 19, query_dim=37, score="general", implementation="dense", dtype=policy, **DROPOUT
         ),
-        output=(2, 3, 11),
-        weights=(2, 7, 3, 5),
         parameters=7 * 37 * (11 + 1) + 19 * (17 + 1) + 19 * (13 + 1) + (7 * 19 + 1) * 11 + 37 * 19,
         flat=FLAT,
-        **ATTENTION,
+        **_SEVEN_HEADS,
     ),
     Case(
         "multi_head_attention_with_positions",
@@ -136,20 +119,16 @@ CASES = [
         lambda policy: layers.MultiHeadAttention(
             7, 19, positions=layers.RotaryPositions(dtype=policy), implementation="blockwise", dtype=policy
         ),
-        output=(2, 3, 11),
-        weights=(2, 7, 3, 5),
         parameters=7 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (7 * 19 + 1) * 11,
-        **ATTENTION,
+        **_SEVEN_HEADS,
     ),
     # The windows are wider than the sequences here, so that the masks alone decide; test_local.py has narrow ones.
     Case(
         "monotonic_local_attention",
         layers.LocalAttention,
         lambda policy: layers.LocalAttention(window=5, dtype=policy, **DROPOUT),
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=11 * 17,
-        **ATTENTION,
+        **_SINGLE_HEAD,
     ),
     Case(
         "predictive_local_attention",
@@ -162,11 +141,9 @@ CASES = [
             dtype=policy,
             **DROPOUT,
         ),
-        output=(2, 3, 13),
-        weights=(2, 3, 5),
         parameters=29 * (11 + 17 + 1) + 31 * (11 + 1),
         whole=False,
-        **ATTENTION,
+        **_SINGLE_HEAD,
     ),
     Case(
         "additive_pooling",
