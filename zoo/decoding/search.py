@@ -74,10 +74,9 @@ class Search:
 
     def _run_until(self, few: Any, loop: Any, memory: Any) -> Any:
         """Returns the loop's tensors when at most `few` sentences are unfinished."""
-        loop = while_loop(
+        return while_loop(
             lambda loop: ops.count_nonzero(self._unfinished(loop)) > few, lambda loop: self._body(loop, memory), loop
         )
-        return loop
 
     def _body(self, loop: Rows, memory: Any) -> Rows:
         rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)

@@ -1,5 +1,7 @@
 """Base of the positions: terms of attention that depend on the positions of a query and a key."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -9,6 +11,12 @@ from zoo.layers.core.saving import SavesOptions
 def consecutive(start_index, length):
     """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors."""
     return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
+
+
+def angles(positions, size, max_wavelength):
+    """Returns `p / w^(2i/size)` of positions p [T], [T, size/2], in float32: bfloat16 cannot tell 258 from 257."""
+    rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(max_wavelength) / size))
+    return ops.cast(positions, "float32")[:, None] * rates
 
 
 def distances(query_positions, key_positions):

@@ -1,11 +1,9 @@
 """Rotary positions."""
 
-import math
-
 import keras
 from keras import backend, ops
 
-from zoo.layers.positions.base import Positions, consecutive
+from zoo.layers.positions.base import Positions, angles, consecutive
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -65,17 +63,12 @@ class RotaryPositions(Positions):
             )
         return rotated
 
-    def _angles(self, start_index, length, size):
-        """Returns the angles [T, size/2], in float32: bfloat16 cannot distinguish far positions."""
-        rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
-        return ops.cast(consecutive(start_index, length), "float32")[:, None] * rates
-
     def rotate(self, heads, start_index=0):
         shape, size = ops.shape(heads), self._rotated_size(heads.shape[-1])
-        angles = self._angles(start_index, shape[-2], size)
+        turns = angles(consecutive(start_index, shape[-2]), size, self.max_wavelength)  # [T, size/2]
         dtype = backend.standardize_dtype(heads.dtype)
         wide = backend.result_type(dtype, "float32")
-        cos, sin = ops.cast(ops.cos(angles), wide), ops.cast(ops.sin(angles), wide)
+        cos, sin = ops.cast(ops.cos(turns), wide), ops.cast(ops.sin(turns), wide)
         rotated = ops.cast(heads[..., :size], wide)
         even, odd = rotated[..., 0::2], rotated[..., 1::2]  # [..., T, size/2]
         rotated = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)

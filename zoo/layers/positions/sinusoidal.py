@@ -1,11 +1,10 @@
 """Sinusoidal position encodings."""
 
-import math
-
 import keras
 from keras import ops
 
 from zoo.layers.positions.absolute import AbsolutePositions
+from zoo.layers.positions.base import angles
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -56,7 +55,5 @@ class SinusoidalPositions(AbsolutePositions):
                 )
 
     def encodings(self, positions, size):
-        # In float32: bfloat16 cannot distinguish position 257 from 258.
-        rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(self.max_wavelength) / size))
-        angles = ops.cast(positions, "float32")[:, None] * rates  # [T, size/2]
-        return ops.reshape(ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1), (-1, size))
+        phases = angles(positions, size, self.max_wavelength)  # [T, size/2]
+        return ops.reshape(ops.stack([ops.sin(phases), ops.cos(phases)], axis=-1), (-1, size))

@@ -7,6 +7,7 @@ from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.loops import deferred_step, deferred_weights
+from zoo.layers.recurrent.states import state_sizes
 from zoo.models.seq2seq.recurrent_base import LAYERS
 
 
@@ -111,8 +112,7 @@ class MaskedInputCell(SavesOptions):
         check_size("input_dim", input_dim)
         self.cell = cell
         self.input_dim = input_dim
-        inner = cell.state_size
-        self.state_size = [*(inner if isinstance(inner, (list, tuple)) else [inner]), input_dim]
+        self.state_size = [*state_sizes(cell), input_dim]
         self.output_size = cell.output_size
 
     def build(self, input_shape):
