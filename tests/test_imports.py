@@ -1,6 +1,7 @@
 """Which room imports which, by the table in CONTRIBUTING.md, and what must not be imported at all."""
 
 import ast
+import functools
 import graphlib
 import json
 import re
@@ -36,8 +37,13 @@ def modules():
     return [(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths]
 
 
+@functools.cache
 def imports(path, module, everywhere=True):
-    """Yields the absolute names that a module imports; of those in functions only if `everywhere`."""
+    """Returns the absolute names that a module imports, a list; of those in functions only if `everywhere`."""
+    return list(find_imports(path, module, everywhere))
+
+
+def find_imports(path, module, everywhere):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     nodes = list(ast.walk(tree)) if everywhere else list(at_import(tree))
@@ -188,5 +194,5 @@ def test_listing_models_is_light():
 def test_the_walk_sees_every_kind_of_import(tmp_path, source, expected):
     path = tmp_path / "module.py"
     path.write_text(source, encoding="utf-8")
-    assert list(imports(path, "zoo.layers.attention.module")) == expected
-    assert list(imports(path, "zoo.layers.attention.module", everywhere=False)) == ([] if "def" in source else expected)
+    assert imports(path, "zoo.layers.attention.module") == expected
+    assert imports(path, "zoo.layers.attention.module", everywhere=False) == ([] if "def" in source else expected)
