@@ -8,9 +8,7 @@ from zoo.layers.core.calls import ReturnsMore, pack_results
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.recurrent.loops import GRU, LSTM
-
-CELL_TYPES = {"gru": GRU, "lstm": LSTM}
+from zoo.layers.recurrent.loops import LAYERS
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -58,8 +56,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
     def __init__(self, units, num_layers=1, cell_type="gru", dropout=0.0, seed=None, use_cudnn="auto", **kwargs):
         super().__init__(**kwargs)
-        if cell_type not in CELL_TYPES:
-            raise ValueError(f"`cell_type` must be one of {', '.join(CELL_TYPES)}. Received: cell_type={cell_type!r}.")
+        if cell_type not in LAYERS:
+            raise ValueError(f"`cell_type` must be one of {', '.join(LAYERS)}. Received: cell_type={cell_type!r}.")
         self.supports_masking = True
         self.units = check_size("units", units)
         self.num_layers = check_size("num_layers", num_layers)
@@ -71,7 +69,7 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
         self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _recurrent_layer(self, name):
-        forward = CELL_TYPES[self.cell_type](
+        forward = LAYERS[self.cell_type](
             self.units,
             return_sequences=True,
             return_state=True,

@@ -156,3 +156,6 @@ class LSTM(_Deferring, keras.layers.LSTM):
     Reference:
         Hochreiter and Schmidhuber 1997, "Long Short-Term Memory", https://doi.org/10.1162/neco.1997.9.8.1735
     """
+
+
+LAYERS = {"gru": GRU, "lstm": LSTM}

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import InputError
+from zoo.models.catalog.transformers import VASWANI
 from zoo.models.shared.options import ClassifierOptions
 from zoo.models.shared.transformer_options import MAX_LENGTH, AttentionOptions, TransformerOptions
 from zoo.options import Options, choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
-
-VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from zoo.models.shared.transformer_options import INPUT_POSITIONS, MAX_LENGTH
 from zoo.options import choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
+GEHRING = Paper("Convolutional Sequence to Sequence Learning", 2017, "https://arxiv.org/abs/1705.03122")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConvS2SOptions(Seq2SeqOptions):
@@ -42,7 +44,7 @@ register_model(
     ModelSpec(
         name="convs2s_small",
         task="seq2seq",
-        paper=Paper("Convolutional Sequence to Sequence Learning", 2017, "https://arxiv.org/abs/1705.03122"),
+        paper=GEHRING,
         summary="Gated convolutions with attention in every layer of the decoder, 4 + 3 layers. The paper's sizes for "
         "English to Romanian are embedding_dim 512, units 512, encoder_layers 20, decoder_layers 20, width 3.",
         config={"embedding_dim": 256, "units": 256, "encoder_layers": 4, "decoder_layers": 3},

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.models.catalog.convolutional import GEHRING
+from zoo.models.catalog.recurrent import BAHDANAU
 from zoo.models.shared.options import Seq2SeqOptions
 from zoo.models.shared.transformer_options import MAX_LENGTH, TransformerOptions
 from zoo.options import choice, size
@@ -77,11 +79,7 @@ _register(
 # Each of them changes one option.
 _register_variant(
     "additive",
-    Paper(
-        "Neural Machine Translation by Jointly Learning to Align and Translate",
-        2015,
-        "https://arxiv.org/abs/1409.0473",
-    ),
+    BAHDANAU,
     "heads that compare queries and keys by Bahdanau's additive score.",
     score="additive",
 )
@@ -99,7 +97,7 @@ _register_variant(
 )
 _register_variant(
     "learned_positions",
-    Paper("Convolutional Sequence to Sequence Learning", 2017, "https://arxiv.org/abs/1705.03122"),
+    GEHRING,
     "learned position embeddings, a table of max_length rows for each side.",
     positions="learned",
 )

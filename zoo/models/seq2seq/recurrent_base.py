@@ -5,14 +5,11 @@ from keras import ops
 
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.recurrent.loops import GRU, LSTM
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 
-# Each kind of cell: as a layer over a sequence, as a cell, and how many states it has. The layers are those of Keras
-# with a faster gradient.
-LAYERS = {"gru": GRU, "lstm": LSTM}
+# Each kind of cell, as in `LAYERS`, and how many states it has.
 CELLS = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
 NUM_STATES = {"gru": 1, "lstm": 2}
 # Deviation of random states: enough that a decoder learns not to rely on its start, and little beside states of ±1.

@@ -6,9 +6,8 @@ from keras import ops
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.recurrent.loops import deferred_step, deferred_weights
+from zoo.layers.recurrent.loops import LAYERS, deferred_step, deferred_weights
 from zoo.layers.recurrent.states import state_sizes
-from zoo.models.seq2seq.recurrent_base import LAYERS
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -4,8 +4,9 @@ import keras
 from keras import ops
 
 from zoo import layers
+from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
-from zoo.models.seq2seq.recurrent_base import LAYERS, NUM_STATES, RecurrentSeq2SeqModel
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows

@@ -4,8 +4,9 @@ import keras
 from keras import ops
 
 from zoo import layers
+from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNSearchOptions
-from zoo.models.seq2seq.recurrent_base import CELLS, LAYERS, NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
 from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows
 
