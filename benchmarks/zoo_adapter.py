@@ -69,8 +69,8 @@ def read(task, config):
 def train(channel):
     """Trains as `training.train` does."""
     from benchmarks.peers.keras import StepsOnRequest, fit_on_text
-    from training.data.batching import for_fit
     from training.hardware.precision import without_rewriting
+    from training.loop.feed import TrainingFeed
 
     task = channel.task
     use_threads(task["threads"])
@@ -79,10 +79,15 @@ def train(channel):
     model = make_model(config)
     with without_rewriting():
         if "text" in task:
-            fit_on_text(channel, model, lambda: for_fit(read(task, config)), PACKAGES)
+
+            def read_again():
+                feed = TrainingFeed(read(task, config))
+                return {"x": feed.dataset, "callbacks": [feed]}
+
+            fit_on_text(channel, model, read_again, PACKAGES)
         else:
-            callbacks = [StepsOnRequest(channel, PACKAGES)]
-            model.fit(for_fit(fixed_batch(task)), callbacks=callbacks, verbose=0, shuffle=False)
+            feed = TrainingFeed(fixed_batch(task))
+            model.fit(feed.dataset, callbacks=[feed, StepsOnRequest(channel, PACKAGES)], verbose=0, shuffle=False)
 
 
 def serve_texts(channel, translate):

@@ -13,8 +13,8 @@ from training.config.initial_run import open_workdir
 from training.config.options import DataConfig
 from training.config.run_config import RunConfig, open_data
 from training.data import Dataset
-from training.data.batching import for_fit
 from training.hardware.precision import use_xla
+from training.loop.feed import ValidationFeed
 from training.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.tasks import Task, get_task
@@ -34,7 +34,8 @@ def cross_entropy(run: Run, settings: DataConfig, task: Task[Any], data: Dataset
     batches = task.batches(
         settings, data, split, run.tokenizer_files(), batch_tokens=4096, static_shapes=run.model.jit_compile
     )
-    mean = run.model.evaluate(for_fit(batches), verbose=0, return_dict=True)["cross_entropy"]
+    feed = ValidationFeed(batches)
+    mean = run.model.evaluate(feed.dataset, callbacks=[feed], verbose=0, return_dict=True)["cross_entropy"]
     return float(mean), sum(batches.symbols.values())
 
 

@@ -106,10 +106,10 @@ def attend_on_jax(channel):
 
 
 def fit_on_text(channel, model, read, packages):
-    """Trains an epoch of a text at each request; `read` returns what `fit` takes."""
+    """Trains an epoch of a text at each request; `read` returns what `fit` takes, as named arguments."""
 
     def train(limit=None):
-        return model.fit(read(), steps_per_epoch=limit, verbose=0, shuffle=False).history["loss"][0]
+        return model.fit(**read(), steps_per_epoch=limit, verbose=0, shuffle=False).history["loss"][0]
 
     loss = train(WARM_UP)
     channel.introduce(packages, parameters=number_of_weights(model), loss=loss)

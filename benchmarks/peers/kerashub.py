@@ -85,7 +85,7 @@ def train(channel):
         jit_compile=task["compile"],
     )
     if "text" in task:
-        fit_on_text(channel, model, lambda: read(task), PACKAGES)
+        fit_on_text(channel, model, lambda: {"x": read(task)}, PACKAGES)
     else:
         source, target, outputs = make_batch(task)
         data = tf.data.Dataset.from_tensors(({"source": source, "target": target}, outputs)).repeat()

@@ -14,7 +14,7 @@ from benchmarks import decoding, zoo_adapter
 from benchmarks.peers.batches import FIRST, START, make_batch
 from benchmarks.peers.keras import StepsOnRequest
 from benchmarks.training import CASES
-from training.data.batching import for_fit
+from training.loop.feed import TrainingFeed
 from zoo.inference import seq2seq_run
 
 
@@ -60,9 +60,9 @@ def test_it_is_a_run_of_training(task):
     assert config.model["dropout"] == 0.1 and config.model["model_dim"] == 8
     model, channel = zoo_adapter.make_model(config), _Channel(2)
     model.run_eagerly = True  # a graph would take longer to make than all steps
-    batches = for_fit(zoo_adapter.fixed_batch(task))
+    feed = TrainingFeed(zoo_adapter.fixed_batch(task))
     with pytest.raises(SystemExit):
-        model.fit(batches, callbacks=[StepsOnRequest(channel, ())], verbose=0, shuffle=False)
+        model.fit(feed.dataset, callbacks=[feed, StepsOnRequest(channel, ())], verbose=0, shuffle=False)
     assert channel.parameters == model.count_params()
     # Weights differ from run to run, and so does how far they are from knowing nothing.
     assert len(channel.losses) == 3 and all(abs(loss - math.log(50)) < 2 for loss in channel.losses)

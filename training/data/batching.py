@@ -1,13 +1,12 @@
 """Batches of about equally many symbols, from windows sorted by length. NumPy only."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from training.hardware.memory import keep_freed_memory
 from zoo.vocabulary import END, PAD, START, pad
 
 # Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
@@ -261,30 +260,3 @@ class WindowBatches(Batches):
 
     def _num_windows(self) -> int:
         return max(1, -(-(len(self.stream) - 1) // max(self.length, 1)))
-
-
-def for_fit(batches: Batches) -> Any:
-    """Returns the batches as Keras' `fit` and `evaluate` take them; their `round` may change between the epochs.
-
-    On TensorFlow, Keras would derive the shapes from the first two batches and fix the sizes that happen to agree; a
-    `tf.data.Dataset` declares that all sizes vary.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return batches
-    import tensorflow as tf
-
-    def one_round() -> Iterator[Batch]:
-        keep_freed_memory()  # here, after TensorFlow's own settings
-        return (batches[index] for index in range(len(batches)))
-
-    def spec(axes: str, dtype: Any) -> Any:
-        return tf.TensorSpec([None] * len(axes), dtype)
-
-    inputs, outputs, weights = batches.structure
-    signature = (
-        {name: spec(axes, tf.int32) for name, axes in inputs.items()},
-        spec(outputs, tf.int32),
-        spec(weights, tf.float32),
-    )
-    dataset = tf.data.Dataset.from_generator(one_round, output_signature=signature)
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(batches))).prefetch(tf.data.AUTOTUNE)

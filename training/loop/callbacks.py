@@ -15,7 +15,6 @@ from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
 from tqdm import tqdm
 
-from training.data.batching import Batches
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
 from training.loop.checkpoints import averages_of, save_checkpoint
 from training.loop.failures import LossLost
@@ -93,17 +92,6 @@ class Checkpoints(keras.callbacks.Callback):
             # Each round was flushed, or has ended the run.
             with contextlib.suppress(OSError):
                 self.tensorboard.close()
-
-
-class Rounds(keras.callbacks.Callback):
-    """Sets the number of the round of training batches as it begins."""
-
-    def __init__(self, batches: Batches):
-        super().__init__()
-        self.batches = batches
-
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.batches.round = epoch
 
 
 class Averages(keras.callbacks.Callback):

@@ -10,16 +10,17 @@ import keras
 
 from training.config.options import TrainingConfig
 from training.config.resolve import Run
-from training.data.batching import Batches, for_fit
+from training.data.batching import Batches
 from training.data.fingerprint import identify
 from training.hardware.choice import choose_hardware
 from training.hardware.devices import spread_over
 from training.hardware.precision import without_rewriting
 from training.loop.build import compile_model, make_batches, save_model
-from training.loop.callbacks import Averages, Checkpoints, Progress, Rounds
+from training.loop.callbacks import Averages, Checkpoints, Progress
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, set_damaged_aside, step_of
 from training.loop.checkpoints import load_average, restore_checkpoint
 from training.loop.failures import explained
+from training.loop.feed import TrainingFeed, ValidationFeed
 from training.loop.lock import check_vacant, locked
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
@@ -121,14 +122,15 @@ def fit(
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience)
     closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
     averages = [Averages()] if settings.ema else []
+    training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
     try:
         with without_rewriting():
             model.fit(
-                for_fit(batches),
-                validation_data=for_fit(validation),
+                training_feed.dataset,
+                validation_data=validation_feed.dataset,
                 epochs=settings.num_rounds,
                 initial_epoch=state.rounds,
-                callbacks=[Rounds(batches), *averages, *closing],
+                callbacks=[training_feed, validation_feed, *averages, *closing],
                 verbose=0,
                 shuffle=False,
             )
@@ -144,10 +146,11 @@ def finish(
 
     They are the mean over the last checkpoints, or those of the best checkpoint where it validates better.
     """
+    feed = ValidationFeed(validation)
 
     def validate(checkpoints: list[Path]) -> Any:
         load_average(checkpoints, model)
-        return model.evaluate(for_fit(validation), verbose=0, return_dict=True)
+        return model.evaluate(feed.dataset, callbacks=[feed], verbose=0, return_dict=True)
 
     metrics = validate(list_checkpoints(workdir.checkpoints)[-settings.average_checkpoints :])
     best = checkpoint_path(workdir.checkpoints, state.best_round * settings.eval_every)

@@ -94,7 +94,7 @@ def test_turns_are_whole_epochs_that_read_anew(monkeypatch):
 
     def read():
         reads.append(len(steps))
-        return tf.data.Dataset.from_tensors((np.ones((4, 3)), np.ones((4, 1)))).repeat(5)
+        return {"x": tf.data.Dataset.from_tensors((np.ones((4, 3)), np.ones((4, 1)))).repeat(5)}
 
     class Channel:
         def introduce(self, packages, parameters, loss):

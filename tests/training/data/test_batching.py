@@ -11,10 +11,8 @@ from training.data.batching import (
     PairBatches,
     WindowBatches,
     batch_plan,
-    for_fit,
     pad,
 )
-from training.loop.callbacks import Rounds
 from zoo.vocabulary import END, PAD, START
 
 
@@ -154,45 +152,6 @@ def test_static_shapes_are_few_and_hold_the_same_examples():
     assert sum(weights.sum() for _, _, weights in seen) == sum(len(row) + 1 for row in target)
 
 
-class Recorder(keras.Model):
-    """Takes any batch, notes its symbols, learns nothing."""
-
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(1)
-        self.seen = []
-
-    def call(self, inputs):
-        return self.dense(keras.ops.cast(inputs["target"], "float32")[..., None])
-
-    def train_step(self, data):
-        self.seen.append(np.array(data[1]))
-        return {"loss": keras.ops.zeros(())}
-
-
-def test_fit_sees_the_batches_in_their_order():
-    """Whatever the backend makes ahead, and where the first batches are of one size, which says nothing of the rest."""
-    lengths = [3, 3, 3, 3, 4, 5, 6, 7, 8]
-    source, target = [[4 + i] * s + [END] for i, s in enumerate(lengths)], [[4 + i] * s for i, s in enumerate(lengths)]
-    options = {"batch_tokens": 8, "steps": 4}
-    equal_at_first = (
-        seed
-        for seed in range(1000)
-        if [len(PairBatches(source, target, **options, seed=seed)[index][1][0]) for index in (0, 1)] == [4, 4]
-    )
-    options["seed"] = next(equal_at_first)
-    model, batches = Recorder(), PairBatches(source, target, **options)
-    model.compile(loss="mse", run_eagerly=True)
-    expected = rounds_of(PairBatches(source, target, **options), 5)
-    model.fit(for_fit(batches), epochs=5, verbose=0, shuffle=False, callbacks=[Rounds(batches)])
-    assert_equal(model.seen, [outputs for _, outputs, _ in expected])
-    assert batches.symbols == {step: weights.sum() for step, (_, _, weights) in enumerate(expected)}
-    resumed, batches = Recorder(), PairBatches(source, target, **options)
-    resumed.compile(loss="mse", run_eagerly=True)
-    resumed.fit(for_fit(batches), epochs=5, initial_epoch=3, verbose=0, shuffle=False, callbacks=[Rounds(batches)])
-    assert_equal(resumed.seen, model.seen[12:])
-
-
 def test_keras_sees_how_many_batches_a_round_has():
     data = [[7, END]] * 5, [[8, END]] * 5
     assert PairBatches(*data, batch_tokens=4, steps=3).num_batches == 3  # JAX's `fit` asks for this one
@@ -259,18 +218,3 @@ def test_windows_of_training():
     resumed = WindowBatches(stream, **options, seed=1)
     assert_equal(rounds_of(resumed, 1, first=1), seen[400:])
     assert rounds_of(WindowBatches(stream, **options, seed=2), 1)[0][1].tolist() != seen[0][1].tolist()
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other backends take the batches as they are")
-@pytest.mark.parametrize(
-    "batches",
-    [
-        LabelledBatches([[7, 8, END], [9, END]], [1, 0], batch_tokens=3),
-        DocumentBatches([[5, END], [6, 7, END]], batch_tokens=3),
-        WindowBatches(np.arange(4, 30), 5, 10),
-    ],
-    ids=lambda batches: type(batches).__name__,
-)
-def test_fit_gets_every_kind_of_batch(batches):
-    for expected, seen in zip(rounds_of(batches, 1), for_fit(batches).as_numpy_iterator(), strict=True):
-        assert_equal(expected, seen)

@@ -3,11 +3,11 @@
 import ctypes
 
 import keras
-import numpy as np
 import pytest
 
-from training.data.batching import PairBatches, for_fit
+from training.data.batching import PairBatches
 from training.hardware.memory import keep_freed_memory
+from training.loop.feed import TrainingFeed
 
 BLOCK = 200_000  # bytes: beyond what TensorFlow leaves to the C library, below what it keeps itself
 MANY = 5000  # more than there is room for among what was freed before; never written to
@@ -54,6 +54,5 @@ def test_freed_blocks_are_kept(given_back):
 def test_freed_blocks_are_kept_while_batches_are_read(given_back):
     assert are_mapped()
     batches = PairBatches([[4, 5], [6]], [[7], [8, 9]], batch_tokens=100)
-    ((inputs, outputs, weights),) = for_fit(batches)
-    assert np.shape(inputs["source"])[0] == np.shape(outputs)[0] == np.shape(weights)[0] == 2
+    TrainingFeed(batches).begin(0)
     assert not are_mapped()
