@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from argparse import Namespace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from export.options import Export, option_rows, version_exists
-from zoo.cli import ArgumentParser, run_command
+from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.startup import without_greeting
 
@@ -140,8 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # So that nothing half-written is left.
-    return run_command(main)
+    return run_process(main)
 
 
 if __name__ == "__main__":

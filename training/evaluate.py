@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
-from zoo.cli import ArgumentParser, run_command
+from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.registry import get_spec
 from zoo.startup import start_backend, without_onednn
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
-    return run_command(main)
+    return run_process(main)
 
 
 if __name__ == "__main__":

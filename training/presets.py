@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training.config.resolve import Run, resolve
-from zoo.cli import ArgumentParser, run_command
+from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.presets import CHECKSUMS, FOLDER, checksums
 from zoo.startup import start_backend
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
-    return run_command(main)
+    return run_process(main)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from training.config.resolve import Request, resolve_run
 from training.config.settings import SECTIONS, read_settings
 from training.config.settings_help import describe
 from training.data import spec_forms
-from zoo.cli import ArgumentParser, run_command
+from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir
 
@@ -107,7 +107,7 @@ def _help(words: Sequence[str]) -> None:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
-    return run_command(main)
+    return run_process(main)
 
 
 if __name__ == "__main__":

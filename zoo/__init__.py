@@ -7,6 +7,8 @@ import importlib
 import os
 from typing import Any
 
+import zoo.signals  # noqa: F401  isort: skip  # before the imports that take a while
+
 import zoo.models as models
 from zoo.presets import list_presets, workdir_path
 from zoo.registry import ModelSpec, create_model, get_spec, list_models, register_model

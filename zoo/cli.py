@@ -1,23 +1,32 @@
-"""The parts that all commands share: one-line errors, exit statuses and `--import`.
+"""The parts that all commands share: one-line errors, exit statuses, signals and `--import`.
 
-Exit status 0 is success, 2 is bad usage or bad input (one line on standard error, no traceback),
-1 is an internal failure (Python's own traceback).
+Exit status 0 is success, 2 is bad usage or bad input (one line on standard error, no traceback), 130 and 143 are Ctrl-C
+and SIGTERM (likewise), and 1 is a failure: of the disk (likewise), or an internal one (Python's own traceback).
 """
 
 import argparse
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from zoo.errors import InputError
 from zoo.extras import missing_extra
+from zoo.signals import NAMES, exit_status, raising_signals, received_signal
 from zoo.startup import without_greeting
+
+Command = Callable[[Sequence[str] | None], None]
 
 # Errors whose cause can be a path that the user named.
 _PATH_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
+_NO_ROOM = {
+    errno.ENOSPC: "no space left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file is larger than is allowed here (see ulimit -f)",
+}
 
 
 class _Import(argparse.Action):
@@ -58,36 +67,58 @@ class ArgumentParser(argparse.ArgumentParser):
         sys.exit(2)
 
 
-def run_command(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
+def run_process(main: Command) -> int:
+    """Runs a command that is all that its process does, as `run_command`; from then on the process ignores signals."""
+    return run_command(main, at_end=signal.SIG_IGN)
+
+
+def run_command(main: Command, argv: Sequence[str] | None = None, at_end: signal.Handlers | None = None) -> int:
     """Runs `main(argv)` and turns its outcome into an exit status.
 
     Args:
         main: The command. It raises `InputError` for anything that the user can fix.
         argv: Arguments without the program's name; `None` means those of the process.
+        at_end: See `raising_signals`.
 
     Returns:
-        0 on success, 2 after an `InputError`, where a path may not be read or written or an extra is not installed, 130
-        after Ctrl-C. Other exceptions pass through.
+        0 on success; 2 after an `InputError`, where a path may not be read or written or an extra is not installed; 1
+        where the disk is full; 130 after Ctrl-C and 143 after SIGTERM. Other exceptions pass through.
     """
     # TensorFlow's C++ code complains about a missing GPU; errors that matter reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    try:
-        main(argv)
-    except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        missing = missing_extra(error)
-        if missing is None:
-            raise
-        print(f"error: {missing}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno not in _PATH_ERRORS or not error.filename:
-            raise
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    with raising_signals(at_end):
+        try:
+            main(argv)
+        except (Exception, KeyboardInterrupt) as error:
+            outcome = _outcome(error)
+            if outcome is None:
+                raise
+            line, status = outcome
+            print(line, file=sys.stderr)
+            return status
     return 0
+
+
+def _outcome(error: BaseException) -> tuple[str, int] | None:
+    """Returns what a command says of what ended it, and its exit status; `None` for an internal failure."""
+    number = received_signal() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
+    if number:  # whatever it came out as
+        return NAMES[signal.Signals(number)], exit_status(number)
+    if isinstance(error, InputError):
+        return f"error: {' '.join(str(error).split())}", 2
+    if isinstance(error, ModuleNotFoundError) and (missing := missing_extra(error)):
+        return f"error: {missing}", 2
+    if reason := disk_full(error):
+        return f"error: {reason}", 1
+    if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
+        return f"error: {error.filename}: {error.strerror}", 2
+    return None
+
+
+def disk_full(error: BaseException) -> str | None:
+    """Returns what to say of an error if a file has no room to grow, else `None`."""
+    for number, reason in _NO_ROOM.items():
+        # h5py and TensorFlow report it as text.
+        if getattr(error, "errno", None) == number or os.strerror(number) in str(error):
+            return reason
+    return None

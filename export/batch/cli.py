@@ -14,7 +14,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoo.cli import ArgumentParser, run_command
+from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.startup import without_greeting
 
@@ -164,4 +164,4 @@ def _named_inputs(patterns: Sequence[str]) -> list[tuple[str, str]]:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
-    return run_command(main)
+    return run_process(main)

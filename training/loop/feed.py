@@ -10,6 +10,7 @@ import numpy as np
 
 from training.data.batching import Batch, Batches
 from training.hardware.memory import keep_freed_memory
+from zoo.signals import raise_if_received
 
 AHEAD = 3
 """Batches that are made ahead of time, by another thread."""
@@ -33,7 +34,9 @@ class Feed(keras.callbacks.Callback):
 
     def __init__(self, batches: Batches):
         super().__init__()
-        self.batches, self.dataset, self._enqueue = batches, batches, None
+        self.batches = batches
+        self.dataset: Any = batches
+        self._enqueue: Callable[[Batch], None] | None = None
         if keras.backend.backend() == "tensorflow":
             self.dataset, self._enqueue = _queue_for(batches)
             self._maker = ThreadPoolExecutor(1)
@@ -46,20 +49,18 @@ class Feed(keras.callbacks.Callback):
             keep_freed_memory()  # here, after TensorFlow's own settings
             self._left = iter(range(len(self.batches)))
             for _ in range(AHEAD):
-                self._make_next()
+                self._make_next(self._enqueue)
 
     def advance(self) -> None:
         """Waits until the batch of the next step is there."""
+        raise_if_received()  # a signal that was lost, such as in what TensorFlow traces
         if self._enqueue is not None:
-            self._make_next()
+            self._make_next(self._enqueue)
             self._coming.popleft().result()
 
-    def _make_next(self) -> None:
+    def _make_next(self, enqueue: Callable[[Batch], None]) -> None:
         if (index := next(self._left, None)) is not None:
-            self._coming.append(self._maker.submit(self._make, index))
-
-    def _make(self, index: int) -> None:
-        self._enqueue(self.batches[index])
+            self._coming.append(self._maker.submit(lambda: enqueue(self.batches[index])))
 
 
 class TrainingFeed(Feed):

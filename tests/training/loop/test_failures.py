@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import signal
 
 import numpy as np
@@ -15,6 +16,7 @@ from training.loop.callbacks import Progress
 from training.loop.failures import RunStopped, explained
 from training.train import main
 from zoo.errors import InputError
+from zoo.signals import raising_signals
 from zoo.workdir import WorkDir
 
 SMALL = (
@@ -84,10 +86,8 @@ def happening_at(monkeypatch, step, event):
 @pytest.mark.parametrize("event", EVENTS)
 def test_what_is_said(event, whole):
     status, message = EVENTS[event]
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(RunStopped) as stopped, explained(WorkDir(whole)):
+    with pytest.raises(RunStopped) as stopped, raising_signals(), explained(WorkDir(whole)):
         event()
-    assert signal.getsignal(signal.SIGTERM) is before
     where = f"the last good checkpoint is {whole}/checkpoints/step_00000006.npz"
     assert stopped.value.status == status
     said = f"error: {stopped.value}" if status == 1 else str(stopped.value)
@@ -101,11 +101,9 @@ def test_what_is_said(event, whole):
 def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, monkeypatch, capsys):
     status, message = EVENTS[event]
     workdir = tmp_path / "run"
-    before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         happening_at(patch, 4, event)
         assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == status
-    assert signal.getsignal(signal.SIGTERM) is before
     output = capsys.readouterr()
     where = f"the last good checkpoint is {workdir}/checkpoints/step_00000003.npz"
     assert output.err.splitlines()[-1].startswith(message.format(where, workdir))
@@ -174,6 +172,25 @@ def test_a_model_that_xla_cannot_compile(text_spec, tmp_path, capsys):
     assert run_quietly(main, "--workdir", tmp_path / "run", "--resume", "--set", "training.jit=off") == 0
 
 
+def test_the_command_to_go_on_can_be_pasted(tmp_path):
+    workdir = WorkDir(tmp_path / "my run's")
+    workdir.write_text(workdir.config, "{}")
+    with pytest.raises(RunStopped) as stopped, explained(workdir):
+        raise KeyboardInterrupt
+    words = shlex.split(str(stopped.value).partition("Go on with: ")[2])
+    assert words == [*"python -m training.train --workdir".split(), str(workdir.path), "--resume"]
+
+
+def test_a_signal_that_comes_out_as_another_error(whole):
+    """As it does of TensorFlow, in whose functions Python's are called."""
+    with pytest.raises(RunStopped, match="^interrupted") as stopped, raising_signals(), explained(WorkDir(whole)):
+        try:
+            interrupt()
+        except KeyboardInterrupt:
+            raise tf.errors.UnknownError(None, None, "KeyboardInterrupt: ") from None
+    assert stopped.value.status == 130
+
+
 def test_before_anything_was_trained(tmp_path):
     with pytest.raises(RunStopped, match="^interrupted; nothing was trained yet") as stopped:
         with explained(WorkDir(tmp_path)):
@@ -201,10 +218,13 @@ def test_memory_of_any_kind(tmp_path, error):
         OSError(errno.EDQUOT, "Disk quota exceeded"),
         OSError("No space left on device"),
         tf.errors.ResourceExhaustedError(None, None, "tb/plugins: No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
+        RuntimeError("Unable to flush file's cached information (errno = 27, error message = 'File too large')"),
     ],
 )
 def test_a_disk_of_any_kind(tmp_path, error):
-    with pytest.raises(RunStopped, match="^no space left on the disk"):
+    message = "^(no space left on the disk|the disk quota is used up|a file is larger than is allowed here)"
+    with pytest.raises(RunStopped, match=message):
         with explained(WorkDir(tmp_path)):
             raise error
 
