@@ -59,7 +59,7 @@ def choose_feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, np
     # The stock server counts a graph's inputs by the names of their tensors.
     for position, (name, info) in enumerate(sorted(signature.inputs.items(), key=lambda item: item[1].name)):
         array = inputs[name] if name in inputs else to_array(signature.defaults[name])
-        _check_tensor(position, name, info, array)
+        _check_type(position, name, info, array)
         feeds[info.name] = array
     return feeds
 
@@ -106,17 +106,11 @@ def _check_names(sent: set[str], expected: set[str], required: set[str]) -> None
     )
 
 
-def _check_tensor(position: int, name: str, info: meta_graph_pb2.TensorInfo, array: np.ndarray) -> None:
+def _check_type(position: int, name: str, info: meta_graph_pb2.TensorInfo, array: np.ndarray) -> None:
     if array.dtype != input_type(name, info):
         raise invalid_argument(
             f"Expects arg[{position}] to be {type_name(info.dtype)} but {type_of(array)} is provided (input {name})"
         )
-    shape = [dim.size for dim in info.tensor_shape.dim]
-    fits = len(shape) == array.ndim and all(want in (-1, got) for want, got in zip(shape, array.shape, strict=True))
-    if not (info.tensor_shape.unknown_rank or fits):
-        wanted = ",".join("?" if size < 0 else str(size) for size in shape)
-        sent = ",".join(map(str, array.shape))
-        raise invalid_argument(f'input tensor "{name}" is expected to have shape [{wanted}] but [{sent}] is provided')
 
 
 def _join(names: Iterable[str]) -> str:

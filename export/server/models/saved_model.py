@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops that text models use)
+from tensorflow.python.client import pywrap_tf_session
 
 from export.server.batching import Batcher
 from export.server.context import RequestContext
@@ -50,6 +51,8 @@ class LoadedModel:
         except _LOAD_ERRORS as error:
             reason = str(getattr(error, "message", None) or error).strip().partition("\n")[0]
             raise ServingError(f"{path} cannot be loaded as a SavedModel: {reason}") from error
+        self._session._extend_graph()  # Python does so before every step, though this graph has all its nodes now.
+        self._endpoints: dict[str, Any] = {}  # tensors by name, as the session takes them
         # A step that ends at its own deadline would take with it those of others that share its batch.
         self._undisturbed = ThreadPoolExecutor(_STEPS, "step") if _batches(meta_graph.graph_def) else None
         self.all_signatures = dict(meta_graph.signature_def)
@@ -97,29 +100,40 @@ class LoadedModel:
     ) -> list[np.ndarray]:
         begin = time.monotonic()
         try:
-            return list(self._step(list(fetches), dict(feeds), context.remaining()))
+            by_endpoint = {self._endpoint(name): array for name, array in feeds.items()}
+            return self._step([self._endpoint(name) for name in fetches], by_endpoint, context.remaining())
         except tf.errors.OpError as error:
-            # What Python raises again after adding where the graph was built, which is nowhere the client knows.
-            first = error.__context__ if isinstance(error.__context__, tf.errors.OpError) else error
-            raise from_number(first.error_code, first.message) from error
-        except (TypeError, ValueError) as error:  # Python's own checks, before the graph has seen anything
+            raise from_number(error.error_code, error.message) from error
+        except (KeyError, TypeError, ValueError) as error:  # Python's own checks, before the graph has seen anything
             raise invalid_argument(str(error)) from error
         finally:
             context.runtime += time.monotonic() - begin
 
-    def _step(self, fetches: list[str], feeds: dict[str, np.ndarray], seconds: float | None) -> Any:
+    def _endpoint(self, name: str) -> Any:
+        if name not in self._endpoints:
+            self._endpoints[name] = self._session.graph.get_tensor_by_name(name)._as_tf_output()
+        return self._endpoints[name]
+
+    def _step(self, fetches: list[Any], feeds: dict[Any, np.ndarray], seconds: float | None) -> list[np.ndarray]:
         """Runs the session; what nobody waits for any more ends, or runs on where others may share its batch."""
-        if seconds is None:
-            return self._session.run(fetches, feeds)
-        if self._undisturbed is None:
-            options = tf.compat.v1.RunOptions(timeout_in_ms=max(_SHORTEST_TIMEOUT, int(seconds * 1000)))
-            return self._session.run(fetches, feeds, options=options)
-        step = self._undisturbed.submit(self._session.run, fetches, feeds)
+        if self._undisturbed is None or seconds is None:
+            return self._run_session(fetches, feeds, seconds)
+        step = self._undisturbed.submit(self._run_session, fetches, feeds, None)
         try:
             return step.result(seconds)
         except TimeoutError:
             step.cancel()  # if it has not begun
             raise deadline_exceeded() from None
+
+    def _run_session(self, fetches: list[Any], feeds: dict[Any, np.ndarray], seconds: float | None) -> list[np.ndarray]:
+        """Runs a step as C++ does, for which a signature only describes the shapes: `Session.run` insists on them."""
+        timeout = 0 if seconds is None else max(_SHORTEST_TIMEOUT, int(seconds * 1000))
+        options = tf.compat.v1.RunOptions(timeout_in_ms=timeout).SerializeToString()
+        buffer = pywrap_tf_session.TF_NewBufferFromString(options)
+        try:
+            return list(self._session._call_tf_sessionrun(buffer, feeds, fetches, [], None))
+        finally:
+            pywrap_tf_session.TF_DeleteBuffer(buffer)
 
 
 def _batches(graph: tf.compat.v1.GraphDef) -> bool:
