@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from export.server import logs
 from export.server.api.grpc_server import GrpcServer
-from export.server.api.rest_server import RestApp, RestServer
+from export.server.api.http_server import HttpServer
+from export.server.api.rest_server import RestApp
 from export.server.api.services import Services
 from export.server.batching import Batcher, BatchingParameters
 from export.server.config_files import read_config
@@ -43,10 +44,10 @@ class ModelServer:
         self._batcher = _new_batcher(settings, self._metrics)
         self.core = ServerCore(self._load, settings.allow_version_labels_for_unavailable_models)
         services = Services(self.core, self._metrics, settings)
-        self._grpc = GrpcServer(services.answer, settings)
+        self._grpc = GrpcServer(services.answer, services.count, settings)
         self._rest = None
         if settings.rest_api_port is not None:
-            self._rest = RestServer(RestApp(services, self._metrics, settings), settings)
+            self._rest = HttpServer(RestApp(services, self._metrics, settings), settings)
         self.port, self.rest_port = self._grpc.port, self._rest.port if self._rest else None
         self._stopped = threading.Event()
 

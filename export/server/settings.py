@@ -96,6 +96,11 @@ class Settings:
     max_queued_requests: int = _flag(
         1000, "gRPC calls beyond these are refused with RESOURCE_EXHAUSTED", (1, _LARGEST), own=True
     )
+    # Rows of long texts take megabytes each in a model, and Python needs a multiple of what it reads.
+    max_request_rows: int = _flag(256, "rows of a request; more are refused", (1, _LARGEST), own=True)
+    max_request_bytes: int = _flag(
+        32 << 20, "bytes of a request, received and expanded; more are refused", (1, _LARGEST), own=True
+    )
     drain_seconds: float = _flag(20.0, "how long calls in progress may take after SIGTERM", own=True)
     log_level: str = _flag("warning", "least severe events to log: debug, info, warning, error", own=True)
     log_requests: bool = _flag(False, "log one line for each request, without its contents", own=True)

@@ -13,8 +13,7 @@ import numpy as np
 
 from export.wire.protos import tensor_pb2, types_pb2
 
-# A request may give one value and a large shape; this bounds what such a request can make the server allocate.
-MAX_EXPANDED_VALUES = 1 << 24
+_STRING_BYTES = 32  # of a string beside its content: a reference in NumPy, a `tstring` in TensorFlow
 
 _FIELDS: dict[int, tuple[np.dtype, str]] = {
     types_pb2.DT_FLOAT: (np.dtype(np.float32), "float_val"),
@@ -54,6 +53,20 @@ def numpy_type(number: int) -> np.dtype:
     return _FIELDS[number][0]
 
 
+def expanded_size(proto: tensor_pb2.TensorProto) -> tuple[int, int]:
+    """Returns the rows of a tensor and at least the bytes of its array, without expanding it.
+
+    Empty dimensions count as 1, so that no shape is without a limit.
+    """
+    shape = [dim.size for dim in proto.tensor_shape.dim]
+    values, count = proto.string_val, math.prod(max(size, 1) for size in shape)
+    rows = shape[0] if shape else 1
+    if proto.dtype != types_pb2.DT_STRING:
+        return rows, count * _FIELDS[proto.dtype][0].itemsize if proto.dtype in _FIELDS else 0
+    repeated = (count - len(values)) * len(values[-1]) if values and len(values) < count else 0
+    return rows, proto.ByteSize() + count * _STRING_BYTES + repeated
+
+
 def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
     """Decodes a message, strings into an object array of `bytes`; raises ValueError if it contradicts itself."""
     dtype = numpy_type(proto.dtype)
@@ -63,7 +76,10 @@ def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:
     count = math.prod(shape)
     if proto.tensor_content:
         return _from_content(proto.tensor_content, dtype, count).reshape(shape)
-    return _expand(_from_field(getattr(proto, _FIELDS[proto.dtype][1]), dtype), count).reshape(shape)
+    field = getattr(proto, _FIELDS[proto.dtype][1])
+    if len(field) > count:
+        raise ValueError(f"{len(field)} values for a shape of {count}")
+    return _expand(_from_field(field, dtype), count).reshape(shape)
 
 
 def to_proto(array: np.ndarray, as_content: bool = False) -> tensor_pb2.TensorProto:
@@ -130,13 +146,10 @@ def _packed(field: str, data: bytes) -> bytes:
 
 
 def _from_field(field: Any, dtype: np.dtype) -> np.ndarray:
-    if _travels_as_bits(dtype):
-        return np.array(field, np.int64).astype(np.uint16).view(dtype)
-    if dtype.kind in "fb":
+    if dtype.hasobject or (dtype.kind in "fb" and dtype.itemsize > 2) or dtype.itemsize == 8 or dtype == np.bool_:
         return np.fromiter(field, dtype, len(field))
-    values = np.empty(len(field), dtype)
-    values[:] = field if dtype.hasobject else np.array(field).astype(dtype)
-    return values
+    whole = np.fromiter(field, np.int64, len(field))  # C++ cuts off what is too large, NumPy would refuse it
+    return whole.astype(np.uint16).view(dtype) if _travels_as_bits(dtype) else whole.astype(dtype)
 
 
 def _to_field(values: np.ndarray) -> Any:
@@ -153,8 +166,6 @@ def _expand(values: np.ndarray, count: int) -> np.ndarray:
     """Applies the protocol's short form: missing values repeat the last one, or are zero (or empty)."""
     if len(values) == count:
         return values
-    if len(values) > count or count > MAX_EXPANDED_VALUES:
-        raise ValueError(f"{len(values)} values for a shape of {count}")
     if len(values):
         return np.concatenate([values, np.repeat(values[-1:], count - len(values))])
     return np.full(count, b"", object) if values.dtype.hasobject else np.zeros(count, values.dtype)

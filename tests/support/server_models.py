@@ -303,6 +303,14 @@ def get(server, path, method="GET", body=None, headers=None):
     return response, content
 
 
+def metric(server, name, *labels):
+    """Returns the sum of what the page of metrics has under a name and labels."""
+    lines = get(server, "/metrics")[1].splitlines()
+    return sum(
+        float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{") and all(x in line for x in labels)
+    )
+
+
 def until(condition):
     """Waits until a condition holds."""
     deadline = time.monotonic() + SECONDS

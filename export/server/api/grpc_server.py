@@ -2,15 +2,17 @@
 
 import functools
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import grpc
 from google.protobuf import message_factory
-from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -21,12 +23,14 @@ from export.server.settings import Settings, channel_arguments
 from export.wire.protos import model_service_pb2, prediction_service_pb2
 
 Answer = Callable[[str, Any, RequestContext], Any]  # method name, request and context to response
+Count = Callable[[str, str, str, grpc.StatusCode, float], None]  # model, method, entrypoint, status, seconds
 _OPTIONS = {
-    "grpc.max_receive_message_length": -1,  # no limit, as in the stock server
-    "grpc.max_send_message_length": -1,
+    "grpc.max_send_message_length": -1,  # no limit, as in the stock server
     "grpc.so_reuseport": 0,  # a port in use is an error, not a second listener
 }
 _FOREVER = 1e6  # seconds
+_OTHERS = 4  # threads for reflection
+_PATIENCE = 10.0  # seconds that a message may take to arrive once its call has a thread
 _HEALTH_THREAD = futures.ThreadPoolExecutor(1, "health")
 _SERVICES = [
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"],
@@ -46,6 +50,97 @@ class _HealthService(health.HealthServicer):
     Check.experimental_thread_pool = _HEALTH_THREAD  # type: ignore[attr-defined]
 
 
+class _Calls(grpc.GenericRpcHandler):
+    """The calls of the official services: at most so many at once, and each of them counted.
+
+    gRPC has a limit of its own, but refuses health beyond it, too, and says nothing of the calls that it refuses or
+    that end before they have a thread. All handlers are for streams: those are called whatever became of the call.
+    """
+
+    def __init__(self, answer: Answer, count: Count, settings: Settings):
+        self._answer = answer
+        self._count = count
+        self._most = settings.max_queued_requests
+        self._in_progress = 0
+        self._changing = threading.Lock()
+        self._receiving: dict[grpc.ServicerContext, float] = {}  # since when
+        self._stopped = threading.Event()
+        self._threads = futures.ThreadPoolExecutor(settings.grpc_max_threads, "grpc")
+        self._refusing = futures.ThreadPoolExecutor(1, "grpc-refused")
+        self._handlers = {
+            f"/{service.full_name}/{method.name}": (
+                _handler(self._serve, method, self._threads),
+                _handler(self._refuse, method, self._refusing),
+            )
+            for service in _SERVICES
+            for method in service.methods
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Takes a call or has it refused, as it arrives."""
+        if handler_call_details.method not in self._handlers:
+            return None
+        serve, refuse = self._handlers[handler_call_details.method]
+        with self._changing:
+            if self._in_progress >= self._most:
+                return refuse
+            self._in_progress += 1
+        return serve
+
+    def start(self) -> None:
+        """Starts to end calls whose message does not come."""
+        threading.Thread(target=self._end_slow_calls, name="grpc-slow", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends the threads."""
+        self._stopped.set()
+        self._threads.shutdown(wait=False)
+        self._refusing.shutdown(wait=False)
+
+    def _serve(self, method: MethodDescriptor, messages: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+        try:
+            request = self._receive(method, messages, context)
+            remaining = context.time_remaining()
+            # A call without a deadline is said to have hundreds of millions of years.
+            deadline = None if remaining is None or remaining > _FOREVER else time.monotonic() + remaining
+            return self._answer(method.name, request, RequestContext(GRPC, deadline, lambda: not context.is_active()))
+        except RequestError as error:
+            context.abort(error.code, error.message)
+        finally:
+            with self._changing:
+                self._in_progress -= 1
+
+    def _receive(self, method: MethodDescriptor, messages: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+        self._receiving[context] = time.monotonic()
+        status = grpc.StatusCode.OK
+        try:
+            return message_factory.GetMessageClass(method.input_type).FromString(next(messages))
+        except DecodeError:
+            status = grpc.StatusCode.INTERNAL
+            raise RequestError(status, "Exception deserializing request!") from None
+        except StopIteration:
+            status = grpc.StatusCode.UNIMPLEMENTED
+            raise RequestError(status, f"{method.full_name} requires exactly one request message.") from None
+        except grpc.RpcError:  # nobody waits any more
+            status = grpc.StatusCode.CANCELLED if context.time_remaining() else grpc.StatusCode.DEADLINE_EXCEEDED
+            raise
+        finally:
+            del self._receiving[context]
+            if status is not grpc.StatusCode.OK:
+                self._count("", method.name, GRPC, status, 0.0)
+
+    def _refuse(self, method: MethodDescriptor, messages: Iterator[bytes], context: grpc.ServicerContext) -> None:
+        self._count("", method.name, GRPC, grpc.StatusCode.RESOURCE_EXHAUSTED, 0.0)
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!")
+
+    def _end_slow_calls(self) -> None:
+        while not self._stopped.wait(_PATIENCE / 10):
+            cutoff = time.monotonic() - _PATIENCE
+            for context, since in list(self._receiving.items()):
+                if since < cutoff:
+                    context.cancel()
+
+
 class GrpcServer:
     """The gRPC server; bound on construction, which raises ServingError, and answering after `start`.
 
@@ -53,13 +148,12 @@ class GrpcServer:
         port: The port it listens on; `None` where it listens on a socket only.
     """
 
-    def __init__(self, answer: Answer, settings: Settings):
-        self._server = grpc.server(
-            futures.ThreadPoolExecutor(settings.grpc_max_threads, "grpc"),
-            options=list((_OPTIONS | channel_arguments(settings.grpc_channel_arguments)).items()),
-            maximum_concurrent_rpcs=settings.max_queued_requests,
-        )
-        self._server.add_generic_rpc_handlers([_service_handler(service, answer) for service in _SERVICES])
+    def __init__(self, answer: Answer, count: Count, settings: Settings):
+        own = _OPTIONS | {"grpc.max_receive_message_length": settings.max_request_bytes}
+        options = own | channel_arguments(settings.grpc_channel_arguments)
+        self._server = grpc.server(futures.ThreadPoolExecutor(_OTHERS, "grpc-other"), options=list(options.items()))
+        self._calls = _Calls(answer, count, settings)
+        self._server.add_generic_rpc_handlers([self._calls])
         names = [service.full_name for service in _SERVICES]
         self._health = _HealthService() if settings.enable_grpc_healthcheck_service else None
         if self._health is not None:
@@ -71,6 +165,7 @@ class GrpcServer:
     def start(self) -> None:
         """Starts to answer."""
         self._server.start()
+        self._calls.start()
         if self._health is not None:
             for service in ("", *(service.full_name for service in _SERVICES)):
                 self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
@@ -80,6 +175,7 @@ class GrpcServer:
         if self._health is not None:
             self._health.enter_graceful_shutdown()
         self._server.stop(grace).wait()
+        self._calls.stop()
 
     def _listen(self, settings: Settings) -> int | None:
         credentials = _credentials(settings.ssl_config_file) if settings.ssl_config_file else None
@@ -103,26 +199,11 @@ def open_port(host: str, port: int, flag: str) -> socket.socket:
         raise ServingError(f"{flag} {port} cannot be listened on ({error.strerror}).") from error
 
 
-def _service_handler(service: ServiceDescriptor, answer: Answer) -> grpc.GenericRpcHandler:
-    methods = {
-        method.name: grpc.unary_unary_rpc_method_handler(
-            functools.partial(_respond, answer, method.name),
-            request_deserializer=message_factory.GetMessageClass(method.input_type).FromString,
-            response_serializer=message_factory.GetMessageClass(method.output_type).SerializeToString,
-        )
-        for method in service.methods
-    }
-    return grpc.method_handlers_generic_handler(service.full_name, methods)
-
-
-def _respond(answer: Answer, method: str, request: Any, context: grpc.ServicerContext) -> Any:
-    remaining = context.time_remaining()
-    # A call without a deadline is said to have hundreds of millions of years.
-    deadline = None if remaining is None or remaining > _FOREVER else time.monotonic() + remaining
-    try:
-        return answer(method, request, RequestContext(GRPC, deadline, lambda: not context.is_active()))
-    except RequestError as error:
-        context.abort(error.code, error.message)
+def _handler(behavior: Any, method: MethodDescriptor, threads: futures.ThreadPoolExecutor) -> grpc.RpcMethodHandler:
+    serve = functools.partial(behavior, method)
+    serve.experimental_thread_pool = threads  # type: ignore[attr-defined]
+    serialize = message_factory.GetMessageClass(method.output_type).SerializeToString
+    return grpc.stream_unary_rpc_method_handler(serve, response_serializer=serialize)
 
 
 def _add_port(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:

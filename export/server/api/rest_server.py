@@ -1,17 +1,15 @@
-"""The REST side: TensorFlow Serving's v1 paths, on Werkzeug and waitress."""
+"""The REST side: TensorFlow Serving's v1 paths, as a WSGI application on Werkzeug."""
 
 import gzip
 import io
 import json
 import re
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote
 
-import waitress
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from grpc import StatusCode
@@ -19,7 +17,6 @@ from werkzeug.wrappers import Request, Response
 
 from export.server import logs, metrics
 from export.server.api import rest_json
-from export.server.api.grpc_server import open_port
 from export.server.api.services import Services
 from export.server.config_files import read_config
 from export.server.context import REST, RequestContext
@@ -58,18 +55,6 @@ _HTTP_STATUS = {
     }.items()
     for name in names.split()
 }
-_LARGEST_UNPACKED = 1 << 28
-# Idle and slow connections cost no thread, only a place; answers that are not fetched are kept on disk.
-_WAITRESS: dict[str, Any] = {
-    "connection_limit": 2000,
-    "backlog": 2048,
-    "channel_timeout": 60,
-    "cleanup_interval": 10,
-    "channel_request_lookahead": 1,  # lets a handler see that its client has hung up
-    "asyncore_use_poll": True,  # `select` fails beyond 1,024 open files
-    "outbuf_high_watermark": 1 << 40,  # a slow reader of a large answer would hold its thread
-    "ident": None,
-}
 
 
 class RestApp:
@@ -79,6 +64,7 @@ class RestApp:
         self._services = services
         self._metrics = counted
         self._seconds = settings.rest_api_timeout_in_ms / 1000
+        self._max_bytes = settings.max_request_bytes
         self._headers = _CORS if settings.rest_api_enable_cors_support else {}
         self._metrics_path = None
         if settings.monitoring_config_file:
@@ -125,7 +111,7 @@ class RestApp:
             return _to_dict(self._services.get_status(get_model_status_pb2.GetModelStatusRequest(model_spec=spec)))
         is_cancelled = request.environ.get("waitress.client_disconnected", lambda: False)
         deadline = time.monotonic() + self._seconds if self._seconds > 0 else None
-        document = _parse(_body(request))
+        document = _parse(_body(request, self._max_bytes))
         spec.signature_name = _signature_name(document)
         context = RequestContext(REST, deadline, is_cancelled)
         if path["method"].lower() == "predict":
@@ -167,16 +153,16 @@ def _model_spec(path: re.Match[str]) -> model_pb2.ModelSpec:
     return spec
 
 
-def _body(request: Request) -> bytes:
+def _body(request: Request, most: int) -> bytes:
     body = request.get_data()
     if request.headers.get("Content-Encoding", "").lower() != "gzip":
         return body
     try:
-        body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(_LARGEST_UNPACKED + 1)
+        body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise invalid_argument(f"The body is not in gzip format: {error}") from error
-    if len(body) > _LARGEST_UNPACKED:
-        raise RequestError(StatusCode.RESOURCE_EXHAUSTED, f"The body unpacks to more than {_LARGEST_UNPACKED} bytes")
+    if len(body) > most:
+        raise invalid_argument(f"The body unpacks to more than the {most} bytes of --max_request_bytes.")
     return body
 
 
@@ -208,34 +194,3 @@ def _signature_name(document: dict[str, Any]) -> str:
 
 def _to_dict(message: Message) -> Any:
     return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-
-
-class RestServer:
-    """The HTTP server; bound on construction, which raises ServingError, and answering after `start`."""
-
-    def __init__(self, app: RestApp, settings: Settings):
-        listening = open_port(settings.host, settings.rest_api_port or 0, "--rest_api_port")
-        threads = settings.rest_api_num_threads
-        self._server = waitress.create_server(app, sockets=[listening], threads=threads, **_WAITRESS)
-        self.port = int(self._server.effective_port)
-
-    def start(self) -> None:
-        """Starts to answer."""
-        threading.Thread(target=self._server.run, name="rest", daemon=True).start()
-
-    def stop(self, grace: float) -> None:
-        """Accepts no more connections and gives requests that have been received `grace` seconds."""
-        deadline = time.monotonic() + grace
-        self._server.accepting = False
-        while self._is_busy() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self._server.task_dispatcher.shutdown(timeout=max(0.0, deadline - time.monotonic()))  # cancels what waits
-        self._server.close()
-
-    def _is_busy(self) -> bool:
-        dispatcher = self._server.task_dispatcher
-        with dispatcher.lock:
-            if dispatcher.queue or dispatcher.active_count:
-                return True
-        # The answers are complete now, but large ones may still be on their way out.
-        return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))

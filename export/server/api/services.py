@@ -9,7 +9,8 @@ from grpc import StatusCode
 from export.server import logs
 from export.server.context import REST, RequestContext
 from export.server.errors import RequestError, internal, invalid_argument, not_found
-from export.server.inference.examples import classify, count_examples, multi_inference, regress
+from export.server.inference.examples import classify, multi_inference, regress
+from export.server.inference.limits import check_size, count_examples
 from export.server.inference.predict import DEFAULT_SIGNATURE, predict
 from export.server.metrics import UNKNOWN_MODEL, Metrics
 from export.server.settings import Settings
@@ -54,6 +55,7 @@ class Services:
         begin, status, message, spec = time.monotonic(), StatusCode.OK, "", _spec_of(request)
         try:
             context.check()
+            check_size(request, self._settings.max_request_rows, self._settings.max_request_bytes)
             with self._core.use(spec) as model:
                 response = _INFERENCE[method](model, request, context)
             if method != "Predict":

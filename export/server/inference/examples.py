@@ -50,20 +50,17 @@ def multi_inference(
     return response
 
 
-def count_examples(examples: input_pb2.Input) -> int:
-    """Returns the number of the request's examples."""
-    return len(examples.example_list.examples) or len(examples.example_list_with_context.examples)
-
-
 def _check_tasks(tasks: Sequence[inference_pb2.InferenceTask]) -> None:
-    names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in tasks]
-    for position, task in enumerate(tasks):
+    seen = set()
+    for task in tasks:
         if not task.model_spec.name:
             raise invalid_argument("Found ModelSpec with an empty model name.")
         if task.model_spec.name != tasks[0].model_spec.name:
             raise invalid_argument("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
-        if names[position] in names[:position]:
-            raise invalid_argument(f"Duplicate evaluation of signature: {names[position]}")
+        name = task.model_spec.signature_name or DEFAULT_SIGNATURE
+        if name in seen:
+            raise invalid_argument(f"Duplicate evaluation of signature: {name}")
+        seen.add(name)
         if task.method_name not in (_CLASSIFY, _REGRESS):
             raise RequestError(StatusCode.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}")
 

@@ -32,7 +32,9 @@ from support.deploy_files import (
 )
 
 from export.deploy import ssl_config
+from export.server import Settings
 from export.server.config_files import read_config
+from export.server.settings import channel_arguments
 
 # Schemas
 
@@ -96,6 +98,15 @@ def test_the_image_is_pinned_and_new_enough(name):
 def test_flags_are_the_stock_servers(name):
     assert len(flags(name)) == len(containers()[name][1]), "a flag given twice"
     assert set(flags(name)) <= set(STOCK_FLAGS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_requests_are_limited_as_by_the_stand_in_server(name):
+    options = channel_arguments(flags(name)["grpc_channel_arguments"])
+    assert options["grpc.max_receive_message_length"] == Settings().max_request_bytes
+    assert flags(name)["enable_batching"] == "true"
+    batching = config("batching_parameters_file", "batching_parameters.txt")
+    assert batching.max_batch_size.value <= Settings().max_request_rows
 
 
 @pytest.mark.parametrize("name", NAMES)

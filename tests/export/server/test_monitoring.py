@@ -7,6 +7,7 @@ import pytest
 from support.server_models import (
     classify_request,
     get,
+    metric,
     question,
     refusal,
     serving,
@@ -15,14 +16,6 @@ from support.server_models import (
 from export.serve import read_settings
 from export.server import logs
 from export.server.api import services
-
-
-def metric(server, name, *labels):
-    """Returns the sum of what the page of metrics has under a name and labels."""
-    lines = get(server, "/metrics")[1].splitlines()
-    return sum(
-        float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{") and all(x in line for x in labels)
-    )
 
 
 def test_metrics_have_the_stock_names(served, ask):

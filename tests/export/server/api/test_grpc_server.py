@@ -1,8 +1,11 @@
 """What carries gRPC requests: health, reflection, TLS, sockets, limits, and logs of failed handshakes."""
 
+import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent import futures
 from dataclasses import replace
 
 import grpc
@@ -16,6 +19,8 @@ from support.server_models import (
     SECONDS,
     Asker,
     closed_gate,
+    get,
+    metric,
     question,
     refusal,
     serving,
@@ -23,6 +28,7 @@ from support.server_models import (
 )
 
 from export.server import ModelServer, ServingError, Settings, config_files
+from export.server.api import grpc_server
 
 # Services beside the official ones
 
@@ -171,12 +177,56 @@ def test_the_queue_of_calls_is_bounded(base):
         assert not gate.waiting.acquire(blocking=False), "a cancelled call is not computed"
 
 
+def test_health_and_counts_while_all_else_is_refused(base, tmp_path):
+    file = tmp_path / "monitoring"
+    file.write_text('prometheus_config { enable: true path: "/metrics" }')
+    settings = {"rest_api_port": 0, "monitoring_config_file": str(file), "enable_grpc_healthcheck_service": True}
+    settings |= {"grpc_max_threads": 1, "max_queued_requests": 2, "rest_api_num_threads": 1}
+    body = json.dumps({"signature_name": "gate", "instances": [1.0]})
+
+    def count(status):
+        return metric(server, ":tensorflow:serving:request_count", f'status="{status}"')
+
+    with serving(base, **settings) as (server, ask), futures.ThreadPoolExecutor() as pool, closed_gate() as gate:
+        held = ask.prediction.Predict.future(question(signature="gate"), timeout=SECONDS)
+        over_rest = pool.submit(get, server, "/v1/models/scale:predict", "POST", body)
+        for _ in range(2):
+            assert gate.waiting.acquire(timeout=SECONDS)
+        late = ask.prediction.Predict.future(question(), timeout=0.5)  # expires before it has a thread
+        until(lambda: refusal(ask.prediction.Predict, question())[0] == "RESOURCE_EXHAUSTED")
+        assert health(ask.channel) == health_pb2.HealthCheckResponse.SERVING
+        until(lambda: count("RESOURCE_EXHAUSTED") >= 1)
+        assert get(server, "/v1/models/scale/metadata")[0].status == 200
+        assert late.exception(SECONDS).code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        gate.opened.set()
+        assert list(held.result().outputs["y"].float_val) == [2.0]
+        assert over_rest.result(SECONDS)[0].status == 200
+        until(lambda: count("DEADLINE_EXCEEDED") == 1)
+
+
+def test_messages_that_do_not_come_hold_no_thread(base, monkeypatch):
+    monkeypatch.setattr(grpc_server, "_PATIENCE", 0.5)
+    with serving(base, grpc_max_threads=2) as (_, ask):
+        silent, done = ask.channel.stream_unary("/tensorflow.serving.PredictionService/Predict"), threading.Event()
+
+        def nothing():
+            done.wait(SECONDS)
+            yield b""
+
+        held = [silent.future(nothing(), timeout=SECONDS) for _ in range(4)]
+        try:
+            assert ask.predict([1.0]) == [2.0]
+            assert held[0].exception(SECONDS).code() == grpc.StatusCode.CANCELLED
+        finally:
+            done.set()
+
+
 HANDSHAKE = """
 import socket, sys
 from export import serve
 from export.server.api.grpc_server import GrpcServer
 from export.server import Settings
-server = GrpcServer(None, Settings(port=0, host="localhost", ssl_config_file=sys.argv[1]))
+server = GrpcServer(None, None, Settings(port=0, host="localhost", ssl_config_file=sys.argv[1]))
 server.start()
 with socket.create_connection(("localhost", server.port), 20) as connection:
     connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")

@@ -1,8 +1,13 @@
 """What carries REST requests: CORS, deadlines, a graceful end, and clients that mean no good."""
 
+import contextlib
+import http.client
+import itertools
 import json
 import socket
 import struct
+import threading
+import time
 from concurrent import futures
 
 import grpc
@@ -15,6 +20,8 @@ from support.server_models import (
     serving,
     until,
 )
+
+from export.server.api import http_server
 
 
 def test_cors(served, base):
@@ -53,15 +60,72 @@ def test_requests_that_wait_for_a_thread_are_answered_before_the_end(base):
     ):
         asked = [pool.submit(get, server, "/v1/models/scale:predict", "POST", body) for _ in range(4)]
         rest = server._rest._server
-        until(lambda: len(rest.task_dispatcher.queue) == 3)
+        until(lambda: len(rest.busy.queue) == 3)
         stopped = pool.submit(server.stop, SECONDS)
-        until(lambda: not rest.accepting)
+        until(lambda: rest.stopping)
         gate.opened.set()
         assert [one.result(SECONDS)[0].status for one in asked] == [200] * 4
         stopped.result(SECONDS)
 
 
+def test_what_comes_after_the_end_began_is_refused_at_once(base):
+    body = json.dumps({"signature_name": "gate", "instances": [1.0]})
+    with (
+        serving(base, rest_api_port=0) as (server, _),
+        futures.ThreadPoolExecutor() as pool,
+        closed_gate() as gate,
+        contextlib.closing(http.client.HTTPConnection("localhost", server.rest_port, timeout=SECONDS)) as kept,
+    ):
+        kept.request("GET", "/v1/models/scale")
+        assert kept.getresponse().read()
+        held = pool.submit(get, server, "/v1/models/scale:predict", "POST", body)
+        assert gate.waiting.acquire(timeout=SECONDS)
+        stopped = pool.submit(server.stop, SECONDS)
+        until(lambda: server._rest._server.stopping)
+        for method, path in (("GET", "/v1/models/scale"), ("POST", "/v1/models/scale:predict")):
+            response, _ = get(server, path, method, body if method == "POST" else None)
+            assert (response.status, response.getheader("Connection")) == (503, "close")
+        kept.request("POST", "/v1/models/scale:predict", body)
+        response = kept.getresponse()
+        assert (response.status, response.getheader("Connection")) == (503, "close")
+        assert not held.done()
+        gate.opened.set()
+        assert held.result(SECONDS)[0].status == 200
+        stopped.result(SECONDS)
+        with pytest.raises(ConnectionRefusedError):
+            get(server, "/v1/models/scale")
+
+
 # Clients that mean no good
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v1", b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: 99\r\n\r\n"]
+)
+def test_those_who_trickle_make_room(base, monkeypatch, sent):
+    monkeypatch.setitem(http_server._WAITRESS, "connection_limit", 20)
+    for name in ("_HEAD_SECONDS", "_REQUEST_SECONDS"):
+        monkeypatch.setattr(http_server, name, 1)
+    with serving(base, rest_api_port=0) as (server, _), contextlib.ExitStack() as stack:
+        done = threading.Event()
+        stack.callback(done.set)
+        slow = [socket.create_connection(("localhost", server.rest_port), SECONDS) for _ in range(30)]
+        for connection in slow:
+            stack.enter_context(connection)
+
+        def trickle():
+            for byte in itertools.chain(sent, itertools.cycle(b"a")):
+                for connection in slow:
+                    with contextlib.suppress(OSError):
+                        connection.sendall(bytes([byte]) if sent else b"")
+                if done.wait(0.1 if byte == ord("a") else 0):
+                    return
+
+        stack.enter_context(futures.ThreadPoolExecutor()).submit(trickle)
+        stack.callback(done.set)
+        begin = time.monotonic()
+        assert get(server, "/v1/models/scale")[0].status == 200
+        assert time.monotonic() - begin < SECONDS / 2
 
 
 def test_truncated_frames_and_garbage(served, ask):
@@ -99,7 +163,7 @@ def test_dropped_connections(served, ask):
 def test_slow_readers_and_writers_hold_up_nobody(base):
     body = json.dumps({"signature_name": "inverse", "inputs": [1.5] * 90_000}).encode()
     head = b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
-    with serving(base, rest_api_port=0, rest_api_num_threads=1) as (server, _):
+    with serving(base, rest_api_port=0, rest_api_num_threads=1, max_request_rows=90_000) as (server, _):
         readers, writers = ([socket.socket() for _ in range(number)] for number in (3, 20))
         for connection in readers + writers:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # so that the answer cannot wait there
