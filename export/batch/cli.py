@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,8 +23,17 @@ if TYPE_CHECKING:
     import apache_beam
 
 
+class LinesFailed(Exception):
+    """Lines are without an answer; those that have one are written."""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; raises InputError if Beam, the model or the input is missing, or the output exists."""
+    """Runs the command.
+
+    Raises:
+        InputError: Beam, the model or the input is missing, or the output exists.
+        LinesFailed: The model failed at some lines, or at all.
+    """
     flags, beam_flags = _parse(argv)
     _check_beam()
     from export.batch.pipeline import COUNTERS, FAILED, Settings, translate_files
@@ -42,7 +52,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for counter in result.metrics().query()["counters"]
         if counter.key.metric.namespace == COUNTERS
     }
-    print(json.dumps({"output": flags.output, "lines": counts.get("lines", 0), "failed": counts.get(FAILED, 0)}))
+    lines, failed = counts.get("lines", 0), counts.get(FAILED, 0)
+    print(json.dumps({"output": flags.output, "lines": lines, "failed": failed}), flush=True)
+    failures = f"{flags.output.rstrip('/')}/{FAILED}-*.jsonl"
+    if failed or _matches(failures):  # Some runners give no counts.
+        raise LinesFailed(f"{failed} of {lines} lines failed; {failures} says why.")
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
@@ -164,4 +178,8 @@ def _named_inputs(patterns: Sequence[str]) -> list[tuple[str, str]]:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
-    return run_process(main)
+    try:
+        return run_process(main)
+    except LinesFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1

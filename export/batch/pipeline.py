@@ -28,6 +28,10 @@ COUNTERS = "export.batch"
 Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
 
 
+class ModelError(Exception):
+    """The model fails at a batch."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """What a batch run does."""
@@ -102,11 +106,11 @@ class Translate(beam.DoFn):
         self._read.inc(len(answers))
         yield dataclasses.replace(block, lines=answers)
 
-    def _answers(self, texts: Sequence[bytes]) -> list[bytes | Exception]:
+    def _answers(self, texts: Sequence[bytes]) -> list[bytes | ModelError]:
         """Returns an answer or an error for each text; a batch that fails is halved until the culprits are alone."""
         try:
             outputs = self._infer(texts)
-        except Exception as error:  # Whatever a model raises at a line goes to the list of failed lines.
+        except ModelError as error:
             if len(texts) == 1:
                 return [error]
             half = len(texts) // 2
@@ -147,11 +151,14 @@ class SavedModel:
         self._model = tf.saved_model.load(path)  # The signature alone does not keep its variables alive.
         self._signature = self._model.signatures[name]
         (self._input,) = self._signature.structured_input_signature[1]
-        self._constant = tf.constant
+        self._constant, self._errors = tf.constant, tf.errors.OpError
 
     def __call__(self, texts: Sequence[bytes]) -> dict[str, np.ndarray]:
-        """Returns the outputs for B texts."""
-        outputs = self._signature(**{self._input: self._constant(list(texts))})
+        """Returns the outputs for B texts; raises ModelError if the graph fails at them."""
+        try:
+            outputs = self._signature(**{self._input: self._constant(list(texts))})
+        except self._errors as error:
+            raise ModelError(f"{type(error).__name__}: {error.message}") from error
         # With its type: NumPy would make plain bytes of a single string.
         return {name: np.asarray(tensor.numpy(), tensor.dtype.as_numpy_dtype) for name, tensor in outputs.items()}
 
@@ -187,8 +194,8 @@ def translate_files(
     )
 
 
-def _failure_record(block: Block, index: int, error: Exception) -> str:
+def _failure_record(block: Block, index: int, error: ModelError) -> str:
     text = block.lines[index].decode("utf-8", "replace")
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    reason = " ".join(str(error).split())
     record = {"file": block.path, "line": block.first + index, "text": text, "error": reason}
     return json.dumps(record, ensure_ascii=False)

@@ -18,7 +18,6 @@ import tensorflow as tf  # noqa: E402
 
 from export import batch  # noqa: E402
 from export.batch.pipeline import FAILED, Block, Settings, Translate, translate_files  # noqa: E402
-from zoo.cli import run_command  # noqa: E402
 
 BAD = b"bad"
 
@@ -123,7 +122,11 @@ def test_a_worker_holds_one_model(model):
 
 
 def command(capsys, *arguments):
-    status = run_command(batch.main, arguments)
+    """Runs the command in this process; returns its status, output and errors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["export.batch", *arguments])
+        patch.setattr(batch.cli, "run_process", run_command)  # This process goes on, and listens to signals.
+        status = batch.command()
     output = capsys.readouterr()
     return status, output.out, output.err
 
@@ -132,8 +135,8 @@ def test_the_command(tmp_path, model, capsys):
     write(tmp_path, {"in1.txt": b"ein\nbad\n", "more/in2.txt": b"zwei\n"})
     inputs = ["--input", str(tmp_path / "in*.txt"), str(tmp_path / "more/*")]
     arguments = [f"--model_path={model}", *inputs, f"--output={tmp_path / 'out'}"]
-    status, output, _ = command(capsys, *arguments, "--runner=DirectRunner")
-    assert status == 0
+    status, output, errors = command(capsys, *arguments, "--runner=DirectRunner")
+    assert (status, errors) == (1, f"error: 1 of 3 lines failed; {tmp_path / 'out'}/failed-*.jsonl says why.\n")
     assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 3, "failed": 1}
     assert (tmp_path / "out/in1.txt.00000").read_bytes() == b"EIN\n\n"
     assert (tmp_path / "out/more/in2.txt.00000").read_bytes() == b"ZWEI\n"
@@ -143,6 +146,30 @@ def test_the_command(tmp_path, model, capsys):
         2,
         f"error: {tmp_path / 'out'} is not empty; nothing is overwritten. Give another --output.\n",
     )
+
+
+def test_the_command_succeeds_if_every_line_does(tmp_path, model, capsys):
+    write(tmp_path, {"in.txt": b"ein\nzwei\n"})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
+    status, output, errors = command(capsys, *arguments)
+    assert (status, json.loads(output)["failed"], errors) == (0, 0, "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["in.txt.00000"]
+
+
+def test_the_command_fails_if_every_line_does(tmp_path, model, capsys):
+    write(tmp_path, {"in.txt": b"bad\n" * 5})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
+    status, output, errors = command(capsys, *arguments)
+    assert status == 1 and errors.startswith("error: 5 of 5 lines failed;") and errors.count("\n") == 1
+    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 5, "failed": 5}
+    assert len((tmp_path / f"out/{FAILED}-00000.jsonl").read_text().splitlines()) == 5
+
+
+def test_other_errors_end_the_run():
+    step = Translate(Settings("unused"))
+    step._infer = lambda batch: {"text": 1 / 0}
+    with pytest.raises(ZeroDivisionError):
+        list(step.process(Block("in", "out", 0, 1, [b"a"])))
 
 
 def test_all_outputs_as_json(tmp_path, model):
