@@ -1,8 +1,31 @@
 """Datasets of TFDS, as if they were prepared."""
 
 from pathlib import Path
+from typing import Any
 
 import tensorflow_datasets as tfds
+
+
+def prepare(
+    parent: Path,
+    name: str,
+    features: Any,
+    splits: dict[str, list[dict]],
+    file_format: str = "tfrecord",
+    num_shards: int = 1,
+) -> Path:
+    """Prepares a dataset of these examples and returns its folder."""
+    builder = tfds.dataset_builders.store_as_tfds_dataset(
+        name,
+        "1.0.0",
+        features,
+        {split: list(enumerate(examples)) for split, examples in splits.items()},
+        data_dir=parent,
+        file_format=file_format,
+        download_config=tfds.download.DownloadConfig(num_shards=num_shards),
+        disable_shuffling=True,
+    )
+    return Path(builder.data_dir)
 
 
 def write_metadata(folder: Path, name: str, sizes: dict[str, int]) -> None:

@@ -8,6 +8,7 @@ has to download and prepare a dataset.
 import contextlib
 import difflib
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import Any
 from training.data.dataset import SPLITS, Dataset, Labelled, LabelledData, Pairs, ParallelData, TextData, Texts
 from training.data.files import lines_of
 from training.data.formats.labelled import check_classes, check_labels
+from training.data.formats.tfrecord import read_records
 from training.data.held_out import SHARE, with_held_out
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
@@ -26,6 +28,7 @@ FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
 _NAMES = {"train": ("train",), "val": ("validation", "val", "valid", "dev"), "test": ("test",)}
 _INFO = "dataset_info.json"
 _HIDDEN = -1  # The label of examples that a leaderboard keeps for itself, such as those of GLUE's test splits.
+_RETRIES = 4
 _CATALOG = "https://www.tensorflow.org/datasets/catalog/overview"
 
 
@@ -275,13 +278,29 @@ def _prepare(name: str, builder: Any) -> None:
     print(f"{name} is not in {builder.data_dir} yet: TFDS downloads and prepares it", file=sys.stderr, flush=True)
     try:
         # TFDS reports progress on either stream; standard output is for results.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _few_retries():
             builder.download_and_prepare()
     except _failures_of_a_download() as error:
         raise InputError(
             f"{name} cannot be downloaded and prepared ({_first_line(error)}). "
             "Where there is a network, prepare it, and give its folder: tfds:DIR."
         ) from error
+
+
+@contextlib.contextmanager
+def _few_retries() -> Iterator[None]:
+    """Makes TFDS give up on a host after a few seconds; without a network its ten retries take three minutes."""
+    from tensorflow_datasets.core.download import downloader
+
+    log = logging.getLogger("urllib3.connectionpool")
+    before = downloader.MAX_RETRIES, log.level
+    downloader.MAX_RETRIES = _RETRIES
+    log.setLevel(logging.ERROR)  # the last failure says the same
+    try:
+        yield
+    finally:
+        downloader.MAX_RETRIES = before[0]
+        log.setLevel(before[1])
 
 
 def _failures_of_a_download() -> tuple[type[Exception], ...]:
@@ -298,49 +317,59 @@ def _failures_of_a_download() -> tuple[type[Exception], ...]:
 
 
 def _examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[Any]]:
-    """Yields the values of some features of each example of a split, in the order of its files."""
+    """Yields the values of some features of each example of a split, in the order of its files.
+
+    Raises:
+        InputError: If a file is damaged, has not as many examples as `dataset_info.json` says, or is of a format that
+            cannot be read.
+    """
     kind = builder.info.file_format
     if kind is not None and kind.value != "tfrecord":
-        try:
-            examples = builder.as_data_source(split)
-        except NotImplementedError as error:
-            raise InputError(f"{builder.name}: files of format {kind.value} cannot be read; prepare others.") from error
-        for example in examples:
-            yield [example[key] for key in keys]
+        yield from _source_examples(builder, split, keys)
         return
     # TFDS itself would read these with TensorFlow.
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
-    for path in builder.info.splits[split].filepaths:
-        for number, record in enumerate(_records(Path(path))):
+    info = builder.info.splits[split]
+    for path, expected in zip(info.filepaths, info.shard_lengths, strict=True):
+        number = 0
+        for number, record in enumerate(read_records(Path(path)), start=1):
             try:
                 features = tf_example_pb2.Example.FromString(record).features.feature
                 values = [_value(features[key]) for key in keys]
             except (DecodeError, IndexError) as error:
-                raise InputError(f"{path}: record {number} is not such an example; the file is damaged.") from error
+                raise InputError(f"{path}: record {number - 1} is not such an example; the file is damaged.") from error
             yield values
+        _check_count(str(path), number, expected)
+
+
+def _source_examples(builder: Any, split: str, keys: tuple[str, ...]) -> Iterator[list[Any]]:
+    """Yields the same of files that TFDS reads by itself, without TensorFlow."""
+    number, where = 0, f"{builder.info.full_name}, split {split}"
+    try:
+        for number, example in enumerate(builder.as_data_source(split), start=1):
+            values = [example[key] for key in keys]
+            if any(value is None for value in values):
+                raise InputError(f"{where}: example {number - 1} is incomplete; its file is damaged.")
+            yield values
+    except NotImplementedError as error:
+        kind = builder.info.file_format.value
+        raise InputError(f"{builder.name}: files of format {kind} cannot be read; prepare others.") from error
+    except RuntimeError as error:  # of array_record
+        raise InputError(f"{where}: a file is damaged ({_first_line(error)}).") from error
+    _check_count(where, number, builder.info.splits[split].num_examples)
+
+
+def _check_count(where: str, count: int, expected: int) -> None:
+    if count != expected:
+        raise InputError(f"{where}: {count} examples where {_INFO} says {expected}; the data are damaged.")
 
 
 def _value(feature: Any) -> bytes | int:
     """Returns the one value of a `tf.train.Feature`."""
     value: bytes | int = feature.bytes_list.value[0] if feature.bytes_list.value else feature.int64_list.value[0]
     return value
-
-
-def _records(path: Path) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file, each between its length with a checksum and another checksum."""
-    try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            while head := file.read(12):
-                length = int.from_bytes(head[:8], "little")
-                if file.tell() + length + 4 > size:
-                    raise InputError(f"{path}: the file ends within a record; it is damaged.")
-                yield file.read(length)
-                file.seek(4, 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 @contextlib.contextmanager

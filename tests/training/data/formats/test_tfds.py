@@ -2,15 +2,15 @@
 
 import contextlib
 import re
-import shutil
+import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tensorflow_datasets as tfds
-from support.prepared_tfds import write_metadata
+from support.prepared_tfds import prepare, write_metadata
 from support.tiny_runs import run_quietly, train
+from urllib3.util.retry import Retry
 
 from training.data import Labelled, LabelledData, Pairs, ParallelData, TextData, Texts, load_data
 from training.evaluate import main
@@ -56,17 +56,8 @@ def prepared(tmp_path_factory):
     }
     folders = {}
     for name, (features, splits, num_shards) in kinds.items():
-        builder = tfds.dataset_builders.store_as_tfds_dataset(
-            name,
-            "1.0.0",
-            features,
-            {split: list(enumerate(examples)) for split, examples in splits.items()},
-            data_dir=tmp_path_factory.mktemp(name),
-            file_format="array_record" if name == "records" else "tfrecord",
-            download_config=tfds.download.DownloadConfig(num_shards=num_shards),
-            disable_shuffling=True,
-        )
-        folders[name] = Path(builder.data_dir)
+        file_format = "array_record" if name == "records" else "tfrecord"
+        folders[name] = prepare(tmp_path_factory.mktemp(name), name, features, splits, file_format, num_shards)
     return folders
 
 
@@ -266,41 +257,6 @@ def test_files_that_tfds_cannot_read_one_by_one(mocked, monkeypatch):
         data.split("test")
 
 
-def _damaged(folder, to):
-    shutil.copytree(folder, to)
-    return next(to.glob("*test.tfrecord*"))
-
-
-def test_damaged_files(prepared, tmp_path, capsys):
-    path = _damaged(prepared["reviews"], tmp_path / "a")
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(InputError, match=f"{re.escape(str(path))}: the file ends within a record; it is damaged"):
-        load_data(f"tfds:{path.parent}").split("test")
-    path.write_bytes(b"\xff" * 20)
-    with pytest.raises(InputError, match="the file ends within a record"):
-        load_data(f"tfds:{path.parent}").split("test")
-    path.write_bytes(bytes(5))
-    with pytest.raises(InputError, match="the file ends within a record"):
-        load_data(f"tfds:{path.parent}").split("test")
-    path.write_bytes((3).to_bytes(8, "little") + bytes(4) + b"\xff\xff\xff" + bytes(4))
-    with pytest.raises(InputError, match="record 0 is not such an example"):
-        load_data(f"tfds:{path.parent}").split("test")
-    path.write_bytes(bytes(16))
-    with pytest.raises(InputError, match="record 0 is not such an example"):
-        load_data(f"tfds:{path.parent}").split("test")
-    path.unlink()
-    with pytest.raises(InputError, match="cannot be read"):
-        load_data(f"tfds:{path.parent}").split("test")
-    assert capsys.readouterr().err == ""  # nothing is downloaded in place of a folder, whatever its name
-    for name in ("features.json", "dataset_info.json"):
-        good = (path.parent / name).read_text()
-        for content in ('{"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"}', "{", "{}", ""):
-            (path.parent / name).write_text(content)
-            with pytest.raises(InputError, match=f"{re.escape(str(path.parent))} is not a prepared dataset"):
-                load_data(f"tfds:{path.parent}")
-        (path.parent / name).write_text(good)
-
-
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
@@ -354,6 +310,24 @@ def test_a_failing_download_is_announced_and_one_line(monkeypatch, capsys):
     output = capsys.readouterr()
     assert output.out == ""
     assert re.match(r"lm1b is not in .*lm1b/1\.\d\.\d yet: TFDS downloads and prepares it\nDownloading", output.err)
+
+
+def test_without_a_network_there_is_an_answer_soon(monkeypatch, tmp_path, capfd):
+    """TFDS itself would wait for more than three minutes."""
+    waited = []
+    backoff = Retry.get_backoff_time
+
+    def fail(*arguments, **options):
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    monkeypatch.setattr(Retry, "get_backoff_time", lambda self: waited.append(backoff(self)) or 0)
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    with pytest.raises(InputError, match="ag_news_subset cannot be downloaded and prepared .*Where there is a network"):
+        load_data("tfds:ag_news_subset")
+    assert 0 < sum(waited) < 5
+    assert "Retrying" not in capfd.readouterr().err
 
 
 def test_a_fault_in_the_code_of_a_dataset_is_not_explained_away(monkeypatch):

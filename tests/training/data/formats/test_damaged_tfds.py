@@ -1,0 +1,141 @@
+"""Prepared datasets of TFDS whose files are damaged."""
+
+import re
+import shutil
+import struct
+
+import pytest
+import tensorflow_datasets as tfds
+from support.prepared_tfds import prepare
+from tensorboardX.crc32c import crc32c
+
+from training.data import load_data
+from training.data.formats.tfrecord import masked_crc32c, read_records
+from zoo.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The folders of a dataset of 50 and 5 examples, the first 50 in two files, by the format of the files."""
+    labels = tfds.features.ClassLabel(names=["bad", "good"])
+    features = tfds.features.FeaturesDict({"text": tfds.features.Text(), "label": labels})
+    rows = [{"text": f"text {i} é" + "!" * 9 * i, "label": i % 2} for i in range(50)]
+    splits = {"train": rows, "test": rows[:5]}
+    return {
+        kind: prepare(tmp_path_factory.mktemp(kind), "reviews", features, splits, kind, num_shards=2)
+        for kind in ("tfrecord", "array_record")
+    }
+
+
+@pytest.fixture(params=["tfrecord", "array_record"])
+def folder(request, prepared, tmp_path):
+    return shutil.copytree(prepared[request.param], tmp_path / "copy")
+
+
+@pytest.fixture
+def tfrecords(prepared, tmp_path):
+    """The files of the test split as TFRecords."""
+    return shards(shutil.copytree(prepared["tfrecord"], tmp_path / "copy"), "test")
+
+
+def read(folder, split="train"):
+    return load_data(f"tfds:{folder}").split(split)
+
+
+def shards(folder, split="train"):
+    return sorted(path for path in folder.iterdir() if f"-{split}." in path.name)
+
+
+def test_whole_files_are_read(folder):
+    assert len(read(folder)) == 45
+
+
+@pytest.mark.parametrize("at", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_flipped_bit_anywhere_in_the_records(folder, at):
+    path = shards(folder)[0]
+    content = bytearray(path.read_bytes())
+    content[int(at * min(len(content), 2000))] ^= 4  # array_record fills a file up to 64 KiB with what is not read
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        read(folder)
+
+
+def test_every_byte_of_a_file_counts(tfrecords):
+    path = tfrecords[0]
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match=f"{re.escape(str(path))}: .* damaged"):
+            list(read_records(path))
+
+
+def test_a_file_that_ends_between_two_records(tfrecords):
+    path = tfrecords[0]
+    records, content = list(read_records(path)), path.read_bytes()
+    path.write_bytes(content[: -len(records[-1]) - 16])
+    message = f"{path}: {len(records) - 1} examples where dataset_info.json says {len(records)}; the data are damaged."
+    with pytest.raises(InputError, match=re.escape(message)):
+        read(path.parent, "test")
+    path.write_bytes(content * 2)
+    with pytest.raises(InputError, match=f"{2 * len(records)} examples where dataset_info.json says {len(records)}"):
+        read(path.parent, "test")
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="0 examples where"):
+        read(path.parent, "test")
+
+
+@pytest.mark.parametrize("keep", [0, 0.3, 0.999])
+def test_a_file_that_is_cut_off(folder, keep):
+    path = shards(folder)[0]
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(InputError, match="damaged"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff" * 20, "the file ends within a record; it is damaged"),
+        (bytes(5), "the file ends within a record; it is damaged"),
+        (bytes(16), "record 0 does not fit its checksum; the file is damaged"),
+        (b"no example", "record 0 is not such an example; the file is damaged"),
+        (b"", "record 0 is not such an example; the file is damaged"),
+    ],
+)
+def test_what_is_no_record(tfrecords, content, message):
+    if "example" in message:
+        head = struct.pack("<Q", len(content))
+        crcs = [struct.pack("<I", _reference(part)) for part in (head, content)]
+        content = head + crcs[0] + content + crcs[1]
+    tfrecords[0].write_bytes(content)
+    with pytest.raises(InputError, match=f"{re.escape(str(tfrecords[0]))}: {message}"):
+        read(tfrecords[0].parent, "test")
+
+
+def test_files_that_are_missing(tfrecords, capsys):
+    tfrecords[0].unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tfrecords[0].parent, "test")
+    assert capsys.readouterr().err == ""  # nothing is downloaded in place of a folder, whatever its name
+
+
+@pytest.mark.parametrize("name", ["features.json", "dataset_info.json"])
+def test_damaged_metadata(tfrecords, name):
+    folder = tfrecords[0].parent
+    for content in ('{"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"}', "{", "{}", ""):
+        (folder / name).write_text(content)
+        with pytest.raises(InputError, match=f"{re.escape(str(folder))} is not a prepared dataset"):
+            load_data(f"tfds:{folder}")
+
+
+def _reference(record: bytes) -> int:
+    crc = crc32c(record)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_checksums():
+    lengths = [0, 1, 2, 3, 4, 5, 7, 255, 256, 257, 511, 512, 513, 1500]
+    records = [bytes(7 * i * length + i * i & 255 for i in range(length)) for length in lengths]
+    assert masked_crc32c(records).tolist() == [_reference(record) for record in records]
+    assert masked_crc32c([b"123456789"]).tolist() == [((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF]
