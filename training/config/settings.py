@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def _parse(path: Path) -> Any:
         ".toml": tomllib.loads,
         ".yaml": _load_yaml,
         ".yml": _load_yaml,
-        ".json": json.loads,
+        ".json": lambda text: json.loads(text, object_pairs_hook=_once),
     }
     if path.suffix not in parsers:
         raise InputError(f"{path}: the name of a configuration ends in {', '.join(parsers)}.")
@@ -91,13 +92,31 @@ def _parse(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValueError as error:  # invalid UTF-8 as well
         raise InputError(f"{path}: {error}.") from error
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply; settings are in sections, no deeper.") from None
     return {} if values is None else values
 
 
 def _load_yaml(text: str) -> Any:
     import yaml  # here, so that the command can say which extra brings it
 
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that occurs twice, of which YAML would take the last."""
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            _once([(key.value, None) for key, _ in node.value if isinstance(key.value, str) and key.value != "<<"])
+            return node
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a section of a file; raises ValueError if a key occurs twice."""
+    ((twice, times),) = Counter(key for key, _ in pairs).most_common(1) or [("", 0)]
+    if times > 1:
+        raise ValueError(f"the key {twice!r} occurs {times} times in a section; leave one")
+    return dict(pairs)

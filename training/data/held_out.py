@@ -37,8 +37,19 @@ def hold_out(examples: Pairs | Labelled | Texts, seed: int, where: str) -> tuple
             held.update(groups[text])
             left -= lost
     if not held:
-        raise InputError(f"{where}: {len(texts)} examples are too few to hold out a tenth; provide a val split.")
+        raise InputError(f"{where}: {_reason_against(texts, labels)}; provide a val split.")
     return [number for number in range(len(texts)) if number not in held], sorted(held)
+
+
+def _reason_against(texts: list[str], labels: list[str]) -> str:
+    """Returns why none of these examples can be held out."""
+    if len(set(texts)) == 1 < len(texts):
+        return f"all {len(texts)} examples have the same text, so that no other is left to validate on"
+    if len(texts) >= SHARE and len(set(labels)) == len(labels):
+        return (
+            f"each of its {len(labels)} labels occurs once (are text and label swapped?), so that none can be held out"
+        )
+    return f"{len(texts)} examples are too few to hold out a tenth"
 
 
 def with_held_out(read: Callable[[str], SplitType], seed: int, where: str) -> Callable[[str], SplitType]:

@@ -1,6 +1,5 @@
 """What a run remembers besides its variables, and its log."""
 
-import contextlib
 import json
 import math
 from dataclasses import dataclass
@@ -34,12 +33,18 @@ class RunState:
 
 
 def read_log(workdir: WorkDir) -> list[dict[str, Any]]:
-    """Returns the lines of `metrics.jsonl`, without those that were cut off."""
-    records = []
-    for line in workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ():
-        with contextlib.suppress(ValueError):
-            records.append(json.loads(line))
-    return records
+    """Returns the records in `metrics.jsonl`, without what is none, such as a line that was cut off."""
+    lines = workdir.metrics.read_bytes().splitlines() if workdir.metrics.exists() else ()
+    return [record for line in lines if (record := _record(line)) is not None]
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Returns a line of the log as a record, an object that names its step; `None` if it is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
 
 
 def append_to_log(workdir: WorkDir, record: dict[str, Any]) -> None:

@@ -155,12 +155,27 @@ def test_an_empty_file_changes_nothing(write, suffix):
         ("data: {spec: 5}", ".yaml", "file.yaml: data.spec is a text. Received: 5."),
         ("5: {}", ".yaml", "Unknown section of settings 5."),
         ("training: {on: 5}", ".yaml", "Unknown setting 'training.True'."),
+        (
+            "training: {seed: 1}\ntraining: {seed: 2}",
+            ".yaml",
+            "file.yaml: the key 'training' occurs 2 times in a section",
+        ),
+        ("training: {seed: 1, seed: 2}", ".yaml", "file.yaml: the key 'seed' occurs 2 times in a section; leave one."),
+        ('{"training": {"seed": 1, "seed": 1}}', ".json", "file.json: the key 'seed' occurs 2 times in a section"),
+        ("[training]\nseed = 1\nseed = 2", ".toml", "file.toml: Cannot overwrite a value"),
+        ("[" * 5000, ".json", "file.json: nested too deeply; settings are in sections, no deeper."),
+        ("[" * 5000, ".yaml", "file.yaml: nested too deeply"),
         ("", ".ini", "file.ini: the name of a configuration ends in .toml, .yaml, .yml, .json."),
     ],
 )
 def test_bad_files(write, text, suffix, message):
     with pytest.raises(InputError, match=re.escape(message)):
         resolve("rnnsearch", "dates", [], read_settings(write(text, suffix)))
+
+
+def test_a_yaml_section_may_override_what_it_merges(write):
+    values = read_settings(write("data: &a {max_length: 5}\ntraining: {<<: *a, max_length: 7}", ".yaml"))
+    assert values["training"] == {"max_length": 7}
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -136,6 +136,20 @@ def test_bad_data_are_noticed_without_val(without_val, tmp_path):
         load_data(without_val).split("train")
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([f"{i}\ttext {i}" for i in range(30)], "each of its 30 labels occurs once (are text and label swapped?), so"),
+        ([f"same\t{i % 2}" for i in range(30)], "all 30 examples have the same text, so that no other is left to"),
+    ],
+)
+def test_nothing_can_be_held_out(without_val, tmp_path, rows, message):
+    (tmp_path / "train.tsv").write_text("\n".join(["text\tlabel", *rows]))
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'train.tsv'}: {message}")) as refusal:
+        load_data(without_val).split("train")
+    assert str(refusal.value).endswith("; provide a val split.")
+
+
 def test_equal_texts_stay_together():
     texts = [f"text {i % 40}" for i in range(100)]
     kept, held = hold_out(Labelled(texts, ["a"] * 100), 0, "here")
