@@ -18,6 +18,7 @@ import tensorflow as tf  # noqa: E402
 
 from export import batch  # noqa: E402
 from export.batch.pipeline import FAILED, Block, Settings, Translate, translate_files  # noqa: E402
+from zoo.cli import run_command  # noqa: E402
 
 BAD = b"bad"
 
