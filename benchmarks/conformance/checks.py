@@ -7,7 +7,6 @@ import functools
 import inspect
 import itertools
 import json
-import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,20 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from benchmarks.conformance.probes import (
+    FLOAT32,
+    hide_keys,
+    influence,
+    offered_roles,
+    query_and_key_length,
+    random_mask,
+    reading_of_float_mask,
+    relative_distance,
+    require,
+    require_close,
+    require_none,
+    require_sight,
+)
 from benchmarks.conformance.subjects import (
     BATCH,
     KEYS,
@@ -29,13 +42,8 @@ from benchmarks.conformance.subjects import (
     to_numpy,
 )
 
-FLOAT32 = 1e-5  # of the largest number of a result
 MIXED = {"mixed_float16": 0.01, "mixed_bfloat16": 0.06}
 FAR = 4097  # bfloat16 has no such number
-
-
-class Broken(Exception):
-    """What a layer did that it should not have done."""
 
 
 @dataclass(frozen=True)
@@ -70,105 +78,13 @@ def check(item, groups="attention", needs=()):
     return add
 
 
-def _require(condition, problem):
-    if not condition:
-        raise Broken(problem)
-
-
-def _require_none(problems):
-    _require(not problems, "; ".join(problems))
-
-
-def _require_close(found, expected, problem="off by", tolerance=FLOAT32):
-    distance = _distance(found, expected)
-    _require(distance < tolerance, f"{problem} {distance:.2g}")
-
-
-def _distance(first, second):
-    """Returns the largest difference of two arrays, in parts of the largest number; or infinity."""
-    difference = np.abs(np.asarray(first, "float64") - np.asarray(second, "float64"))
-    if first.shape != second.shape or not np.all(np.isfinite(difference)):
-        return math.inf
-    return float(difference.max() / max(1.0, np.abs(second).max()))
-
-
-def _lengths(subject):
-    return (KEYS if subject.is_self_attention else QUERIES), KEYS
-
-
-def _mask(subject, role, seed=0):
-    """Returns a random mask that leaves every query the first key and hides another one."""
-    length, keys = _lengths(subject)
-    shape = {"query_mask": (BATCH, length), "attention_mask": (BATCH, length, keys)}.get(role, (BATCH, keys))
-    mask = np.random.default_rng([seed, MASKS.index(role)]).random(shape) < 0.6
-    mask[..., 0], mask[..., -1] = True, False
-    return mask
-
-
-def _offered(subject, *roles):
-    """Returns those of the arguments that the layer has; there must be one."""
-    offered = [role for role in roles if subject.offers(role)]
-    if not offered:
-        subject.argument(roles[0])
-    return offered
-
-
-def _hide_keys(subject, mask):
-    """Returns the arguments that hide the keys where `mask` [B, S] is False, by whatever argument the layer has."""
-    if _offered(subject, "value_mask", "attention_mask")[0] == "value_mask":
-        return {"value_mask": mask}
-    return {"attention_mask": np.repeat(mask[:, None], _lengths(subject)[0], axis=1)}
-
-
-def _influence(subject, layer, inputs, targets, **options):
-    """Returns, as boolean [B, T, S], the outputs t that change with position s of some of the inputs."""
-    before, _ = subject.run(layer, inputs, **options)
-    seen = []
-    for place in range(inputs[targets[0]].shape[1]):
-        changed = {name: value.copy() for name, value in inputs.items()}
-        for name in targets:
-            changed[name][:, place] = random_array(changed[name][:, place].shape, [place, 83])
-        after, _ = subject.run(layer, changed, **options)
-        seen.append(np.any(after != before, axis=-1))
-    return np.stack(seen, axis=-1)
-
-
-def _compare_sight(subject, seen, allowed, real=None):
-    """Checks that every query, of those at `real` [B, T], saw what it may see, and nothing else."""
-    wrong = seen != np.broadcast_to(allowed, seen.shape)
-    if real is not None:
-        wrong = wrong & real[:, :, None]
-    if subject.is_self_attention:  # a query changes itself
-        wrong = wrong & ~np.eye(seen.shape[1], seen.shape[2], dtype=bool)
-    for b, t, s in np.argwhere(wrong)[:1]:
-        verb = "saw" if seen[b, t, s] else "did not see"
-        raise Broken(
-            f"query {t} of {seen.shape[1]} {verb} key {s} of {seen.shape[2]} ({wrong.sum()} of {wrong.size} are wrong)"
-        )
-
-
-def _how_read(subject, layer, role):
-    """Returns what a layer makes of a mask of 0 and −1e9, or `None` where it refuses it."""
-    inputs, mask = subject.inputs(), _mask(subject, role)
-    try:
-        output, _ = subject.run(layer, inputs, **{role: np.where(mask, 0.0, -1e9).astype("float32")})
-    except Exception:
-        return None
-    readings = {"ignored": {}, "read as boolean and so inverted": {role: ~mask}}
-    readings["accepted and read as additive"] = {role: mask}
-    for text, masks in readings.items():
-        if _distance(output, subject.run(layer, inputs, **masks)[0]) < FLOAT32:
-            return text
-    return "accepted"
-
-
 @check("1")
 def float_masks_are_refused(subject):
     layer, arguments = subject.build(), {}
-    for role in _offered(subject, *MASKS):
-        arguments.setdefault(_how_read(subject, layer, role), {})[f"`{subject.argument(role)}`"] = None
+    for role in offered_roles(subject, *MASKS):
+        arguments.setdefault(reading_of_float_mask(subject, layer, role), {})[f"`{subject.argument(role)}`"] = None
     arguments.pop(None, None)
-    _require_none([f"{' and '.join(names)} of 0 and −1e9 {how}" for how, names in arguments.items()])
+    require_none([f"{' and '.join(names)} of 0 and −1e9 {how}" for how, names in arguments.items()])
 
 
 @check("1")
@@ -183,16 +99,16 @@ def masks_are_ANDed(subject):  # noqa: N802
         hidden = np.arange(KEYS) == np.arange(1, BATCH + 1)[:, None] + number
         masks[role] = ~np.repeat(hidden[:, None], KEYS, axis=1) if role == "attention_mask" else ~hidden
         allowed &= ~hidden[:, None]
-    seen = _influence(subject, subject.build(), inputs, subject.memory, causal=causal, **masks)
+    seen = influence(subject, subject.build(), inputs, subject.memory, causal=causal, **masks)
     # Where one mask is for queries and keys at once, a layer may do either with a masked query.
-    _compare_sight(subject, seen, allowed, masks.get("value_mask") if subject.is_self_attention else None)
+    require_sight(subject, seen, allowed, masks.get("value_mask") if subject.is_self_attention else None)
 
 
 @check("1")
 def a_query_mask_is_respected(subject):
     layer, inputs = subject.build(), subject.inputs()
-    role = _offered(subject, "query_mask")[0]
-    mask, problems = _mask(subject, role), []
+    role = offered_roles(subject, "query_mask")[0]
+    mask, problems = random_mask(subject, role), []
     scores = subject.offers("scores")
     if subject.residual and not scores:
         raise NotApplicable("the output holds the block's input, and there are no weights")
@@ -203,35 +119,35 @@ def a_query_mask_is_respected(subject):
         problems.append("ignored" if ignored else f"output of a masked query is {np.abs(output[~mask]).max():.2g}")
     if weights is not None and np.any(weights_of_masked := np.moveaxis(weights, -2, 1)[~mask]):
         problems.append(f"weights of a masked query sum to {weights_of_masked.sum(-1).max():.2g}")
-    _require_none(problems)
+    require_none(problems)
 
 
 @check("1")
 def each_head_can_have_a_mask(subject):
     if subject.num_heads is None:
         raise NotApplicable("there is one head")
-    _offered(subject, "attention_mask")
+    offered_roles(subject, "attention_mask")
     layer, inputs = subject.build(), subject.inputs()
-    queries, keys = _lengths(subject)
+    queries, keys = query_and_key_length(subject)
     mask = np.random.default_rng(3).random((BATCH, subject.num_heads, queries, keys)) < 0.5
     mask[..., 0] = True
     if not subject.offers("scores"):
         mask[:, :, :, 1] = False
-        seen = _influence(subject, layer, inputs, subject.memory, attention_mask=mask)
-        return _compare_sight(subject, seen, mask.any(axis=1))
+        seen = influence(subject, layer, inputs, subject.memory, attention_mask=mask)
+        return require_sight(subject, seen, mask.any(axis=1))
     _, weights = subject.run(layer, inputs, scores=True, attention_mask=mask)
-    _require(np.array_equal(weights > 0, mask), "the weights do not follow the mask of their head")
+    require(np.array_equal(weights > 0, mask), "the weights do not follow the mask of their head")
 
 
 @check("1", needs=("bias", "scores"))
 def a_float_bias_is_added_to_the_scores(subject):
     layer, inputs = subject.build(), subject.inputs()
-    queries, keys = _lengths(subject)
+    queries, keys = query_and_key_length(subject)
     bias = random_array((BATCH, *((1,) if subject.num_heads else ()), queries, keys), 5)
     _, plain = subject.run(layer, inputs, scores=True)
     _, weights = subject.run(layer, inputs, scores=True, bias=bias)
     expected = plain * np.exp(bias)
-    _require_close(weights, expected / expected.sum(-1, keepdims=True), "the weights are off by")
+    require_close(weights, expected / expected.sum(-1, keepdims=True), "the weights are off by")
 
 
 def _masked_inputs(subject, mask, names):
@@ -245,31 +161,31 @@ def _masked_inputs(subject, mask, names):
 
 @check("Keras")
 def masks_come_with_the_tensors(subject):
-    _offered(subject, "value_mask", "attention_mask")
-    layer, mask = subject.build(), _mask(subject, "value_mask")
+    offered_roles(subject, "value_mask", "attention_mask")
+    layer, mask = subject.build(), random_mask(subject, "value_mask")
     plain, carriers = _masked_inputs(subject, mask, subject.memory)
-    expected, _ = subject.run(layer, plain, **_hide_keys(subject, mask))
+    expected, _ = subject.run(layer, plain, **hide_keys(subject, mask))
     found = to_numpy(subject.call(layer, carriers)[0])
     real = mask if subject.is_self_attention else np.ones(found.shape[:2], bool)
-    ignored = _distance(found[real], subject.run(layer, plain)[0][real]) < FLOAT32
+    ignored = relative_distance(found[real], subject.run(layer, plain)[0][real]) < FLOAT32
     problems = "ignored" if ignored else "not the output with the same mask as an argument"
-    _require(_distance(found[real], expected[real]) < FLOAT32, problems)
+    require(relative_distance(found[real], expected[real]) < FLOAT32, problems)
 
 
 @check("Keras")
 def the_output_carries_the_mask_of_the_query(subject):
-    mask = _mask(subject, "value_mask" if subject.is_self_attention else "query_mask")
+    mask = random_mask(subject, "value_mask" if subject.is_self_attention else "query_mask")
     _, carriers = _masked_inputs(subject, mask, ("query",))
     output, _ = subject.call(subject.build(), carriers)
     output_mask = getattr(output, "_keras_mask", None)
-    _require(output_mask is not None, "the output carries no mask")
-    _require(np.array_equal(ops.convert_to_numpy(output_mask), mask), "the output carries another mask")
+    require(output_mask is not None, "the output carries no mask")
+    require(np.array_equal(ops.convert_to_numpy(output_mask), mask), "the output carries another mask")
 
 
 def _empty_rows(subject):
     """Yields arguments that leave the queries of the first sequence nothing to attend to."""
-    queries, keys = _lengths(subject)
-    for role in _offered(subject, "value_mask", "attention_mask"):
+    queries, keys = query_and_key_length(subject)
+    for role in offered_roles(subject, "value_mask", "attention_mask"):
         mask = np.ones((BATCH, keys) if role == "value_mask" else (BATCH, queries, keys), bool)
         mask[0] = False
         yield role, {role: mask}
@@ -286,7 +202,7 @@ def output_is_zero_where_all_is_masked(subject):
             if np.any(output[0]):
                 asked = "with scores" if scores else "without scores"
                 problems.append(f"`{subject.argument(role)}`, {asked}: up to {np.abs(output[0]).max():.2g}")
-    _require_none(problems)
+    require_none(problems)
 
 
 @check("2", needs=("scores",))
@@ -296,7 +212,7 @@ def weights_are_zero_where_all_is_masked(subject):
         _, weights = subject.run(layer, inputs, scores=True, **masks)
         if np.any(weights[0]):
             problems.append(f"`{subject.argument(role)}`: they sum to {weights[0].sum(-1).max():.2g}")
-    _require_none(problems)
+    require_none(problems)
 
 
 @check("2")
@@ -313,7 +229,7 @@ def gradients_are_finite_where_all_is_masked(subject):
         for name, gradient in zip(sources, tape.gradient(loss, list(sources.values())), strict=True):
             if gradient is not None and not np.all(np.isfinite(to_numpy(gradient))):
                 problems.append(f"`{subject.argument(role)}`: gradient of {name}")
-    _require_none(problems)
+    require_none(problems)
 
 
 def _situations(subject):
@@ -321,7 +237,7 @@ def _situations(subject):
     yield "no mask", {}
     for role in MASKS:
         if subject.offers(role):
-            yield f"`{subject.argument(role)}`", {role: _mask(subject, role)}
+            yield f"`{subject.argument(role)}`", {role: random_mask(subject, role)}
     if subject.offers("causal"):
         yield "causal", {"causal": True}
     if subject.offers("value_mask") or subject.offers("attention_mask"):
@@ -337,11 +253,11 @@ def asking_for_the_scores_changes_nothing(subject):
                 subject.run(subject.build(dropout=dropout), inputs, scores=scores, training=training, **masks)[0]
                 for scores in (False, True)
             )
-            distance = _distance(asked, plain)
+            distance = relative_distance(asked, plain)
             if distance > FLOAT32:
                 when = "" if not dropout else ", dropout in training" if training else ", dropout at inference"
                 problems.append(f"{name}{when}: the output changes by {distance:.2g}")
-    _require_none(problems)
+    require_none(problems)
 
 
 def _calls(subject):
@@ -364,7 +280,7 @@ def _compiled_agrees(subject, xla):
         expected = [result for result in subject.run(layer, inputs, **flags, **options) if result is not None]
         tensors = {key: tf.constant(value) for key, value in inputs.items()}
         for result, reference in zip(compiled(tensors, masks), expected, strict=True):
-            _require_close(to_numpy(result), reference, f"{name}: off by")
+            require_close(to_numpy(result), reference, f"{name}: off by")
 
 
 for compiler, xla in (("a graph", False), ("XLA", True)):
@@ -377,7 +293,7 @@ def _mixed_is_close(subject, policy):
         results = (subject.run(each, inputs, **options) for each in (layer, exact))
         for result, expected in zip(*results, strict=True):
             if result is not None:
-                _require_close(result, expected, f"{name}: off by", MIXED[policy])
+                require_close(result, expected, f"{name}: off by", MIXED[policy])
 
 
 for policy in MIXED:
@@ -394,7 +310,7 @@ def large_activations_stay_finite_in_float16(subject):
         if not np.all(np.isfinite(output)):
             where = "with scores" if options["scores"] else "without scores"
             worst[where] = max(worst.get(where, 0.0), np.mean(~np.isfinite(output)))
-    _require_none([f"{where} up to {share:.0%} of the output is not finite" for where, share in worst.items()])
+    require_none([f"{where} up to {share:.0%} of the output is not finite" for where, share in worst.items()])
 
 
 @check("3")
@@ -411,7 +327,7 @@ def decoding_with_a_cache_agrees_with_the_full_pass(subject):
     causal = subject.offers("causal") and not subject.causal
     mask = {"attention_mask": np.repeat(np.tri(KEYS, dtype=bool)[None], BATCH, axis=0)}
     expected, _ = subject.run(layer, inputs, causal=causal, **({} if causal or subject.causal else mask))
-    _require_close(subject.steps(subject, layer, inputs, first=2), expected)
+    require_close(subject.steps(subject, layer, inputs, first=2), expected)
 
 
 def _causal_view(subject):
@@ -426,11 +342,11 @@ def _causal_view(subject):
 def the_causal_mask_hides_the_future(subject):
     layer, inputs = subject.build(), subject.inputs(queries=KEYS)
     targets, options = _causal_view(subject)
-    seen = _influence(subject, layer, inputs, targets, **options)
-    _compare_sight(subject, seen, np.tri(KEYS, dtype=bool))
+    seen = influence(subject, layer, inputs, targets, **options)
+    require_sight(subject, seen, np.tri(KEYS, dtype=bool))
     if subject.offers("scores") and not subject.causal:
         _, weights = subject.run(layer, inputs, scores=True, causal=True)
-        _require(not np.any(np.triu(weights, 1)), "with scores the weights of the future are not zero")
+        require(not np.any(np.triu(weights, 1)), "with scores the weights of the future are not zero")
 
 
 @check("4")
@@ -439,15 +355,15 @@ def the_causal_mask_knows_the_offset(subject):
         raise NotApplicable("queries and keys are as many")
     subject.argument("causal")
     allowed = np.arange(KEYS) <= KEYS - QUERIES + np.arange(QUERIES)[:, None]
-    seen = _influence(subject, subject.build(), subject.inputs(), subject.memory, causal=True)
-    _compare_sight(subject, seen, allowed)
+    seen = influence(subject, subject.build(), subject.inputs(), subject.memory, causal=True)
+    require_sight(subject, seen, allowed)
 
 
 def _require_no_leak(subject, contents, kind=""):
     """Checks that no contents of masked keys, by name functions from a shape to an array, change real positions."""
-    layer, inputs, mask = subject.build(), subject.inputs(), _mask(subject, "value_mask", seed=2)
+    layer, inputs, mask = subject.build(), subject.inputs(), random_mask(subject, "value_mask", seed=2)
     real = mask if subject.is_self_attention else np.ones((BATCH, QUERIES), bool)
-    options = {"scores": subject.offers("scores"), **_hide_keys(subject, mask)}
+    options = {"scores": subject.offers("scores"), **hide_keys(subject, mask)}
     before = subject.run(layer, inputs, **options)
 
     def changes(content):
@@ -464,7 +380,7 @@ def _require_no_leak(subject, contents, kind=""):
         return not same
 
     leaks = [name for name, content in contents.items() if changes(content)]
-    _require(not leaks, f"{kind}{' and '.join(leaks)} do")
+    require(not leaks, f"{kind}{' and '.join(leaks)} do")
 
 
 @check("5")
@@ -491,12 +407,12 @@ def the_future_cannot_leak(subject):
         for name in targets:
             changed[name][:, last:] = size * random_array(changed[name][:, last:].shape, 89)
         after, _ = subject.run(layer, changed, **options)
-        _require(np.array_equal(after[:, :last], before[:, :last]), f"numbers of size {size:g} do")
+        require(np.array_equal(after[:, :last], before[:, :last]), f"numbers of size {size:g} do")
 
 
 def _require_score_shape(subject, weights):
-    expected = (BATCH, *filter(None, [subject.num_heads]), *_lengths(subject))
-    _require(tuple(weights.shape) == expected, f"{tuple(weights.shape)} instead of {expected}")
+    expected = (BATCH, *filter(None, [subject.num_heads]), *query_and_key_length(subject))
+    require(tuple(weights.shape) == expected, f"{tuple(weights.shape)} instead of {expected}")
 
 
 @check("6", needs=("scores",))
@@ -509,7 +425,7 @@ def scores_have_their_shape(subject):
 def scores_have_that_shape_symbolically(subject):
     symbolic = {name: keras.KerasTensor(value.shape) for name, value in subject.inputs().items()}
     _, weights = subject.call(subject.make(), symbolic, scores=True)
-    _require(weights is not None, "the symbolic call returns no weights")
+    require(weights is not None, "the symbolic call returns no weights")
     _require_score_shape(subject, weights)
 
 
@@ -517,7 +433,7 @@ def scores_have_that_shape_symbolically(subject):
 def scores_are_after_the_softmax(subject):
     _, weights = subject.run(subject.build(), subject.inputs(), scores=True)
     sums = weights.sum(-1)
-    _require(np.abs(sums - 1).max() < FLOAT32, f"rows sum to {sums.min():.2g} … {sums.max():.2g}")
+    require(np.abs(sums - 1).max() < FLOAT32, f"rows sum to {sums.min():.2g} … {sums.max():.2g}")
 
 
 @check("6", needs=("scores",))
@@ -527,9 +443,9 @@ def scores_are_before_dropout(subject):
     layer, inputs = subject.build(dropout=0.5), subject.inputs()
     output, weights = subject.run(layer, inputs, scores=True)
     trained, weights_in_training = subject.run(layer, inputs, scores=True, training=True)
-    _require(not np.array_equal(trained, output), "dropout does nothing in training")
+    require(not np.array_equal(trained, output), "dropout does nothing in training")
     share = np.mean((weights_in_training == 0) & (weights > 0))
-    _require(np.array_equal(weights_in_training, weights), f"in training {share:.0%} of them are zero")
+    require(np.array_equal(weights_in_training, weights), f"in training {share:.0%} of them are zero")
 
 
 @check("6", needs=("scores",))
@@ -538,7 +454,7 @@ def scores_are_in_the_compute_dtype(subject):
     tensors = {name: ops.convert_to_tensor(value) for name, value in subject.inputs().items()}
     _, weights = subject.call(layer, tensors, scores=True)
     dtype = keras.backend.standardize_dtype(weights.dtype)
-    _require(dtype == "bfloat16", f"{dtype} under mixed_bfloat16")
+    require(dtype == "bfloat16", f"{dtype} under mixed_bfloat16")
 
 
 @check("4", "positions")
@@ -547,7 +463,7 @@ def start_index_goes_on_with_the_sequence(subject):
     full = to_numpy(subject.apply(layer, ops.convert_to_tensor(inputs)))
     for start in (2, tf.constant(2)):
         tail = to_numpy(subject.apply(layer, ops.convert_to_tensor(inputs[:, 2:]), start_index=start))
-        _require_close(tail, full[:, 2:])
+        require_close(tail, full[:, 2:])
 
 
 @check("3", "positions")
@@ -556,9 +472,9 @@ def far_positions_keep_their_precision(subject):
     expected = to_numpy(subject.apply(subject.build(), inputs, start_index=FAR))
     problems = []
     for policy, tolerance in MIXED.items():
-        distance = _distance(to_numpy(subject.apply(subject.build(policy), inputs, start_index=FAR)), expected)
+        distance = relative_distance(to_numpy(subject.apply(subject.build(policy), inputs, start_index=FAR)), expected)
         problems += [f"{policy}, from position {FAR}: off by {distance:.2g}"] if distance > tolerance else []
-    _require_none(problems)
+    require_none(problems)
 
 
 @check("Keras", "all")
@@ -568,7 +484,7 @@ def every_option_is_in_the_config(subject):
     options = inspect.signature(type(layer)).parameters.values()
     named = [option.name for option in options if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)]
     missing = [f"`{name}`" for name in named if name not in config]
-    _require(not missing, f"without {', '.join(missing)}")
+    require(not missing, f"without {', '.join(missing)}")
 
 
 @check("Keras", "all")
@@ -578,10 +494,10 @@ def the_config_makes_the_same_layer(subject):
     again = type(layer).from_config(config)
     found = json.loads(json.dumps(again.get_config()))
     differing = [name for name in config if found.get(name) != config[name]]
-    _require(not differing, f"`{'`, `'.join(differing)}` changed")
+    require(not differing, f"`{'`, `'.join(differing)}` changed")
     subject.run(again, inputs)
     again.set_weights(layer.get_weights())
-    _require(np.array_equal(subject.run(again, inputs)[0], subject.run(layer, inputs)[0]), "another output")
+    require(np.array_equal(subject.run(again, inputs)[0], subject.run(layer, inputs)[0]), "another output")
 
 
 @check("Keras", "all")
@@ -593,4 +509,4 @@ def a_saved_model_reloads(subject):
         model.save(Path(folder) / "model.keras")
         loaded = keras.saving.load_model(Path(folder) / "model.keras")
     found = to_numpy(loaded([ops.convert_to_tensor(value) for value in inputs.values()]))
-    _require(np.array_equal(found, subject.run(layer, inputs)[0]), "another output")
+    require(np.array_equal(found, subject.run(layer, inputs)[0]), "another output")

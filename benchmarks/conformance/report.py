@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from benchmarks.conformance.checks import CHECKS, Broken, Check
+from benchmarks.conformance.checks import CHECKS, Check
+from benchmarks.conformance.probes import Broken
 from benchmarks.conformance.subjects import SUBJECTS, Missing, NotApplicable, Subject, find
 from benchmarks.report import machine_and_commit, table
 
@@ -35,7 +36,7 @@ def run_check(check: Check, subject: Subject) -> Result:
         return Result(NOT_APPLICABLE, str(error))
     except Broken as error:
         return Result(FAIL, str(error))
-    except Exception as error:
+    except Exception as error:  # layers of any library, so any error: its kind and text are the result
         return Result(FAIL, f"{type(error).__name__}: {_first_line(error)}")
     return Result(PASS)
 

@@ -141,7 +141,7 @@ class RunningClients:
             outcome, counter = (index, *read(ask(self._questions[index], timeout=SECONDS))), self._answers
         except grpc.RpcError as error:
             outcome, counter = f"{error.code().name}: {error.details()}", self._failures
-        except Exception as error:
+        except ValueError as error:
             outcome, counter = f"no answer that can be read: {error!r}", self._failures
         with self._lock:
             counter[outcome] += 1
