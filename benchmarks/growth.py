@@ -25,45 +25,68 @@ LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
 TOLERANCE = 0.15
 FROM_LENGTH = 1024
 PLOT = ROOT / "benchmarks" / "growth.png"
+IN_THEORY = ("multiplications", "steps in sequence", "longest path")
 
 
 class Layer(NamedTuple):
-    """A layer whose cost is measured."""
+    """A layer whose cost is measured; n is the length, d the number of features."""
 
-    name: str  # its class in `zoo.layers`
+    name: str  # its class in `zoo.layers`, or its path
     options: Mapping[str, Any]  # its options; see `benchmarks.peers.keras.make_layer`
     exponent: int  # the power of the length with which its cost grows in theory
     batch: int  # B
+    multiplications: str  # those that grow fastest with the length, of one row
+    steps: str = "1"  # how many have to follow one another
+    longest_path: str = "1"  # steps between the two positions that are farthest apart
+    note: str = ""  # what distinguishes it from others of its class
+    heads: int = 4
 
 
 _UNITS = {"units": 16}  # additive scores cost this much for every pair
+_LOCAL = {"window": "window"}
+_BAND = ("n·w·d", "1", "n/w")  # w: the window, or the block
 LAYERS = {
-    "additive": Layer("AdditiveAttention", _UNITS, 2, 1),
-    "concat": Layer("ConcatAttention", _UNITS, 2, 1),
-    "dot": Layer("DotAttention", {}, 2, 4),
-    "general": Layer("GeneralAttention", {}, 2, 4),
-    "cosine": Layer("CosineAttention", {}, 2, 4),
-    "scaled_dot": Layer("ScaledDotProductAttention", {}, 2, 4),
-    "multi_head": Layer("MultiHeadAttention", HEADS, 2, 1),
-    "grouped_query": Layer("GroupedQueryAttention", {**HEADS, "num_key_value_heads": 2}, 2, 1),
+    "additive": Layer("AdditiveAttention", _UNITS, 2, 1, "n²·(u + d)"),  # u: units
+    "concat": Layer("ConcatAttention", _UNITS, 2, 1, "n²·(u + d)"),
+    "dot": Layer("DotAttention", {}, 2, 4, "n²·d"),
+    "general": Layer("GeneralAttention", {}, 2, 4, "n²·d"),
+    "cosine": Layer("CosineAttention", {}, 2, 4, "n²·d"),
+    "scaled_dot": Layer("ScaledDotProductAttention", {}, 2, 4, "n²·d"),
+    "multi_head": Layer("MultiHeadAttention", HEADS, 2, 1, "n²·d"),
+    "grouped_query": Layer("GroupedQueryAttention", {**HEADS, "num_key_value_heads": 2}, 2, 1, "n²·d"),
     # The paper's cost is that of the window alone; here their weights have the full length, as the contract asks.
-    "local_m": Layer("LocalAttention", {"window": "window", "alignment": "monotonic"}, 2, 4),
-    "local_p": Layer("LocalAttention", {"window": "window", "alignment": "predictive"}, 2, 4),
-    "sliding_window": Layer("SlidingWindowAttention", {**HEADS, "window": "window"}, 1, 16),
-    "block_local": Layer("BlockLocalAttention", {**HEADS, "block_size": "window"}, 1, 16),
-    "linear": Layer("LinearAttention", HEADS, 1, 16),
-    "performer": Layer("PerformerAttention", HEADS, 1, 16),
-    "pooling": Layer("AttentionPooling", {"attention": {"class": "zoo.layers.AdditiveAttention", **_UNITS}}, 1, 64),
+    "local_m": Layer("LocalAttention", {**_LOCAL, "alignment": "monotonic"}, 2, 4, "n²·d", note="local_m"),
+    "local_p": Layer("LocalAttention", {**_LOCAL, "alignment": "predictive"}, 2, 4, "n²·d", note="local_p"),
+    "sliding_window": Layer("SlidingWindowAttention", {**HEADS, **_LOCAL}, 1, 16, *_BAND),
+    "block_local": Layer("BlockLocalAttention", {**HEADS, "block_size": "window"}, 1, 16, *_BAND),
+    "linear": Layer("LinearAttention", HEADS, 1, 16, "n·d²/h"),  # h: heads
+    "performer": Layer("PerformerAttention", HEADS, 1, 16, "n·m·d"),  # m: random features of a head
+    "pooling": Layer(
+        "AttentionPooling", {"attention": {"class": "zoo.layers.AdditiveAttention", **_UNITS}}, 1, 64, "n·(u + d)"
+    ),
+    # What attention is compared with (Vaswani et al. 2017, table 1); k: the width.
+    "recurrence": Layer("keras.layers.GRU", {"units": "dim", "return_sequences": True}, 1, 1, "n·d²", "n", "n"),
+    "convolution": Layer(
+        "keras.layers.Conv1D", {"filters": "dim", "kernel_size": 3, "padding": "same"}, 1, 16, "k·n·d²", "1", "n/k"
+    ),
+    # What is compared with one another is of the same batch and size.
+    "additive_wide": Layer("AdditiveAttention", {"units": "dim"}, 2, 1, "n²·(u + d)", note="u = d"),
+    "dot_wide": Layer("DotAttention", {}, 2, 1, "n²·d", note="d alone"),
+    "one_head": Layer("MultiHeadAttention", HEADS, 2, 1, "n²·d", note="1 head", heads=1),
+    "eight_heads": Layer("MultiHeadAttention", HEADS, 2, 1, "n²·d", note="8 heads, one matrix", heads=8),
+    "eight_layers": Layer(
+        "benchmarks.peers.keras.SeparateHeads", HEADS, 2, 1, "n²·d", note="8 layers of a head", heads=8
+    ),
 }
 
 
 def _case(name: str, layer: Layer) -> Case:
-    title = f"{layer.name} ({name})" if layer.name == "LocalAttention" else layer.name
+    title = f"{layer.name} ({layer.note})" if layer.note else layer.name
     contestants = [
         keras_layer(
-            f"zoo.layers.{layer.name}",
+            layer.name if "." in layer.name else f"zoo.layers.{layer.name}",
             layer.options,
-            sizes(layer.batch, length, dim=64, heads=4, window=64),
+            sizes(layer.batch, length, dim=64, heads=layer.heads, window=64),
             name=f"{title}, T={length}",
         )
         for length in LENGTHS
@@ -94,7 +117,7 @@ def slope(medians: Mapping[int, float]) -> float:
 
 def row(case: Case, measurements: Mapping[str, Any]) -> list[str]:
     """Returns a layer's row of the table."""
-    medians, exponent = medians_by_length(case, measurements), LAYERS[case.name].exponent
+    medians, layer = medians_by_length(case, measurements), LAYERS[case.name]
     times = [f"{1000 * medians[length]:,.1f}" if length in medians else "–" for length in LENGTHS]
     value = slope(medians)
     if math.isnan(value):
@@ -103,8 +126,9 @@ def row(case: Case, measurements: Mapping[str, Any]) -> list[str]:
         ]
         text, verdict = f"not measured: {reasons[0]}" if reasons else "not yet measured", ""
     else:
-        text, verdict = f"{value:.2f}", "met" if abs(value - exponent) <= TOLERANCE else "missed"
-    return [case.title, *times, text, f"{exponent} ± {TOLERANCE}", verdict]
+        text, verdict = f"{value:.2f}", "met" if abs(value - layer.exponent) <= TOLERANCE else "missed"
+    in_theory = [layer.multiplications, layer.steps, layer.longest_path]
+    return [case.title, *in_theory, *times, text, f"{layer.exponent} ± {TOLERANCE}", verdict]
 
 
 def plot(medians: Mapping[str, Mapping[int, float]], file: Path) -> None:
@@ -143,9 +167,11 @@ def main(arguments=None) -> int:
     report = Report(options)
     report.begin(
         f"Forward and backward, ms: median of {options.rounds} turns. Slope of log time against log T from"
-        f" T = {FROM_LENGTH} on."
+        f" T = {FROM_LENGTH} on. Multiplications: of one row, the part that grows fastest; n positions of d = 64"
+        " features, u units, w window or block, h heads, m random features, k width."
     )
-    report.add("\n".join(table(["layer", *(f"T {length}" for length in LENGTHS), "slope", "theory", ""], rows)))
+    titles = ["layer", *IN_THEORY, *(f"T {length}" for length in LENGTHS), "slope", "theory", ""]
+    report.add("\n".join(table(titles, rows)))
     report.add(f"{', '.join(places)}.")
     plot(medians, options.plot)
     return report.end()

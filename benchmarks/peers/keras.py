@@ -10,6 +10,19 @@ from benchmarks.peers.batches import WARM_UP, number_of_weights
 from benchmarks.worker import Unavailable
 
 CALLED_WITH_A_LIST = ("keras.layers.Attention", "keras.layers.AdditiveAttention")
+CALLED_WITH_A_SEQUENCE = ("zoo.layers.AttentionPooling", "keras.layers.GRU", "keras.layers.Conv1D")
+
+
+class SeparateHeads(keras.layers.Layer):
+    """Multi-head attention with a layer for each head: `Σ_i head_i W_O⁽ⁱ⁾ = [head_1; …; head_h] W_O`."""
+
+    def __init__(self, num_heads, key_dim, **options):
+        super().__init__(**options)
+        attention = find("zoo.layers.MultiHeadAttention")
+        self.heads = [attention(1, key_dim, dtype=self.dtype_policy) for _ in range(num_heads)]
+
+    def call(self, query, value):
+        return sum(head(query, value) for head in self.heads)
 
 
 def find(path):
@@ -33,7 +46,7 @@ def make_layer(description, sizes, policy):
 
 def apply(path, function, tensors):
     """Returns the output of a layer, or of a function of query, key and value, for those or for one sequence."""
-    if path.endswith("Pooling") or path.startswith("keras.ops."):
+    if path in CALLED_WITH_A_SEQUENCE or path.startswith("keras.ops."):
         return function(*tensors)
     query, key, value = tensors if len(tensors) == 3 else (tensors[0], None, tensors[0])
     if path in CALLED_WITH_A_LIST:

@@ -30,18 +30,37 @@ def test_rows():
     assert row("multi_head", _found("multi_head", lambda length: length**2 / 1e8))[-3:] == ["2.00", "2 ± 0.15", "met"]
     assert row("linear", _found("linear", lambda length: length**1.2))[-3:] == ["1.20", "1 ± 0.15", "missed"]
     nothing = {"where": "a machine", "results": {}, "fastest": {}}
-    empty = ["–"] * len(LENGTHS)
-    assert row("multi_head", nothing) == ["MultiHeadAttention, B1", *empty, "not yet measured", "2 ± 0.15", ""]
+    columns = ["MultiHeadAttention, B1", "n²·d", "1", "1", *["–"] * len(LENGTHS)]
+    assert row("multi_head", nothing) == [*columns, "not yet measured", "2 ± 0.15", ""]
     nothing["results"] = {"MultiHeadAttention, T=128": {"failed": "ended with status 1"}}
     assert row("multi_head", nothing)[-3] == "not measured: ended with status 1"
 
 
 def test_every_attention_layer_is_there():
     named = {name for name in layers.__all__ if name.endswith("Attention") or name == "AttentionPooling"}
-    assert {layer.name for layer in LAYERS.values()} == named - {"BaseAttention", "Attention"}, "those take any score"
+    assert {layer.name for layer in LAYERS.values() if "." not in layer.name} == named - {
+        "BaseAttention",
+        "Attention",
+    }, "those take any score"
     assert {contestant.work["length"] for contestant in CASES["dot"].contestants} == {*LENGTHS}
     linear = {name for name, layer in LAYERS.items() if layer.exponent == 1}
-    assert linear == {"sliding_window", "block_local", "linear", "performer", "pooling"}
+    assert linear == {"sliding_window", "block_local", "linear", "performer", "pooling", "recurrence", "convolution"}
+
+
+def test_recurrence_and_convolution_have_longer_paths_than_attention():
+    in_theory = {name: LAYERS[name][4:7] for name in ("recurrence", "convolution", "scaled_dot")}
+    assert in_theory == {
+        "recurrence": ("n·d²", "n", "n"),
+        "convolution": ("k·n·d²", "1", "n/k"),
+        "scaled_dot": ("n²·d", "1", "1"),
+    }
+
+
+@pytest.mark.parametrize("names", [("additive_wide", "dot_wide"), ("one_head", "eight_heads", "eight_layers")])
+def test_what_is_compared_has_the_same_batch_and_size(names):
+    works = [[each.work for each in CASES[name].contestants] for name in names]
+    for same_length in zip(*works, strict=True):
+        assert len({(work["batch"], work["length"], work["dim"]) for work in same_length}) == 1
 
 
 def test_command(monkeypatch, tmp_path, capsys):
@@ -59,8 +78,10 @@ def test_command(monkeypatch, tmp_path, capsys):
     assert asked == [("dot", {"rounds": 2, "tiny": True})]
     assert plot.read_bytes().startswith(b"\x89PNG")
     out = capsys.readouterr().out
-    assert "| layer | T 128 | T 256 |" in out
-    assert "| DotAttention, B4 | 0.0 | 0.1 | 0.3 | 1.0 | 4.2 | 16.8 | 67.1 | 2.00 | 2 ± 0.15 | met |" in out
+    assert "| layer | multiplications | steps in sequence | longest path | T 128 | T 256 |" in out
+    assert (
+        "| DotAttention, B4 | n²·d | 1 | 1 | 0.0 | 0.1 | 0.3 | 1.0 | 4.2 | 16.8 | 67.1 | 2.00 | 2 ± 0.15 | met |" in out
+    )
     assert "a machine." in out
 
 

@@ -53,6 +53,24 @@ def test_pooling_has_no_length_left():
     assert gradient.shape == (1, 8, 16) and np.isfinite(gradient).all() and np.abs(gradient).max() > 0
 
 
+@pytest.mark.parametrize("name", ["recurrence", "convolution"])
+def test_what_attention_is_compared_with_takes_one_sequence(name):
+    gradient = _gradient(growth.CASES[name].contestants[0])
+    assert gradient.shape == (1, 8, 16) and np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+
+
+def test_layers_of_one_head_are_multi_head_attention():
+    (inputs,) = random_arrays([(2, 5, 6)])
+    separate = adapter.SeparateHeads(num_heads=3, key_dim=7)
+    output = separate(inputs, inputs)
+    together = adapter.find("zoo.layers.MultiHeadAttention")(3, 7)
+    together.build(inputs.shape, inputs.shape)
+    for name in ("query", "key", "value", "output"):
+        kernels = [getattr(head, f"{name}_dense").kernel for head in separate.heads]
+        getattr(together, f"{name}_dense").kernel.assign(np.concatenate(kernels, axis=0 if name == "output" else -1))
+    np.testing.assert_allclose(output, together(inputs, inputs), rtol=1e-5, atol=1e-6)
+
+
 def test_tiny_sizes_are_tiny():
     sizes = attention.sizes(batch=8, length=16384, dim=512, heads=8, window=128, half=True)
     expected = attention.sizes(batch=1, length=16, dim=16, heads=2, window=2, half=True)
