@@ -11,9 +11,9 @@ from pathlib import Path
 from training.config.resolve import Run, resolve
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError, unknown_name
-from zoo.presets import CHECKSUMS, FOLDER, checksums
+from zoo.presets import FOLDER, checksums
 from zoo.startup import start_backend
-from zoo.workdir import WorkDir
+from zoo.workdir import CHECKSUMS, WorkDir
 
 LARGEST = 2 * 1024 * 1024
 """Bytes that a preset may take."""

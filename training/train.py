@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     workdir, request = WorkDir(arguments.workdir), _request(arguments)
     names = zip(("--model", "--data"), request.names(), strict=True)
     missing = [argument for argument, name in names if name is None]
-    if missing and not (arguments.resume and workdir.config.exists()):
+    if missing and not arguments.resume:
         parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
     # All mistakes in it are reported before the seconds that the backend takes to start.
     run = resolve_run(workdir, request, arguments.resume)

@@ -3,11 +3,11 @@
 Listing models is instant; Keras is imported when a model or a layer is first asked for.
 """
 
+import zoo.signals  # noqa: F401  isort: skip  # before the imports that take a while
+
 import importlib
 import os
 from typing import Any
-
-import zoo.signals  # noqa: F401  isort: skip  # before the imports that take a while
 
 import zoo.models as models
 from zoo.presets import list_presets, workdir_path

@@ -6,6 +6,7 @@ nothing can be raised it is lost. So the handler notes the signal as well, and w
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-_PACKAGES = ("training", "export")
 
 
 class Terminated(KeyboardInterrupt):
@@ -97,14 +97,20 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(exit_status(number))
 
 
+def _program() -> str:
+    """Returns the module or script that this process runs."""
+    if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:  # the packages around the module are being imported
+        return sys.orig_argv[sys.orig_argv.index("-m") + 1]
+    main = sys.modules["__main__"]
+    return main.__spec__.name if main.__spec__ else os.path.basename(getattr(main, "__file__", None) or "")
+
+
 def _guard_start() -> None:
     """Lets signals end this process at once if it is a command that still imports what it needs.
 
-    Its modules are named in `__main__`; another program that imports the package is left alone.
+    Another program that imports the package is left alone.
     """
-    main = sys.modules["__main__"]
-    names = (getattr(main.__spec__, "name", ""), os.path.basename(getattr(main, "__file__", "") or ""))
-    if names[0].partition(".")[0] not in _PACKAGES and not names[1].startswith("attention-zoo-"):
+    if not re.match(r"(training|export)\.|attention-zoo-", _program()):
         return
     for number in NAMES:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):

@@ -12,14 +12,16 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
 from zoo.errors import InputError, unknown_name
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN, UNKNOWN_SURFACE
-from zoo.workdir import replacing
+from zoo.workdir import WorkDir, replacing
 
 # Typeset text has these where a keyboard writes a space.
 _SPACES = ("\u00a0", "\u2009", "\u202f")
@@ -31,6 +33,9 @@ _SCORE_STEPS = 64
 _MAX_TRAINING_LINES = 2_000_000
 # Its largest bound on a line; by default it would silently drop lines above 4 kB.
 _MAX_TRAINING_BYTES = 1 << 30
+
+
+Replace = Callable[[Path], AbstractContextManager[Path]]
 
 
 class Tokenizer(abc.ABC):
@@ -70,15 +75,19 @@ class Tokenizer(abc.ABC):
     def piece_table(self) -> tuple[str, ...]:
         """Returns the printable piece of every id in order."""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
         """Writes the tokenizer beside a model, to temporary names that are then renamed.
 
         At a path without suffix, `PATH.json` (and `PATH.model` for subwords) are written.
+
+        Args:
+            path: The path without suffix.
+            replace: Yields the temporary path for a path, such as a work directory's own `replacing`.
         """
         path = Path(path)
         # The JSON file comes last: when it exists, the tokenizer is complete.
         for suffix, data in self._files().items():
-            with replacing(path.with_name(f"{path.name}{suffix}")) as temporary:
+            with replace(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
 
     @abc.abstractmethod
@@ -313,6 +322,24 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     if not isinstance(characters, list):
         raise InputError(f"{described}: a character tokenizer needs a list 'characters'. Received: {characters!r}.")
     return tokenizer(characters, lowercase)
+
+
+def load_tokenizers(workdir: WorkDir, names: Iterable[str], options: Mapping[str, Any]) -> dict[str, Tokenizer]:
+    """Returns the tokenizers of a work directory by name; `options` are those of its model.
+
+    Raises:
+        InputError: If one is missing or damaged, or does not fit the model.
+    """
+    workdir.check("tokenizers")
+    tokenizers = {name: load_tokenizer(workdir.tokenizer(name)) for name in names}
+    for name, tokenizer in tokenizers.items():
+        expected = options.get("vocab_size" if name == "text" else f"{name}_vocab_size")
+        if expected not in (None, tokenizer.vocab_size):
+            raise InputError(
+                f"{workdir.tokenizer(name)}.json is not the tokenizer of this model: it has {tokenizer.vocab_size} "
+                f"symbols, and the model reads {expected}."
+            )
+    return tokenizers
 
 
 def without_surrogates(text: str) -> str:

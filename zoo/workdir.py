@@ -1,13 +1,28 @@
 """The layout of a work directory, which training writes and everything else reads."""
 
+import hashlib
 import json
 import os
+import re
+import zipfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError
+
+CHECKSUMS = "checksums.json"
+"""SHA-256 sums of files by their path in the folder."""
+
+_TEMPORARY = re.compile(r"\.tmp-(\d+)-.+")
+
+
+def checksum(path: Path) -> str:
+    """Returns the SHA-256 sum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -40,6 +55,7 @@ class WorkDir:
         self.model = self.path / "model.keras"
         self.model_card = self.path / "MODEL_CARD.md"
         self.metrics = self.path / "metrics.jsonl"
+        self.checksums = self.path / CHECKSUMS
         self.lock = self.path / ".lock"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tb"
@@ -47,6 +63,67 @@ class WorkDir:
     def tokenizer(self, name: str) -> Path:
         """Returns the path, without suffix, of the tokenizer called `name`."""
         return self.path / "tokenizers" / name
+
+    @contextmanager
+    def replacing(self, path: Path) -> Iterator[Path]:
+        """As the function `replacing`, for a file that is then known by its checksum."""
+        with replacing(path) as temporary:
+            yield temporary
+            self._note(path, None)  # until the new file is in its place
+            sha256 = checksum(temporary)
+        self._note(path, sha256)
+
+    def _note(self, path: Path, sha256: str | None) -> None:
+        noted, name = self._noted(), path.relative_to(self.path).as_posix()
+        if noted.pop(name, None) or sha256:
+            noted |= {name: sha256} if sha256 else {}
+            self.write_text(self.checksums, json.dumps(noted, indent=2, sort_keys=True) + "\n")
+
+    def _noted(self) -> dict[str, str]:
+        """Returns the known checksums; none for a directory of an earlier version."""
+        try:
+            noted = json.loads(self.checksums.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            noted = None
+        if not isinstance(noted, dict):
+            raise InputError(f"{self.checksums} is damaged. Without this file, others are read unchecked.")
+        return noted
+
+    def check(self, *names: str) -> None:
+        """Checks that files, and all in folders, are as they were written, as far as their checksums are known.
+
+        Raises:
+            InputError: If one is not; it is named.
+        """
+        for name, sha256 in self._noted().items():
+            path = self.path / name
+            if name.partition("/")[0] in names and path.is_file() and checksum(path) != sha256:
+                raise InputError(f"{path} is damaged: its SHA-256 sum is another than in {self.checksums.name}.")
+
+    def check_model(self) -> None:
+        """Checks that `model.keras` is as it was written.
+
+        Raises:
+            InputError: If it is not.
+        """
+        self.check(self.model.name)
+        try:  # the checksums of a zip, for what has no other
+            with zipfile.ZipFile(self.model) as file:
+                damaged = None if self.model.name in self._noted() else file.testzip()
+        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise InputError(f"{self.model} is damaged: {error}.") from None
+        if damaged:
+            raise InputError(f"{self.model} is damaged: {damaged} in it is not what its checksum says.")
+
+    def remove_leftovers(self) -> None:
+        """Removes what processes left that were killed while they wrote; to be called by the one that trains here."""
+        for path in [*self.path.glob(".tmp-*"), *self.path.glob("*/.tmp-*")]:
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and not _is_alive(int(match[1])):
+                with suppress(OSError):  # a finished run may be where nothing can be written
+                    path.unlink()
 
     def write_text(self, path: Path, text: str) -> None:
         """Writes a text file so that it is never seen half written."""
@@ -70,3 +147,14 @@ class WorkDir:
         except (KeyError, TypeError):
             raise InputError(f"{self.config} is not a configuration: it names no model.") from None
         return config
+
+
+def _is_alive(process: int) -> bool:
+    """Returns whether a process with this number runs, other than this one, which has written nothing yet."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return process != os.getpid()

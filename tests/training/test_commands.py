@@ -221,10 +221,12 @@ def test_an_unfinished_run(failure, copy, command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_spoilt_files_of_a_work_directory(failure, copy, command):
     main, arguments = COMMANDS[command]
-    (copy / "tokenizers" / "source.json").write_text('{"kind": "word"}')
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/tokenizers/source.json: Unknown tokenizer 'word'")
     (copy / "model.keras").write_bytes(b"half")
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/model.keras is not a model")
+    assert failure(main, copy, *arguments).startswith(f"error: {copy}/model.keras is damaged: ")
+    (copy / "tokenizers" / "source.json").write_text('{"kind": "word"}')
+    assert failure(main, copy, *arguments).startswith(f"error: {copy}/tokenizers/source.json is damaged: ")
+    (copy / "checksums.json").unlink()  # earlier versions wrote none
+    assert failure(main, copy, *arguments).startswith(f"error: {copy}/tokenizers/source.json: Unknown tokenizer 'word'")
     (copy / "config.json").write_text("{")
     assert failure(main, copy, *arguments).startswith(f"error: {copy}/config.json is not a configuration: ")
 

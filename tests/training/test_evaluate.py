@@ -16,7 +16,8 @@ from training.evaluation import evaluate
 from training.tasks import get_task
 from training.tasks.metrics import translation_metrics
 from zoo.errors import InputError
-from zoo.presets import CHECKSUMS, checksums
+from zoo.presets import checksums
+from zoo.workdir import CHECKSUMS
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import zoo
 from training.presets import LARGEST, RECIPES
 from zoo import presets
 from zoo.errors import InputError
+from zoo.workdir import CHECKSUMS
 
 
 @functools.cache
@@ -29,7 +30,7 @@ def test_files(name):
     folder = presets.preset_path(name)
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     assert sum(sizes.values()) <= LARGEST
-    assert {"config.json", "model.keras", "MODEL_CARD.md", presets.CHECKSUMS} <= set(sizes)
+    assert {"config.json", "model.keras", "MODEL_CARD.md", CHECKSUMS} <= set(sizes)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert (config["model"]["name"], config["data"]["spec"]) == (RECIPES[name].model, RECIPES[name].spec)
 

@@ -86,10 +86,13 @@ def test_what_a_process_ignores_is_ignored_still():
             send(signal.SIGTERM)
 
 
-def test_while_a_command_imports(tmp_path):
+@pytest.mark.parametrize("start", ["", "import zoo"])
+def test_while_a_command_imports(tmp_path, start):
     """Nothing of the program has run by then."""
-    (tmp_path / "training.py").write_text("import os, zoo\nos.kill(os.getpid(), 2)\nwhile True: pass\n")
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "__init__.py").write_text(start)
+    (tmp_path / "training" / "train.py").write_text("import os, zoo\nos.kill(os.getpid(), 2)\nwhile True: pass\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.getcwd()])}
-    argv = [sys.executable, "-m", "training"]
+    argv = [sys.executable, "-m", "training.train"]
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import subprocess
 
 import pytest
 
@@ -58,3 +59,53 @@ def test_what_is_no_work_directory(tmp_path):
     for path in (tmp_path, tmp_path / "none", tmp_path / "file"):
         with pytest.raises(InputError, match=re.escape(f"{path} is not a work directory: it has no config.json.")):
             WorkDir(path).read_config()
+
+
+def test_leftovers_of_processes_that_are_gone_are_removed(tmp_path):
+    """But neither files of a process that runs, nor the user's."""
+    gone, workdir = subprocess.Popen(["true"]), WorkDir(tmp_path)
+    gone.wait()
+    names = [f".tmp-{gone.pid}-config.json", f"checkpoints/.tmp-{gone.pid}-step_1.npz", f".tmp-{os.getpid()}-a"]
+    kept = {f"evaluation/.tmp-{os.getppid()}-test.json", ".tmp-mine", "checkpoints/step_1.npz"}
+    for name in (*names, *kept):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    workdir.remove_leftovers()
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == kept
+
+
+def test_a_checked_file(tmp_path):
+    workdir = WorkDir(tmp_path)
+    for text in ("first", "second"):
+        with workdir.replacing(tmp_path / "parts" / "a.txt") as temporary:
+            temporary.write_text(text)
+        workdir.check("parts")
+    (tmp_path / "parts" / "a.txt").write_text("third")
+    workdir.check("other")
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/parts/a.txt is damaged: its SHA-256 sum is another")):
+        workdir.check("parts")
+    workdir.checksums.write_text("{")
+    with pytest.raises(InputError, match="checksums.json is damaged. Without this file, others are read unchecked"):
+        workdir.check("parts")
+
+
+def test_a_process_that_is_killed_between_file_and_checksum_leaves_a_file_that_loads(tmp_path, monkeypatch):
+    workdir = WorkDir(tmp_path)
+    path = tmp_path / "model.keras"
+    with workdir.replacing(path) as temporary:
+        temporary.write_text("first")
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch:
+        patch.setattr("zoo.workdir.os.replace", raising(os.replace, path))
+        with workdir.replacing(path) as temporary:
+            temporary.write_text("second")
+    assert path.read_text() == "second"
+    workdir.check("model.keras")
+
+
+def raising(replace, last):
+    def replace_and_raise(source, target):
+        replace(source, target)
+        if target == last:
+            raise KeyboardInterrupt
+
+    return replace_and_raise

@@ -129,7 +129,9 @@ def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
             or a change of what cannot change.
     """
     model, data = request.names()
-    if not resuming or not workdir.config.exists():
+    if resuming and not workdir.config.exists():
+        raise InputError(f"{workdir.path} holds no run to go on with. Leave out --resume to begin one.")
+    if not resuming:
         config = resolve(str(model), str(data), request.settings, request.file)
         check_vacant(workdir)
         return Run(config, config.open_data())

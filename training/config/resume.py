@@ -45,7 +45,13 @@ def resume(kept: RunConfig, requested: Settings, step: int, path: str) -> tuple[
             changes[key] = value
     named = {**{f"training.{key}": value for key, value in changes.items()}, **accepted}
     history = (*kept.changes, {"step": step, **named}) if named and step else kept.changes
-    return dataclasses.replace(kept, training=dataclasses.replace(kept.training, **changes), changes=history), named
+    training = dataclasses.replace(kept.training, **changes)
+    if training.total_steps < step:
+        raise InputError(
+            f"{path} holds a run that has done {step} steps. Received: training.max_steps={training.max_steps}. "
+            f"With training.max_steps={step} it ends there."
+        )
+    return dataclasses.replace(kept, training=training, changes=history), named
 
 
 def _policy(precision: str) -> str:

@@ -14,7 +14,7 @@ from training.optimization.losses import get_loss
 from training.optimization.optimizer import exclude_from_decay, make_optimizer
 from training.tasks import get_task
 from zoo.registry import create_model
-from zoo.workdir import WorkDir, replacing
+from zoo.workdir import WorkDir
 
 
 def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) -> keras.Model:
@@ -60,5 +60,5 @@ def save_model(workdir: WorkDir, config: RunConfig, model: keras.Model) -> None:
     # Precision is a matter of training; what is kept, evaluated and exported is float32.
     final = create_model(config.spec.name, dtype="float32", **config.model)
     copy_weights(model, final)
-    with replacing(workdir.model) as temporary:
+    with workdir.replacing(workdir.model) as temporary:
         final.save(temporary)

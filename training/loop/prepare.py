@@ -13,7 +13,7 @@ from training.hardware.choice import Hardware
 from training.tasks import Task, get_task
 from training.tasks.task import Tokenizers
 from zoo.errors import InputError
-from zoo.text import load_tokenizer
+from zoo.text import load_tokenizers
 from zoo.workdir import WorkDir
 
 
@@ -40,15 +40,16 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
         if task.name == "classifier" and not config.data.classes:
             raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
         check_unchanged(workdir, data, run.accepts_changed_data)
-        return PreparedRun(config, hardware, task, data, _load_tokenizers(workdir, task))
+        return PreparedRun(config, hardware, task, data, load_tokenizers(workdir, task.tokenizer_names, config.model))
     data.check()
     if config.training.init_from:
-        tokenizers = _load_tokenizers(open_workdir(config.training.init_from), task)
+        initial = open_workdir(config.training.init_from)
+        tokenizers = load_tokenizers(initial, task.tokenizer_names, initial.read_config()["model"])
     else:
         tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
     save_fingerprint(workdir, data)
     for name, tokenizer in tokenizers.items():
-        tokenizer.save(workdir.tokenizer(name))
+        tokenizer.save(workdir.tokenizer(name), workdir.replacing)
     config = complete(config, task, data, tokenizers)
     training = dataclasses.replace(config.training, precision=hardware.precision, cores=hardware.cores)
     return PreparedRun(dataclasses.replace(config, training=training), hardware, task, data, tokenizers)
@@ -58,7 +59,3 @@ def complete(config: RunConfig, task: Task[Any], data: Dataset[Any], tokenizers:
     """Returns a configuration with what only the data can tell, such as the sizes of vocabularies."""
     settled = dataclasses.replace(config, data=task.settle(config.data, data))
     return settled.with_model(**task.model_options(settled.model, settled.data, tokenizers))
-
-
-def _load_tokenizers(workdir: WorkDir, task: Task[Any]) -> Tokenizers:
-    return {name: load_tokenizer(workdir.tokenizer(name)) for name in task.tokenizer_names}

@@ -27,6 +27,7 @@ from training.loop.profiling import Profile
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.model_card import model_card
 from training.optimization.optimizer import make_schedule
+from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 
@@ -40,19 +41,37 @@ def train(workdir: WorkDir, run: Run, profile: bool = False) -> dict[str, Any]:
         RunStopped: If the run was interrupted, its loss was lost, or memory or disk are full.
     """
     with locked(workdir):
+        workdir.remove_leftovers()
         if run.begun:
             set_damaged_aside(workdir.checkpoints)
             changes = "".join(f", but {key}={value}" for key, value in run.changes.items())
             print(f"resuming with the settings that the run was begun with{changes}", file=sys.stderr)
         else:
             check_vacant(workdir)
-        if run.begun and not run.changes and (metrics := final_metrics(workdir)):
+        if run.begun and not run.changes and (metrics := final_metrics(workdir)) and _is_whole(workdir):
             print(f"{workdir.path} is trained already", file=sys.stderr)
             return metrics
         with explained(workdir):
             prepared = prepare(workdir, run, choose_hardware(run.config.training))
             with spread_over(prepared.hardware.devices):
                 return _train(workdir, prepared, profile)
+
+
+def _is_whole(workdir: WorkDir) -> bool:
+    """Returns whether the files of a finished run are what was written; says so if the model is to be written anew.
+
+    Raises:
+        InputError: If they are not, and the checkpoints do not have what is lost.
+    """
+    workdir.check("tokenizers")
+    try:
+        workdir.check_model()
+    except InputError as error:
+        if not list_checkpoints(workdir.checkpoints):
+            raise InputError(f"{error} There are no checkpoints to write it anew from.") from None
+        print(f"{error} It is written anew from the checkpoints", file=sys.stderr)
+        return False
+    return True
 
 
 def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:

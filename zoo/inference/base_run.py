@@ -12,7 +12,7 @@ from zoo.errors import InputError
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
 from zoo.registry import ModelSpec, get_spec
-from zoo.text import Tokenizer, load_tokenizer, without_surrogates
+from zoo.text import Tokenizer, load_tokenizers, without_surrogates
 from zoo.vocabulary import END, pad
 from zoo.workdir import WorkDir
 
@@ -54,9 +54,10 @@ class Run:
             )
         self.spec = self.spec_of(path)
         self.spec.load_class()  # registers the class by its name in the file
+        self.tokenizers = self.tokenizers_type(
+            **load_tokenizers(workdir, self.tokenizers_type._fields, self.config["model"])
+        )
         self.model = self._load_model(workdir)
-        names = self.tokenizers_type._fields
-        self.tokenizers = self.tokenizers_type(*(load_tokenizer(workdir.tokenizer(name)) for name in names))
         self._predictors: dict[Hashable, Predictor] = {}
 
     @staticmethod
@@ -73,6 +74,10 @@ class Run:
 
     @staticmethod
     def _load_model(workdir: WorkDir) -> keras.Model:
+        try:
+            workdir.check_model()
+        except InputError as error:
+            raise InputError(f"{error} With checkpoints, training.train --resume writes it anew.") from None
         try:
             return keras.saving.load_model(workdir.model, compile=False)
         except ValueError as error:

@@ -3,16 +3,15 @@
 They are made by `python -m training.presets`.
 """
 
-import hashlib
 import json
 import os
 from pathlib import Path
 
 from zoo.errors import InputError, unknown_name
+from zoo.workdir import CHECKSUMS, checksum
 
 PREFIX = "preset:"
 FOLDER = Path(__file__).parent
-CHECKSUMS = "checksums.json"
 
 
 def list_presets() -> list[str]:
@@ -23,7 +22,7 @@ def list_presets() -> list[str]:
 def checksums(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 sum of each file in a folder by its path in it, except the file of the sums itself."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in files}
 
 
 def preset_path(name: str) -> Path:

@@ -131,3 +131,9 @@ def test_a_configuration_that_was_edited_by_hand_is_checked(workdir, section, ke
     with pytest.raises(InputError, match=re.escape(message)) as error:
         resolve_run(workdir, Request(), resuming=True)
     assert str(error.value).startswith(f"{workdir.config}: ") or key == "loss"
+
+
+def test_a_run_cannot_end_before_where_it_is():
+    with pytest.raises(InputError, match=r"has done 900 steps. Received: training.max_steps=300. With .*=900 it ends"):
+        resumed("training.max_steps=300", step=900)
+    assert resumed("training.max_steps=500")[0].training.max_steps == 500

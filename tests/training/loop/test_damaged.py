@@ -1,12 +1,16 @@
 """Damaged work directories, and origins that are gone: what can go on does, the rest ends with one line."""
 
 import json
+import re
 import shutil
 
+import numpy as np
 import pytest
 from support.tiny_runs import run_quietly
 
+import zoo
 from training.train import main
+from zoo.errors import InputError
 
 SHORT = (
     "training.max_steps=4 training.eval_every=2 training.batch_tokens=512 training.precision=float32 "
@@ -40,6 +44,13 @@ def log_of(workdir):
 
 def halve(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    """Changes a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 def without_classes(copy):
@@ -118,3 +129,52 @@ def test_an_origin_without_data_or_classes(begun, copy, labelled_spec, tmp_path,
     without_classes(copy)
     assert run_quietly(main, *argv) == 2
     assert "is not the configuration of a trained classifier: it has no data.classes." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [flip, halve])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_damaged_model_is_written_anew(begun, tmp_path, damage, known, capsys):
+    """Also where an earlier version wrote no checksums: there the sums within the file serve."""
+    copy = shutil.copytree(begun, tmp_path / "run")
+    damage(copy / "model.keras")
+    if not known:
+        (copy / "checksums.json").unlink()
+    with pytest.raises(InputError, match=f"^{copy}/model.keras is damaged: .* --resume writes it anew"):
+        zoo.load(copy)
+    assert run_quietly(main, "--workdir", copy, "--resume") == 0
+    error = capsys.readouterr().err
+    assert f"{copy}/model.keras is damaged: " in error and "It is written anew from the checkpoints" in error
+    assert "trained already" not in error and log_of(copy) == log_of(begun)
+    for written, lost in zip(zoo.load(copy).model.weights, zoo.load(begun).model.weights, strict=True):
+        np.testing.assert_array_equal(written, lost)
+
+
+def test_a_damaged_model_without_checkpoints(begun, tmp_path, capsys):
+    """It is not trained anew without a word."""
+    copy = shutil.copytree(begun, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    flip(copy / "model.keras")
+    assert run_quietly(main, "--workdir", copy, "--resume") == 2
+    assert capsys.readouterr().err.endswith("There are no checkpoints to write it anew from.\n")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_damaged_tokenizer(begun, copy, finished, capsys):
+    """Other symbols would mean other weights."""
+    if finished:
+        shutil.copy(begun / "model.keras", copy)
+    flip(copy / "tokenizers" / "text.model")
+    assert run_quietly(main, "--workdir", copy, "--resume") == 2
+    line = f"error: {copy}/tokenizers/text.model is damaged: its SHA-256 sum is another than in checksums.json.\n"
+    assert capsys.readouterr().err.splitlines(keepends=True)[-1] == line
+
+
+def test_a_tokenizer_of_another_size(copy, lines_workdir, capsys):
+    """As an earlier version, which wrote no checksums, may have it."""
+    (copy / "checksums.json").unlink()
+    for path in (lines_workdir / "tokenizers").iterdir():
+        shutil.copy(path, copy / "tokenizers")
+    assert run_quietly(main, "--workdir", copy, "--resume") == 2
+    assert re.search(
+        "tokenizers/text.json is not the tokenizer of this model: it has [0-9]+ symbols, and the model reads [0-9]+",
+        capsys.readouterr().err.splitlines()[-1],
+    )

@@ -24,12 +24,11 @@ with locked(WorkDir(sys.argv[1])):
 """
 
 
-@pytest.mark.parametrize("resume", [(), ("--resume",)])
-def test_a_directory_in_use_is_refused_until_the_process_is_killed(resume, labelled_spec, tmp_path, capsys):
+def test_a_directory_in_use_is_refused_until_the_process_is_killed(labelled_spec, tmp_path, capsys):
     workdir = tmp_path / "run"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(workdir)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
-        assert train("cnn_classifier", labelled_spec, workdir, *resume, "--set", *CLASSIFIER[1:]) == 2
+        assert train("cnn_classifier", labelled_spec, workdir, "--set", *CLASSIFIER[1:]) == 2
         error = f"error: Another process is training into {workdir}. Wait until it ends, or end it.\n"
         assert capsys.readouterr().err == error
         assert [path.name for path in workdir.iterdir()] == [".lock"]

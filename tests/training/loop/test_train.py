@@ -11,7 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from support.tiny_runs import TRANSFORMER, train, write_text
+from support.tiny_runs import TRANSFORMER, run_quietly, train, write_text
 
 import zoo
 from training.config.resolve import resolve
@@ -21,6 +21,7 @@ from training.hardware.choice import choose_hardware
 from training.loop.build import compile_model
 from training.loop.prepare import complete
 from training.tasks import get_task
+from training.train import main
 from zoo.text import CharTokenizer, SubwordTokenizer
 from zoo.vocabulary import END
 from zoo.workdir import WorkDir
@@ -56,6 +57,7 @@ def test_files_of_a_work_directory(name, request):
     assert {file for file in files if not file.startswith("tb/")} == {
         "config.json",
         "data.json",
+        "checksums.json",
         "tokenizers/source.json",
         "tokenizers/target.json",
         "model.keras",
@@ -211,14 +213,13 @@ def test_a_run_is_not_overwritten(text_workdir, text_spec, tmp_path, capsys):
     assert "holds a run of transformer_tiny" in line and str(tmp_path) in line
 
 
-def test_resume_starts_a_run_where_there_is_none(text_spec, tmp_path, monkeypatch):
-    import training.loop.trainer
-
-    monkeypatch.setattr(training.loop.trainer, "fit", lambda workdir, settings, *_: reached.append(settings))
-    monkeypatch.setattr(training.loop.trainer, "finish", lambda *_: {"cross_entropy": 1.0})
-    reached = []
-    assert train("transformer_tiny", text_spec, tmp_path / "new", "--resume", "--set", *TRANSFORMER) == 0
-    assert reached[0].max_steps == 56
+def test_resume_needs_a_run(text_spec, tmp_path, capsys):
+    """A mistyped name would otherwise begin another one."""
+    assert train("transformer_tiny", text_spec, tmp_path / "new", "--resume") == 2
+    assert run_quietly(main, "--workdir", tmp_path / "new", "--resume") == 2
+    line = f"error: {tmp_path}/new holds no run to go on with. Leave out --resume to begin one.\n"
+    assert capsys.readouterr() == ("", line * 2)
+    assert not (tmp_path / "new").exists()
 
 
 def test_bad_options_do_not_leave_a_run_behind(text_spec, tmp_path):
@@ -306,6 +307,7 @@ def test_killed_and_resumed_is_like_not_interrupted(averaged, labelled_spec, tmp
     capsys.readouterr()
     assert train("cnn_classifier", labelled_spec, workdir, "--resume") == 0
     output = capsys.readouterr()
+    assert not list(workdir.glob("**/.tmp-*"))
     assert "resuming from step_00000004.npz" in output.err
     assert json.loads(output.out)["workdir"] == str(workdir)
     np.testing.assert_allclose(losses_of(workdir), losses_of(averaged), rtol=1e-6)

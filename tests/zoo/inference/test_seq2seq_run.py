@@ -190,6 +190,7 @@ def test_a_model_that_is_not_in_the_zoo(text_workdir, tmp_path):
 
 def test_a_model_file_with_code_in_it_is_refused(text_workdir, tmp_path):
     copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+    (copy / "checksums.json").unlink()
     keras.Sequential([keras.Input((1,)), keras.layers.Lambda(lambda x: x + 1)]).save(copy / "model.keras")
     with pytest.raises(InputError, match="model.keras is not a model of this version of the zoo"):
         zoo.load(copy)
@@ -199,7 +200,10 @@ def test_a_model_file_with_code_in_it_is_refused(text_workdir, tmp_path):
 def test_a_broken_model_file_is_refused(text_workdir, tmp_path, content):
     copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
     (copy / "model.keras").write_bytes(content)
-    with pytest.raises(InputError, match="model.keras is not a model of this version of the zoo"):
+    with pytest.raises(InputError, match="model.keras is damaged: its SHA-256 sum is another than in checksums.json"):
+        zoo.load(copy)
+    (copy / "checksums.json").unlink()  # earlier versions wrote none
+    with pytest.raises(InputError, match="model.keras is damaged: File is not a zip file"):
         zoo.load(copy)
 
 
