@@ -1,5 +1,6 @@
 """Exports a work directory: `python -m export.saved_model DIR --output BASE [--version N]`."""
 
+import logging
 import os
 import shutil
 import sys
@@ -134,6 +135,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     export = Export.resolve(**vars(_parse(argv)))
     # Traced on a GPU, recurrent layers could hold kernels that a server without one lacks.
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    # AutoGraph warns where it has no room for its own files, and goes on without them.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     print(write_export(export))
 
 

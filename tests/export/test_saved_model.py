@@ -1,10 +1,11 @@
 """`export.saved_model`: versions, files, what is recorded, and what happens when an export does not end well."""
 
+import errno
 import json
 import os
+import resource
 import signal
 import stat
-import sys
 
 import numpy as np
 import pytest
@@ -98,16 +99,50 @@ def test_a_failure_leaves_nothing_behind(text_workdir, tmp_path, before_the_end)
     assert list((tmp_path / "base").iterdir()) == []
 
 
-def test_being_told_to_end_leaves_nothing_behind(text_workdir, tmp_path, monkeypatch, before_the_end):
+@pytest.fixture
+def largest_file():
+    """Returns a function that limits the size of files, in bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+FULL = "error: a file is larger than is allowed here (see ulimit -f)\n"
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, size):
+    """TensorFlow reports it as its own error, at the weights or at the graph."""
+    largest_file(size)
+    assert run_quietly(saved_model.main, lines_workdir, "--output", tmp_path / "base") == 1
+    assert capsys.readouterr() == ("", FULL)
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [0, 100, 600])
+def test_small_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, monkeypatch, size):
+    """Requests for the warm-up, the record, and the model card, if it is not the graph that is too large."""
+    monkeypatch.setattr(tf.saved_model, "save", lambda *_, **__: None)
+    largest_file(size)
+    assert run_quietly(saved_model.main, lines_workdir, "--output", tmp_path / "base") == 1
+    assert capsys.readouterr() == ("", FULL)
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_a_full_disk(lines_workdir, tmp_path, before_the_end, capsys):
+    def fail(folder, *_):
+        (folder / "assets.extra").mkdir()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before_the_end(fail)
+    assert run_quietly(saved_model.main, lines_workdir, "--output", tmp_path / "base") == 1
+    assert capsys.readouterr() == ("", "error: no space left on the disk\n")
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_being_told_to_end_leaves_nothing_behind(text_workdir, tmp_path, before_the_end):
     before_the_end(lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    monkeypatch.setattr(sys, "argv", ["export.saved_model", str(text_workdir), "--output", str(tmp_path / "base")])
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as caught:
-            saved_model.command()
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-    assert caught.value.code == 143
+    assert run_quietly(saved_model.main, text_workdir, "--output", tmp_path / "base") == 143
     assert list((tmp_path / "base").iterdir()) == []
 
 
