@@ -15,12 +15,12 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 from werkzeug.wrappers import Request, Response
 
-from export.server import logs, metrics
+from export.server import metrics
 from export.server.api import rest_json
-from export.server.api.services import Services
+from export.server.api.services import Services, unforeseen_as_internal
 from export.server.config_files import read_config
 from export.server.context import REST, RequestContext
-from export.server.errors import RequestError, internal, invalid_argument
+from export.server.errors import RequestError, invalid_argument
 from export.server.settings import Settings
 from export.wire.protos import classification_pb2, get_model_status_pb2, model_pb2, predict_pb2, regression_pb2
 from export.wire.protos import get_model_metadata_pb2 as metadata_pb2
@@ -85,11 +85,9 @@ class RestApp:
         begin, status = time.monotonic(), StatusCode.OK
         path = _PATHS[request.method].fullmatch(request.path) if request.method in _PATHS else None
         try:
-            response = self._as_json(self._answer(request, path))
-        except Exception as raised:
-            if not isinstance(raised, RequestError):
-                logs.request_broke(raised)
-            error = raised if isinstance(raised, RequestError) else internal()
+            with unforeseen_as_internal():
+                response = self._as_json(self._answer(request, path))
+        except RequestError as error:
             status = error.code
             response = self._as_json({"error": error.message}, _HTTP_STATUS.get(status, 500))
         model = unquote(path["name"] or "") if path else ""

@@ -1,7 +1,8 @@
 """Every method of the two services, message in and message out, shared by gRPC and REST."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from grpc import StatusCode
@@ -29,6 +30,18 @@ _INFERENCE: dict[str, Callable[..., Any]] = {
 _LONGEST_LOGGED = 2000
 
 
+@contextlib.contextmanager
+def unforeseen_as_internal() -> Iterator[None]:
+    """Answers what no code foresaw with INTERNAL, and logs where that was: this is where requests come in."""
+    try:
+        yield
+    except RequestError:
+        raise
+    except Exception as error:
+        logs.request_broke(error)
+        raise internal() from error
+
+
 class Services:
     """The methods of PredictionService and ModelService.
 
@@ -40,6 +53,7 @@ class Services:
         self._metrics = metrics
         self._settings = settings
 
+    @unforeseen_as_internal()
     def answer(self, method: str, request: Any, context: RequestContext) -> Any:
         """Answers a request by the name of its method, such as `"Predict"`."""
         if method == "GetModelMetadata":
@@ -54,20 +68,17 @@ class Services:
         """Answers Predict, Classify, Regress and MultiInference, and counts and logs how that went."""
         begin, status, message, spec = time.monotonic(), StatusCode.OK, "", _spec_of(request)
         try:
-            context.check()
-            check_size(request, self._settings.max_request_rows, self._settings.max_request_bytes)
-            with self._core.use(spec) as model:
-                response = _INFERENCE[method](model, request, context)
-            if method != "Predict":
-                self._metrics.examples(spec.name, count_examples(request.input))
-            return response
+            with unforeseen_as_internal():
+                context.check()
+                check_size(request, self._settings.max_request_rows, self._settings.max_request_bytes)
+                with self._core.use(spec) as model:
+                    response = _INFERENCE[method](model, request, context)
+                if method != "Predict":
+                    self._metrics.examples(spec.name, count_examples(request.input))
+                return response
         except RequestError as error:
             status, message = error.code, error.message
             raise
-        except Exception as error:
-            status, message = StatusCode.INTERNAL, repr(error)
-            logs.request_broke(error)
-            raise internal() from error
         finally:
             seconds = time.monotonic() - begin
             if context.entrypoint != REST:  # that side counts by itself, reading and writing included
@@ -110,13 +121,17 @@ class Services:
             if version not in states:
                 raise not_found(f"Could not find version {version} of model {spec.name}")
             states = {version: states[version]}
+        path_error = self._core.path_error(spec.name)
         if not states:
-            raise not_found(f"Could not find any versions of model {spec.name}")
+            reason = f": {path_error}" if path_error else ""
+            raise not_found(f"Could not find any versions of model {spec.name}{reason}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for version, state in states.items():
             entry = response.model_version_status.add(version=version, state=state.state)
             entry.status.error_code = state.code.value[0]
             entry.status.error_message = state.error
+            if path_error and not state.error:
+                entry.status.error_code, entry.status.error_message = StatusCode.NOT_FOUND.value[0], path_error
         return response
 
     def reload_config(self, request: Any) -> Any:

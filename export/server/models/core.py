@@ -38,6 +38,7 @@ class ServerCore:
         self._changing = threading.Lock()  # one change at a time; requests never wait for it
         self._models: dict[str, configs.ModelConfig] = {}
         self._labels: dict[str, dict[str, int]] = {}
+        self._path_errors: dict[str, str] = {}  # why base paths could not be read, by model
 
     def names(self) -> list[str]:
         """Returns the names of the models, sorted."""
@@ -54,6 +55,10 @@ class ServerCore:
     def states(self, name: str) -> dict[int, VersionState]:
         """Returns the state of every version of a model seen so far, by number."""
         return self._manager.states(name)
+
+    def path_error(self, name: str) -> str:
+        """Returns why the base path of a model cannot be read; empty if it can."""
+        return self._path_errors.get(name, "")
 
     @contextlib.contextmanager
     def use(self, spec: model_pb2.ModelSpec) -> Iterator["LoadedModel"]:
@@ -164,6 +169,7 @@ class ServerCore:
         failures = [failure for model in self._models.values() for failure in self._follow(model)]
         for name in removed - set(self._models):
             self._manager.remove(name)
+            self._path_errors.pop(name, None)
         return failures
 
     def _follow(self, model: configs.ModelConfig) -> Failures:
@@ -171,11 +177,12 @@ class ServerCore:
             versions = list_versions(Path(model.base_path))
             chosen = choose_versions(model.model_version_policy, versions)
             failed = self._manager.aspire(model.name, {version: versions[version] for version in chosen})
-        except ServingError:
-            return []  # The directory is gone for the moment, or being written; what is loaded keeps answering.
-        except Exception as error:  # Whatever is strange about one model, the others are still followed.
-            logs.error("model_not_followed", exception=error, model=model.name)
+        except ServingError as error:  # What is loaded keeps answering: the directory may come back.
+            if self._path_errors.get(model.name) != str(error):
+                logs.error("base_path_unreadable", model=model.name, error=str(error))
+            self._path_errors[model.name] = str(error)
             return []
+        self._path_errors.pop(model.name, None)
         return [(model.name, version) for version in failed]
 
     def _log(self, failures: Iterable[tuple[str, int]]) -> None:

@@ -141,15 +141,14 @@ def test_bad_reloads_leave_the_models_alone(base):
             assert ask.predict([1.0]) == [2.0]
 
 
-@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), RuntimeError("strange")])
-def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_models, tmp_path, monkeypatch, error):
+def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_models, tmp_path, monkeypatch):
     bad, is_dir = tmp_path / "bad", Path.is_dir
     bad.mkdir()
     publish(scale_models[2], bad / "1")
 
     def refused(path, **others):
         if path.parent == bad:
-            raise error
+            raise PermissionError(13, "Permission denied")
         return is_dir(path, **others)
 
     file = tmp_path / "models.config"
@@ -161,6 +160,28 @@ def test_a_base_path_that_cannot_be_read_holds_up_no_other_model(base, scale_mod
         ask.reload(models(entry("bad", bad), entry("scale", base), entry("more", base)))
         assert ask.predict([1.0], name="more") == [3.0]
         assert ask.predict([1.0], name="bad") == [2.0]
+
+
+def test_a_base_path_that_is_not_there_is_logged_and_in_the_status(base, tmp_path, caplog):
+    def logged():
+        return [record.fields for record in caplog.records if record.getMessage() == "base_path_unreadable"]
+
+    with serving(base) as (_, ask):
+        ask.reload(models(entry("scale", tmp_path / "gone")))
+        assert ask.predict([1.0]) == [2.0]
+        states, (error,) = ask.status()
+        assert states == {1: "AVAILABLE"}
+        assert f"{tmp_path / 'gone'} (No such file or directory)" in error
+        until(lambda: ask.status()[1] == [error])
+        code, _ = refusal(ask.reload, models(entry("scale", base), entry("new", tmp_path / "nowhere")))
+        assert code == "UNKNOWN"
+        with pytest.raises(grpc.RpcError, match="any versions of model new: .*nowhere"):
+            ask.status("new")
+        assert ask.status() == ({1: "AVAILABLE"}, [])
+        ask.reload(models(entry("scale", tmp_path / "gone")))
+    assert [fields["model"] for fields in logged()] == ["scale", "new", "scale"], (
+        "each said once, however often it is polled"
+    )
 
 
 def test_a_version_is_let_go_once(tmp_path, monkeypatch):
