@@ -44,6 +44,7 @@ class Option:
         above: Value that it must exceed.
         below: Value that it must stay below.
         choices: All values there are; empty for any.
+        synonyms: Other names of values, and the values.
         automatic: Whether `None` is allowed, which leaves the choice to the data or the machine.
         derived: Whether the value comes from the data and cannot be asked for.
     """
@@ -56,6 +57,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
+    synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
     automatic: bool = False
     derived: bool = False
 
@@ -96,6 +98,8 @@ class Option:
         """
         if value is None and self.automatic:
             return None
+        if isinstance(value, str):
+            value = self.synonyms.get(value, value)
         if not self._fits(value):
             short = name.rpartition(".")[2]
             raise InputError(f"`{name}` must be {self.expected()}. Received: {short}={value!r}.")
@@ -127,13 +131,15 @@ class Option:
             value = "on" if value else "off"  # YAML reads on and off as booleans
         elif isinstance(value, float) and self.kind is int and value.is_integer():
             value = int(value)  # a TOML file may say 1e3
+        elif isinstance(value, str) and self.automatic and self.kind is not str and value in ("auto", "none"):
+            value = None
         elif isinstance(value, str) and self.kind in (int, float):
             try:
                 value = self.kind(value)
             except ValueError:
                 pass  # `checked` says what is expected
         elif isinstance(value, str) and self.kind is bool:
-            value = None if self.automatic and value in ("auto", "none") else _TRUTH.get(value.lower(), value)
+            value = _TRUTH.get(value.lower(), value)
         return self.checked(name, value)
 
 

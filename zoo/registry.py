@@ -16,6 +16,7 @@ from typing import Any
 
 from zoo.errors import InputError, unknown_name
 from zoo.options import Option, Options, read_values
+from zoo.synonyms import MODELS, meant_by
 
 ENTRY_POINTS = "attention_zoo.models"
 """Group of the entry points whose modules register models of other packages."""
@@ -112,9 +113,13 @@ def load_entry_points(group: str) -> None:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Returns the sorted names that match `pattern` (as in `fnmatch`: `*`, `?`, `[...]`)."""
+    """Returns the sorted names that match `pattern` (as in `fnmatch`: `*`, `?`, `[...]`).
+
+    Where none does, names that the field has for models are understood: `"bahdanau"`, `"luong"`, `"vaswani"`, ….
+    """
     load_entry_points(ENTRY_POINTS)
-    return sorted(fnmatch.filter(_SPECS, pattern))
+    matching = fnmatch.filter(_SPECS, pattern)
+    return sorted(set(matching or meant_by(pattern, MODELS, _SPECS)))
 
 
 def get_spec(name: str) -> ModelSpec:
@@ -126,7 +131,7 @@ def get_spec(name: str) -> ModelSpec:
     if name not in _SPECS:
         load_entry_points(ENTRY_POINTS)
     if name not in _SPECS:
-        raise unknown_name("model", name, _SPECS)
+        raise unknown_name("model", name, _SPECS, meant_by(name, MODELS, _SPECS))
     return _SPECS[name]
 
 

@@ -45,7 +45,7 @@ SMALL = {
     "luong_dot": [_LUONG],
     "luong_general": [{**_LUONG, "cell_type": "gru", "bidirectional": True, "tied_embeddings": "all"}],
     "luong_concat": [
-        {**_LUONG, "cell_type": "gru", "input_feeding": False, "start_state": "zeros", "tied_embeddings": "none"}
+        {**_LUONG, "cell_type": "gru", "input_feeding": False, "start_state": "zero", "tied_embeddings": "none"}
     ],
     "luong_location": [{**_LUONG, "num_layers": 1, "max_length": 11, "start_state": "learned"}],
     "luong_local_m": [{**_LUONG, "window": 1, "reverse_source": False}],

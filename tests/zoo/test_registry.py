@@ -81,6 +81,7 @@ def test_options_are_resolved():
     [
         ("transformer_tyni", SIZES, "Unknown model 'transformer_tyni'. Did you mean transformer_tiny"),
         ("zzz", SIZES, "Unknown model 'zzz'. Known: .*rnnsearch"),
+        ("bahdanau", SIZES, "Unknown model 'bahdanau'. Did you mean rnnsearch?"),
         ("rnnsearch", {**SIZES, "unit": 7}, "Unknown option of model rnnsearch 'unit'. Did you mean units"),
         ("rnnsearch", {"source_vocab_size": 13}, "Model 'rnnsearch' needs target_vocab_size."),
     ],
@@ -89,6 +90,21 @@ def test_errors_name_the_close_matches(name, options, message):
     with pytest.raises(InputError, match=message):
         zoo.create_model(name, **options)
     assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("synonym", "meant"),
+    [
+        ("bahdanau", ["rnnsearch"]),
+        ("Multiplicative", ["luong_general"]),
+        ("luong", zoo.list_models("luong_*")),
+        ("vaswani", ["transformer_base", "transformer_big", "transformer_small", "transformer_tiny"]),
+        ("sutskever", ["rnn_encdec"]),
+        ("nobody", []),
+    ],
+)
+def test_models_are_found_by_the_names_that_the_field_has(synonym, meant):
+    assert zoo.list_models(synonym) == meant
 
 
 def test_a_name_is_registered_once(monkeypatch):

@@ -45,6 +45,7 @@ from zoo.layers.scores import (
     ScaledDotScore,
     Score,
     TanhConcatScore,
+    get_score,
 )
 
 __all__ = [
@@ -91,4 +92,5 @@ __all__ = [
     "TanhConcatScore",
     "TransformerDecoderBlock",
     "TransformerEncoderBlock",
+    "get_score",
 ]

@@ -99,7 +99,8 @@ def _bahdanau(cell, inputs, states, memory, allowed):
     query = _query(cell.cell, states)
     context, weights = _attend(cell.attention, query, memory, allowed)
     states = _stack(cell.cell, np.concatenate([inputs, context]), states)
-    return np.concatenate([query, context]), weights, states
+    read = query if cell.readout_state == "previous" else _query(cell.cell, states)
+    return np.concatenate([read, context]), weights, states
 
 
 def _luong(cell, inputs, states, memory, allowed):

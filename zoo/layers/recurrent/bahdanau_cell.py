@@ -5,6 +5,8 @@ from keras import ops
 
 from zoo.layers.recurrent.base_cell import BaseAttentionCell
 
+READOUT_STATES = ("previous", "new")
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class RecurrentAttentionCell(BaseAttentionCell):
@@ -25,12 +27,14 @@ class RecurrentAttentionCell(BaseAttentionCell):
         attention: An attention layer that follows the contract of `BaseAttention`.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention; see `BaseAttentionCell`.
+        readout_state: State in the output: `"previous"`, s_{t−1}, as the readout of Bahdanau et al. takes it, or
+            `"new"`, s_t.
 
     Call arguments and states: see `BaseAttentionCell`.
 
     Returns:
-        `([s_{t−1}; c_t], states)`: the query and its context, [B, units + C], and the new states. The readout of
-        Bahdanau et al. takes s_{t−1}; s_t is the query of the next step.
+        `([s_{t−1}; c_t], states)`, with `readout_state="new"` `([s_t; c_t], states)`: [B, units + C], and the new
+        states. s_t is the query of the next step.
 
     Example:
         >>> import keras, numpy as np
@@ -43,8 +47,18 @@ class RecurrentAttentionCell(BaseAttentionCell):
 
     Reference:
         Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
-        sections 3.1 and A.2.2, https://arxiv.org/abs/1409.0473
+        sections 3.1 (s_t, equation 4) and A.2.2 (s_{t−1}), https://arxiv.org/abs/1409.0473
     """
+
+    saved_options = ("readout_state",)
+
+    def __init__(self, cell, attention, memory_dim, return_attention_scores=False, readout_state="previous", **kwargs):
+        super().__init__(cell, attention, memory_dim, return_attention_scores, **kwargs)
+        if readout_state not in READOUT_STATES:
+            raise ValueError(
+                f"`readout_state` must be {' or '.join(READOUT_STATES)}. Received: readout_state={readout_state!r}."
+            )
+        self.readout_state = readout_state
 
     @property
     def step_size(self):
@@ -59,4 +73,5 @@ class RecurrentAttentionCell(BaseAttentionCell):
         query = states[self.query_index]  # s_{t−1}
         context, weights = attend(query)  # c_t, α_t
         states = update(ops.concatenate([inputs, context], axis=-1), states)  # s_t
-        return ops.concatenate([query, context], axis=-1), weights, states
+        read = query if self.readout_state == "previous" else states[self.query_index]
+        return ops.concatenate([read, context], axis=-1), weights, states

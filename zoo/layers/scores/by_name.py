@@ -11,6 +11,8 @@ from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
 from zoo.layers.scores.scaled_dot import ScaledDotScore
 from zoo.layers.scores.tanh_concat import TanhConcatScore
+from zoo.synonyms import SCORES as SYNONYMS
+from zoo.synonyms import meant_by
 
 SCORES = {
     "additive": AdditiveScore,
@@ -24,13 +26,15 @@ SCORES = {
 }
 
 
-def get_score(identifier, dtype=None):
+def get_score(identifier, dtype=None, **options):
     """Returns a `Score`.
 
     Args:
         identifier: A `Score`, which is returned as it is; a name from `SCORES`, for that score with its defaults; or a
-            callable or Keras layer f(query, key) → scores, which is wrapped in `CallableScore`.
+            callable or Keras layer f(query, key) → scores, which is wrapped in `CallableScore`. Other names that the
+            field has are understood: bahdanau (additive), multiplicative and bilinear (general), vaswani (scaled_dot).
         dtype: Dtype or policy of a score that is created here.
+        **options: Its other options.
 
     Raises:
         ValueError: For an unknown name (the message names close ones), or for any other object.
@@ -38,9 +42,10 @@ def get_score(identifier, dtype=None):
     if isinstance(identifier, Score):
         return identifier
     if isinstance(identifier, str):
-        if identifier not in SCORES:
-            raise unknown_name("score", identifier, SCORES)
-        return SCORES[identifier](dtype=dtype)
+        names = [identifier] if identifier in SCORES else meant_by(identifier, SYNONYMS, SCORES)
+        if len(names) != 1:
+            raise unknown_name("score", identifier, SCORES, names)
+        return SCORES[names[0]](dtype=dtype, **options)
     if callable(identifier) and not isinstance(identifier, type):
         return CallableScore(identifier, dtype=dtype)
     raise ValueError(

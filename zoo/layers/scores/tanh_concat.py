@@ -15,6 +15,7 @@ class TanhConcatScore(Score):
     tanh. Scores lie between −1 and 1.
 
     Args:
+        use_bias: Whether there is the number b.
         kernel_initializer: Initializer of the two parts of W.
 
     Call arguments:
@@ -36,12 +37,13 @@ class TanhConcatScore(Score):
         https://arxiv.org/abs/1605.08900
     """
 
-    saved_options = ("kernel_initializer",)
+    saved_options = ("use_bias", "kernel_initializer")
 
-    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(self, kernel_initializer="glorot_uniform", use_bias=True, **kwargs):
         super().__init__(**kwargs)
+        self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query_dense = projection(self, 1, "query", True, self.kernel_initializer)
+        self.query_dense = projection(self, 1, "query", use_bias, self.kernel_initializer)
         self.key_dense = projection(self, 1, "key", False, self.kernel_initializer)
 
     def build(self, query_shape, key_shape):

@@ -6,6 +6,9 @@ from zoo.errors import InputError
 from zoo.models.shared.options import Seq2SeqOptions
 from zoo.options import choice, count, flag, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
+from zoo.synonyms import SCORES, unique
+
+WITH_BIAS = ("additive", "concat", "tanh_concat")
 
 CHO = Paper(
     "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation",
@@ -32,9 +35,15 @@ class RecurrentOptions(Seq2SeqOptions):
     cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
     start_state: str = choice(
         "encoder",
-        ("encoder", "zeros", "learned", "random"),
+        ("encoder", "zero", "learned", "random"),
         "The decoder's states before its first step: made from the encoder's; zeros; learned weights, the same for "
-        "every sentence; or random ones in training, and zeros out of it.",
+        "every sentence; or random ones, N(0, 0.1²), drawn for each sentence in training.",
+        synonyms={"zeros": "zero"},
+    )
+    start_seed: int | None = count(
+        0,
+        "Seed of the random states outside training, which are the same for every sentence; none: zeros.",
+        automatic=True,
     )
     tied_embeddings: str = choice(
         "none",
@@ -61,59 +70,12 @@ class RecurrentOptions(Seq2SeqOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNEncoderDecoderOptions(RecurrentOptions):
-    """Options of `RNNEncoderDecoder`; Cho et al. have `embedding_dim=100`, Sutskever et al. `cell_type="lstm"`."""
+class StackedOptions(RecurrentOptions):
+    """Options of the models whose encoder is a stack as high as the decoder's, with states of the same size."""
 
     num_layers: int = size(1, "Layers of the encoder, and of the decoder.")
-    readout_units: int = count(500, "Size of the maxout layer; 0 for none, where logits come from the decoder's state.")
-    feed_summary: bool = flag(
-        True, "Whether the decoder and the readout take a summary of the source, as large as a state, at every step."
-    )
-    reverse_source: bool = flag(False, "Whether the encoder reads the source backwards (Sutskever et al.).")
-
-    def check(self) -> None:
-        super().check()
-        self.check_output_size("readout_units" if self.readout_units else "units")
-        if not self.feed_summary and self.start_state != "encoder":
-            raise InputError(
-                "Without a summary the decoder knows the source from its start alone: use `start_state='encoder'` or "
-                f"`feed_summary=True`. Received: start_state={self.start_state!r}, feed_summary={self.feed_summary}."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RNNSearchOptions(RecurrentOptions):
-    """Options of `RNNSearch`; the paper has `embedding_dim=620`."""
-
-    attention_units: int = size(1000, "Size of the hidden layer of the alignment model.")
-    readout_units: int = size(500, "Size of the maxout layer, l; that of the embeddings if they are tied.")
-
-    def check(self) -> None:
-        super().check()
-        self.check_output_size("readout_units")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LuongOptions(RecurrentOptions):
-    """Options of `Luong`; the paper has `cell_type="lstm"` and `dropout=0.2`."""
-
-    num_layers: int = size(4, "Layers of the encoder, and of the decoder.")
-    score: str = text(
-        "general",
-        "How states and annotations are compared: a name that `zoo.layers.scores.get_score` knows; the paper's are "
-        "dot, general, concat and location.",
-    )
-    alignment: str = choice(
-        "global",
-        ("global", "local_m", "local_p"),
-        "Attention to the whole source, or to a window that moves with the target (local_m) or around a predicted "
-        "place (local_p). Local weights sum to 1 or less, and are all zero where the window lies after the source.",
-    )
-    window: int = size(10, "How far local attention reaches to either side, D.")
-    max_length: int = size(512, "How many places in the source have a location score.")
-    input_feeding: bool = flag(True, "Whether the decoder reads its last attentional state.")
     reverse_source: bool = flag(
-        True,
+        False,
         "Whether the encoder reads the source backwards. Attention weights are in the order of the source all the "
         "same, and so are the places that local attention and location scores count.",
     )
@@ -127,6 +89,95 @@ class LuongOptions(RecurrentOptions):
         super().check()
         if self.bidirectional and self.units % 2:
             raise InputError(f"`units` must be even for a bidirectional encoder. Received: units={self.units}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions(RecurrentOptions):
+    """Options of the attention from the decoder's state to the source."""
+
+    score: str = text(
+        "general",
+        "How states and annotations are compared: a name that `zoo.layers.get_score` knows, such as additive "
+        "(Bahdanau), dot, general and concat (Luong), scaled_dot, cosine, tanh_concat or location.",
+        synonyms=unique(SCORES),
+    )
+    score_bias: bool | None = flag(
+        None,
+        "Whether the hidden layer of additive, concat or tanh_concat has a bias; none: as in their papers, concat "
+        "without and the others with.",
+        automatic=True,
+    )
+    attention_units: int = count(0, "Size of the hidden layer of additive and concat; 0: that of the decoder's state.")
+    max_length: int = size(512, "How many places in the source have a location score.")
+
+    def check(self) -> None:
+        super().check()
+        if self.score_bias is not None and self.score not in WITH_BIAS:
+            raise InputError(
+                f"`score_bias` is for the scores {', '.join(WITH_BIAS)}. "
+                f"Received: score_bias={self.score_bias}, score={self.score!r}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNEncoderDecoderOptions(StackedOptions):
+    """Options of `RNNEncoderDecoder`; Cho et al. have `embedding_dim=100`, Sutskever et al. `cell_type="lstm"`."""
+
+    readout_units: int = count(500, "Size of the maxout layer; 0 for none, where logits come from the decoder's state.")
+    feed_summary: bool = flag(
+        True, "Whether the decoder and the readout take a summary of the source, as large as a state, at every step."
+    )
+
+    def check(self) -> None:
+        super().check()
+        self.check_output_size("readout_units" if self.readout_units else "units")
+        if not self.feed_summary and self.start_state != "encoder":
+            raise InputError(
+                "Without a summary the decoder knows the source from its start alone: use `start_state='encoder'` or "
+                f"`feed_summary=True`. Received: start_state={self.start_state!r}, feed_summary={self.feed_summary}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNSearchOptions(AttentionOptions):
+    """Options of `RNNSearch`; the paper has `embedding_dim=620`."""
+
+    score: str = AttentionOptions.with_default("score", "additive")
+    attention_units: int = AttentionOptions.with_default("attention_units", 1000)
+    readout_units: int = size(500, "Size of the maxout layer, l; that of the embeddings if they are tied.")
+    readout_state: str = choice(
+        "previous",
+        ("previous", "new"),
+        "State that the readout reads besides y_{i−1} and c_i: s_{i−1}, as in the paper's appendix, or s_i.",
+    )
+    bidirectional: bool = flag(
+        True, "Whether the encoder reads in both directions; annotations are then twice as large."
+    )
+    encoder_units: int = count(
+        0,
+        "Size of the encoder's state, in each direction; 0: that of the decoder's. Half of it makes annotations as "
+        "large as states, which dot, scaled_dot and cosine need.",
+    )
+
+    def check(self) -> None:
+        super().check()
+        self.check_output_size("readout_units")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LuongOptions(AttentionOptions, StackedOptions):
+    """Options of `Luong`; the paper has `cell_type="lstm"` and `dropout=0.2`."""
+
+    num_layers: int = StackedOptions.with_default("num_layers", 4)
+    reverse_source: bool = StackedOptions.with_default("reverse_source", True)
+    alignment: str = choice(
+        "global",
+        ("global", "local_m", "local_p"),
+        "Attention to the whole source, or to a window that moves with the target (local_m) or around a predicted "
+        "place (local_p). Local weights sum to 1 or less, and are all zero where the window lies after the source.",
+    )
+    window: int = size(10, "How far local attention reaches to either side, D.")
+    input_feeding: bool = flag(True, "Whether the decoder reads its last attentional state.")
 
 
 _SMALL = {"embedding_dim": 256, "units": 256, "dropout": 0.3}

@@ -6,9 +6,8 @@ from keras import ops
 from zoo import layers
 from zoo.models.catalog.recurrent import LuongOptions
 from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
-from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
+from zoo.models.seq2seq.recurrent_layers import MaskedInputCell
 from zoo.models.shared.base import real
-from zoo.models.shared.scores import model_score
 from zoo.row_selection import repeat_rows
 
 ALIGNMENTS = {"local_m": "monotonic", "local_p": "predictive"}
@@ -36,7 +35,7 @@ class Luong(RecurrentSeq2SeqModel):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.encoder = self._make_encoder()
+        self.encoder = self._make_stacked_encoder()
         self._make_start(self.num_layers * NUM_STATES[self.cell_type])
         self.cell = layers.LuongAttentionCell(
             self._make_cells(),
@@ -50,13 +49,6 @@ class Luong(RecurrentSeq2SeqModel):
         self.decoder = layers.AttentionRNN(self.cell, dtype=self.dtype_policy, name="decoder")
         self._make_output(use_bias=False)
 
-    def _make_encoder(self):
-        options = {"num_layers": self.num_layers, "cell_type": self.cell_type, "dropout": self.dropout}
-        options |= {"dtype": self.dtype_policy, "name": "encoder"}
-        if self.bidirectional:
-            return layers.BidirectionalEncoder(self.units // 2, **options)
-        return OneWayEncoder(self.units, reverse=self.reverse_source, **options)
-
     def _make_cells(self):
         policy = {"dtype": self.dtype_policy}
         names = [f"layer_{number}" for number in range(self.num_layers)]
@@ -66,7 +58,7 @@ class Luong(RecurrentSeq2SeqModel):
 
     def _make_attention(self):
         policy = {"dtype": self.dtype_policy}
-        score = model_score(self.score, self.dtype_policy, self.max_length)
+        score = self._make_score(self.units)
         policy["name"] = "attention"
         if self.alignment == "global":
             return layers.Attention(score, **policy)

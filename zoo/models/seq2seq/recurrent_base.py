@@ -1,13 +1,19 @@
 """The base of the recurrent sequence-to-sequence models: kinds of cells, embeddings, start states and logits."""
 
+import random
+
 import keras
 from keras import ops
 
+from zoo import layers
+from zoo.errors import InputError
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
+from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
+from zoo.models.shared.scores import model_score
 
 # Each kind of cell, as in `LAYERS`, and how many states it has.
 CELLS = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
@@ -33,6 +39,12 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
             self.source_embedding = self._embedding("source", keras.layers.Embedding)
             self.target_embedding = self._embedding("target", ReversibleEmbedding if tied else keras.layers.Embedding)
 
+    @classmethod
+    def from_config(cls, config):
+        if config.get("start_state") == "random":  # saved before there was `start_seed`, they start from zeros
+            config = {"start_seed": None, **config}
+        return super().from_config(config)
+
     def _embedding(self, side, cls):
         size = getattr(self, f"{side}_vocab_size")
         return cls(size, self.embedding_dim, dtype=self.dtype_policy, name=side)
@@ -41,7 +53,35 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         """Makes the layer that gives the decoder its `count` first states, unless the encoder does."""
         self.start = None
         if self.start_state != "encoder":
-            self.start = StartStates(count, self.units, self.start_state, dtype=self.dtype_policy, name="start_states")
+            self.start = StartStates(
+                count,
+                self.units,
+                self.start_state,
+                inference_seed=self.start_seed,
+                dtype=self.dtype_policy,
+                name="start_states",
+            )
+
+    def _make_score(self, memory_dim):
+        """Returns the score that compares the decoder's state with annotations of size `memory_dim`."""
+        score = model_score(
+            self.score, self.dtype_policy, self.max_length, self.attention_units or None, self.score_bias
+        )
+        if score.needs_equal_sizes and memory_dim != self.units:
+            raise InputError(
+                f"The score {self.score!r} compares vectors of one size: set encoder_units={self.units // 2} or "
+                f"bidirectional=false, or another score, such as general. Received: units={self.units}, and "
+                f"annotations of size {memory_dim}."
+            )
+        return score
+
+    def _make_stacked_encoder(self):
+        """Returns an encoder as high as the decoder, with outputs and states of its size, in one direction or both."""
+        options = {"num_layers": self.num_layers, "cell_type": self.cell_type, "dropout": self.dropout}
+        options |= {"dtype": self.dtype_policy, "name": "encoder"}
+        if self.bidirectional:
+            return layers.BidirectionalEncoder(self.units // 2, **options)
+        return OneWayEncoder(self.units, reverse=self.reverse_source, **options)
 
     def _make_output(self, use_bias=True):
         """Makes the output layer, unless the target embedding serves as one."""
@@ -73,31 +113,33 @@ def projected(memory):
 class StartStates(SavesOptions):
     """States of a decoder before its first step that know nothing of the source.
 
-    Random ones are drawn anew for each sentence in training, from `N(0, 0.1²)`. Out of training they are zero, the mean
-    of what was drawn: an answer must not depend on chance, nor on the sentences beside it.
+    Random ones are drawn anew for each sentence in training, from `N(0, 0.1²)`. Outside training they are drawn once,
+    from `inference_seed`: an answer must not depend on chance, nor on the sentences beside it.
 
     Args:
         count: Number of states.
         units: Size of each.
-        kind: `"zeros"`, `"learned"` (weights, zero at first) or `"random"`.
-        seed: Seed of the random ones.
+        kind: `"zero"`, `"learned"` (weights, zero at first) or `"random"`.
+        seed: Seed of the random ones in training.
+        inference_seed: Seed of the random ones outside training, on every backend the same; `None` for zeros.
 
     Call arguments:
         rows: Any tensor with the batch first.
-        training: Whether random states are drawn.
+        training: Whether random states are drawn for each row.
 
     Returns:
         A list of states [B, units].
     """
 
-    saved_options = ("count", "units", "kind", "seed")
+    saved_options = ("count", "units", "kind", "seed", "inference_seed")
 
-    def __init__(self, count, units, kind, seed=None, **kwargs):
+    def __init__(self, count, units, kind, seed=None, inference_seed=None, **kwargs):
         super().__init__(**kwargs)
         self.count = count
         self.units = units
         self.kind = kind
         self.seed = seed
+        self.inference_seed = inference_seed
         self.seed_generator = keras.random.SeedGenerator(seed) if kind == "random" else None
 
     def build(self, rows_shape):
@@ -110,6 +152,10 @@ class StartStates(SavesOptions):
             states = ops.broadcast_to(self.states[:, None], shape)
         elif self.kind == "random" and training:
             states = keras.random.normal(shape, stddev=NOISE, dtype=self.compute_dtype, seed=self.seed_generator)
+        elif self.kind == "random" and self.inference_seed is not None:
+            draw = random.Random(self.inference_seed).gauss
+            drawn = [[[draw(0, NOISE) for _ in range(self.units)]] for _ in range(self.count)]
+            states = ops.broadcast_to(ops.convert_to_tensor(drawn, dtype=self.compute_dtype), shape)
         else:
             states = ops.zeros(shape, dtype=self.compute_dtype)
         return [states[number] for number in range(self.count)]

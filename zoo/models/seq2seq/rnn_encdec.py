@@ -7,7 +7,6 @@ from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNEncoderDecoderOptions
 from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel
-from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows
 
@@ -40,9 +39,7 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         units, cell_type = self.units, self.cell_type
         self.num_states = self.num_layers * NUM_STATES[cell_type]
         policy = {"dtype": self.dtype_policy}
-        self.encoder = OneWayEncoder(
-            units, self.num_layers, cell_type, self.dropout, reverse=self.reverse_source, name="encoder", **policy
-        )
+        self.encoder = self._make_stacked_encoder()
         self._make_summary()
         self._make_start(self.num_states)
         self.recurrent_layers = [

@@ -7,17 +7,19 @@ from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNSearchOptions
 from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class RNNSearch(RecurrentSeq2SeqModel):
-    """Recurrent encoder-decoder with additive attention.
+    """Recurrent encoder-decoder with additive attention, or any other score.
 
-    Annotations `h_j = [→h_j; ←h_j]` of a bidirectional GRU; `c_i = attend(s_{i−1})`; `s_i = GRU([E y_{i−1}; c_i],
-    s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`; logits `W t_i`. The decoder starts from
-    `s_0 = tanh(W_s ←h_1)`; an LSTM's second state is made in the same way.
+    Annotations `h_j = [→h_j; ←h_j]` of a bidirectional GRU; `c_i = Σ_j α_ij h_j`, `α_i = softmax(score(s_{i−1}, h))`;
+    `s_i = GRU([E y_{i−1}; c_i], s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`, or with
+    `readout_state="new"` of s_i; logits `W t_i`. The decoder starts from `s_0 = tanh(W_s ←h_1)`; an LSTM's second state
+    is made in the same way. With `bidirectional=False`, `h_j = →h_j` and `s_0 = tanh(W_s →h_S)`.
 
     Dropout, which the paper does not have, acts on embeddings, annotations and readout.
 
@@ -33,9 +35,8 @@ class RNNSearch(RecurrentSeq2SeqModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         units, policy = self.units, {"dtype": self.dtype_policy}
-        self.encoder = keras.layers.Bidirectional(
-            LAYERS[self.cell_type](units, return_sequences=True, **policy), name="encoder", **policy
-        )
+        self.annotation_dim = self._encoder_units * (1 + self.bidirectional)
+        self.encoder = self._make_encoder()
         count = NUM_STATES[self.cell_type]
         self.start_dense = None
         if self.start_state == "encoder":
@@ -43,8 +44,9 @@ class RNNSearch(RecurrentSeq2SeqModel):
         self._make_start(count)
         self.cell = layers.RecurrentAttentionCell(
             CELLS[self.cell_type](units, name="cell", **policy),
-            layers.AdditiveAttention(self.attention_units, name="attention", **policy),
-            memory_dim=2 * units,
+            layers.Attention(self._make_score(self.annotation_dim), name="attention", **policy),
+            memory_dim=self.annotation_dim,
+            readout_state=self.readout_state,
             name="decoder_cell",
             **policy,
         )
@@ -53,10 +55,20 @@ class RNNSearch(RecurrentSeq2SeqModel):
         self.maxout = layers.Maxout(name="maxout", **policy)
         self._make_output()
 
+    @property
+    def _encoder_units(self):
+        return self.encoder_units or self.units
+
+    def _make_encoder(self):
+        if not self.bidirectional:
+            return OneWayEncoder(self._encoder_units, cell_type=self.cell_type, dtype=self.dtype_policy, name="encoder")
+        layer = LAYERS[self.cell_type](self._encoder_units, return_sequences=True, dtype=self.dtype_policy)
+        return keras.layers.Bidirectional(layer, dtype=self.dtype_policy, name="encoder")
+
     def build(self, input_shape=None):
         self.encoder.build((None, None, self.embedding_dim))
-        build_all([self.start_dense], (None, self.units))
-        self.decoder.build((None, None, self.embedding_dim), (None, None, 2 * self.units))
+        build_all([self.start_dense], (None, self._encoder_units))
+        self.decoder.build((None, None, self.embedding_dim), (None, None, self.annotation_dim))
         self.readout_dense.build((None, None, self.cell.output_size + self.embedding_dim))
         self.maxout.build((None, None, 2 * self.readout_units))
         self._build_ends(self.readout_units)
@@ -64,18 +76,24 @@ class RNNSearch(RecurrentSeq2SeqModel):
 
     def encode(self, source, training=None):
         mask = real(source)
-        annotations = self.encoder(
-            self._embed(self.source_embedding, source, training), mask=mask, training=training
-        )  # [B, S, 2·units]
-        start = self._start(annotations[:, 0, self.units :], training)
+        annotations, last = self._annotate(self._embed(self.source_embedding, source, training), mask, training)
+        start = self._start(last, training)
         annotations = self.dropout_layer(annotations, training=training)
         key = self.cell.attention.project_memory(annotations)["key"]
         return {"value": annotations, "key": key, "mask": mask, "start": start}
 
-    def _start(self, first, training):
+    def _annotate(self, embedded, mask, training):
+        """Returns the annotations, and the state of the encoder that has read the whole source."""
+        if not self.bidirectional:
+            annotations, states = self.encoder(embedded, mask=mask, return_state=True, training=training)
+            return annotations, states[0]
+        annotations = self.encoder(embedded, mask=mask, training=training)  # [B, S, 2·units]
+        return annotations, annotations[:, 0, self._encoder_units :]
+
+    def _start(self, last, training):
         if self.start_dense is None:
-            return self.start(first, training=training)
-        return list(ops.split(self.start_dense(first), NUM_STATES[self.cell_type], axis=-1))
+            return self.start(last, training=training)
+        return list(ops.split(self.start_dense(last), NUM_STATES[self.cell_type], axis=-1))
 
     def _logits(self, recurrent, embedded, training=None):
         readout = self.maxout(self.readout_dense(ops.concatenate([recurrent, embedded], axis=-1)))
@@ -89,9 +107,12 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self._logits(recurrent, embedded, training), self._alignment(recurrent, target, memory)
 
     def _alignment(self, recurrent, target, memory):
-        # The loop returns its queries, so that one call after it gives all alignments.
+        # The loop returns its states, so that one call after it gives all alignments.
+        queries = recurrent[..., : self.units]
+        if self.readout_state == "new":
+            queries = ops.concatenate([memory["start"][0][:, None], queries[:, :-1]], axis=1)
         _, weights = self.cell.attention(
-            recurrent[..., : self.units],
+            queries,
             memory=projected(memory),
             query_mask=real(target),
             value_mask=memory["mask"],

@@ -17,10 +17,24 @@ class EndlessLocationScore(layers.LocationScore):
         """Accepts any number of keys."""
 
 
-def model_score(name, dtype, max_length=512):
-    """Returns the score of an attention layer by its name; location scores have `max_length` places.
+def model_score(name, dtype, max_length=512, units=None, use_bias=None):
+    """Returns the score of an attention layer by its name.
+
+    Args:
+        name: What `get_score` knows.
+        dtype: Dtype or policy.
+        max_length: Places of a location score.
+        units: Size of the hidden layer of additive and concat scores. Default: that of the query.
+        use_bias: Whether additive, concat and tanh_concat have a bias. Default: as in their papers, all but concat.
 
     Raises:
         InputError: For an unknown name; the close ones are named.
     """
-    return EndlessLocationScore(max_length, dtype=dtype) if name == "location" else get_score(name, dtype=dtype)
+    if name == "location":
+        return EndlessLocationScore(max_length, dtype=dtype)
+    if name == "concat" and use_bias:
+        name = "additive"  # the same with a bias
+    options = {"units": units} if name in ("additive", "concat") else {}
+    if use_bias is not None and name != "concat":
+        options["use_bias"] = use_bias
+    return get_score(name, dtype=dtype, **options)

@@ -84,7 +84,9 @@ CASES = [
     Case(
         "recurrent_attention_cell_lstm",
         layers.RecurrentAttentionCell,
-        lambda policy: _in_loop(layers.RecurrentAttentionCell, policy, keras.layers.LSTMCell(7, dtype=policy)),
+        lambda policy: _in_loop(
+            layers.RecurrentAttentionCell, policy, keras.layers.LSTMCell(7, dtype=policy), readout_state="new"
+        ),
         _inputs(7, 7),
         (2, 3, 7 + 13),
         _lstm(7, 11 + 13) + _ADDITIVE,

@@ -95,7 +95,7 @@ def test_starts(name, cell_type):
     small = {**SMALL[name][0], "cell_type": cell_type, "dropout": 0.0}
     source, _ = batch()
     starts, trained = {}, {}
-    for kind in ("encoder", "zeros", "learned", "random"):
+    for kind in ("encoder", "zero", "learned", "random"):
         model = create(name, {**small, "start_state": kind})
         starts[kind], trained[kind] = (
             np.stack([numpy(state) for state in model.encode(source, training=training)["start"]])
@@ -105,20 +105,33 @@ def test_starts(name, cell_type):
             weight = numpy(model.start.states)
     assert starts["encoder"].shape == (small.get("num_layers", 1) * (1 + (cell_type == "lstm")), B, small["units"])
     assert np.ptp(starts["encoder"], axis=1).max(axis=-1).min() > 0.01  # each state depends on the source
-    assert not np.any(starts["zeros"]) and not np.any(starts["random"])
+    assert not np.any(starts["zero"])
+    assert np.ptp(starts["random"], axis=1).max() == 0 < np.abs(starts["random"]).min()  # the same for all
     np.testing.assert_array_equal(starts["learned"], np.broadcast_to(weight[:, None], starts["learned"].shape))
     # In training the encoder has a loop of its own, which rounds otherwise.
     np.testing.assert_allclose(trained["encoder"], starts["encoder"], atol=1e-6)
-    for kind in ("zeros", "learned", "random"):
+    for kind in ("zero", "learned", "random"):
         np.testing.assert_array_equal(trained[kind] == starts[kind], kind != "random")
 
 
-def test_random_starts_act_in_training_only():
+def test_random_starts_are_drawn_anew_in_training_only():
     source, target = batch()
-    model = create("luong_dot", {**LUONG, "start_state": "random", "dropout": 0.0})
+    options = {**LUONG, "start_state": "random", "dropout": 0.0}
+    model = create("luong_dot", options)
     first, second = (logits(model, source, target, training=True) for _ in range(2))
     assert np.all(np.any(first != second, axis=(1, 2)))
     np.testing.assert_array_equal(logits(model, source, target), logits(model, source, target))
+    other, zero = (create("luong_dot", {**options, "start_seed": seed}) for seed in (1, None))
+    assert np.abs(logits(other, source, target) - logits(model, source, target)).max() > 1e-4
+    without = create("luong_dot", {**options, "start_state": "zero"})
+    np.testing.assert_array_equal(logits(zero, source, target), logits(without, source, target))
+
+
+def test_random_starts_of_models_from_before_the_seed_are_zero():
+    model = create("luong_dot", {**LUONG, "start_state": "random", "start_seed": None})
+    config = model.get_config()
+    del config["start_seed"]
+    assert type(model).from_config(config).start_seed is None
 
 
 def test_luongs_decoder_starts_from_the_encoders_final_states():
@@ -249,7 +262,7 @@ def test_predicted_windows_are_narrow():
 
 
 def test_location_scores_do_not_look_at_the_source():
-    model = create("luong_location", {**LUONG, "max_length": 5, "start_state": "zeros", "input_feeding": False})
+    model = create("luong_location", {**LUONG, "max_length": 5, "start_state": "zero", "input_feeding": False})
     (source, target), (other, _) = batch(0), batch(1)
     assert np.any(source != other)
     np.testing.assert_array_equal(numpy(model.attention(source, target)), numpy(model.attention(other, target)))
@@ -257,7 +270,7 @@ def test_location_scores_do_not_look_at_the_source():
 
 def test_input_feeding_tells_the_decoder_where_it_looked():
     # Queries alone say where to look, here; only by feeding do they know what was found there.
-    options = {**LUONG, "start_state": "zeros", "score": "location", "max_length": 5}
+    options = {**LUONG, "start_state": "zero", "score": "location", "max_length": 5}
     (source, target), (other, _) = batch(0), batch(1)
     fed = create("luong_dot", {**options, "input_feeding": True})
     first, second = (numpy(fed.attention(ids, target))[0, 0, 0] for ids in (source, other))

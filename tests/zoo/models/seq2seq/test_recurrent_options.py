@@ -106,7 +106,7 @@ def test_runs_from_before_the_options_load():
         (
             "luong_dot",
             {"start_state": "ones"},
-            "`start_state` must be encoder, zeros, learned or random. Received: start_state='ones'.",
+            "`start_state` must be encoder, zero, learned or random. Received: start_state='ones'.",
         ),
         (
             "rnn_encdec",
@@ -130,7 +130,7 @@ def test_runs_from_before_the_options_load():
         (
             "rnn_encdec",
             {"feed_summary": False, "start_state": "zeros"},
-            "use `start_state='encoder'` or `feed_summary=True`. Received: start_state='zeros', feed_summary=False.",
+            "use `start_state='encoder'` or `feed_summary=True`. Received: start_state='zero', feed_summary=False.",
         ),
         ("luong_dot", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
         ("luong_local_m", {"window": 0}, "`window` must be a positive integer. Received: window=0."),

@@ -1,0 +1,212 @@
+"""Whole recurrent models against copies in NumPy that are written from the formulas, one symbol after another."""
+
+import random
+
+import numpy as np
+import pytest
+from support.layers.recurrent import step_reference
+from support.models import numpy
+from support.seq2seq_models import SOURCE_SYMBOLS, TARGET_SYMBOLS, B, batch, create, logits
+
+import zoo
+from zoo.errors import InputError
+from zoo.vocabulary import PAD
+
+SEARCH = {"embedding_dim": 7, "units": 6, "attention_units": 5, "readout_units": 3}
+LUONG = {"embedding_dim": 7, "units": 6, "num_layers": 1, "attention_units": 5}
+SCORES = ("additive", "dot", "general", "scaled_dot", "concat", "tanh_concat", "cosine", "location")
+
+
+def kernel(dense):
+    return numpy(dense.kernel)
+
+
+def compare(score, state, annotations):
+    """Returns score(s, h_j) of a state with each annotation, [S]."""
+    name = type(score).__name__
+    if name == "DotScore":
+        return annotations @ state
+    if name == "ScaledDotScore":
+        return annotations @ state / np.sqrt(len(state))
+    if name == "CosineScore":
+        return annotations @ state / np.linalg.norm(annotations, axis=1) / np.linalg.norm(state)
+    if name == "GeneralScore":
+        return annotations @ kernel(score.key_dense) @ state
+    if name == "EndlessLocationScore":
+        return (state @ kernel(score.query_dense))[: len(annotations)]
+    bias = numpy(score.query_dense.bias) if score.use_bias else 0
+    hidden = np.tanh(state @ kernel(score.query_dense) + annotations @ kernel(score.key_dense) + bias)
+    return hidden[:, 0] if name == "TanhConcatScore" else hidden @ kernel(score.score_dense)[:, 0]
+
+
+def attend(score, state, annotations):
+    """Returns the context and the weights of one state."""
+    exponentials = np.exp(compare(score, state, annotations))
+    weights = exponentials / exponentials.sum()
+    return weights @ annotations, weights
+
+
+def read(cell, inputs, units):
+    """Returns the states after each of the inputs, each a list."""
+    states, history = [np.zeros(units)] * (2 if "lstm" in type(cell).__name__.lower() else 1), []
+    for x in inputs:
+        states = step_reference(cell, x, states)
+        history.append(states)
+    return history
+
+
+def search_annotations(model, embedded):
+    """Returns h_1 … h_S, and what the decoder starts from."""
+    units = model.encoder_units or model.units
+    if not model.bidirectional:
+        history = read(model.encoder.recurrent_layers[0].cell, embedded, units)
+        return np.array([states[0] for states in history]), history[-1][0]
+    forward = read(model.encoder.forward_layer.cell, embedded, units)
+    backward = read(model.encoder.backward_layer.cell, embedded[::-1], units)[::-1]
+    return np.array([np.concatenate([f[0], b[0]]) for f, b in zip(forward, backward, strict=True)]), backward[0][0]
+
+
+def start_of(model, last, count):
+    if model.start_state == "encoder":
+        start = np.tanh(last @ kernel(model.start_dense) + numpy(model.start_dense.bias))
+        return list(np.split(start, count))
+    if model.start_state == "learned":
+        return list(numpy(model.start.states))
+    if model.start_state == "random":
+        chance = random.Random(model.start_seed)
+        return [np.array([chance.gauss(0, 0.1) for _ in range(model.units)]) for _ in range(count)]
+    return [np.zeros(model.units)] * count
+
+
+def search(model, source, target):
+    """Returns logits [T, V] and alignments [T, S] of one sentence pair by RNNsearch."""
+    annotations, last = search_annotations(model, numpy(model.source_embedding.embeddings)[source])
+    states = start_of(model, last, 2 if model.cell_type == "lstm" else 1)
+    results, alignments = [], []
+    for symbol in target:
+        embedded = numpy(model.target_embedding.embeddings)[symbol]
+        previous = states[0]
+        context, weights = attend(model.cell.attention.score, previous, annotations)
+        states = step_reference(model.cell.cell, np.concatenate([embedded, context]), states)
+        state = states[0] if model.readout_state == "new" else previous
+        joined = np.concatenate([state, context, embedded])
+        hidden = joined @ kernel(model.readout_dense) + numpy(model.readout_dense.bias)
+        readout = hidden.reshape(-1, 2).max(axis=1)
+        results.append(readout @ kernel(model.output_dense) + numpy(model.output_dense.bias))
+        alignments.append(weights)
+    return np.array(results), np.array(alignments)
+
+
+def luong(model, source, target):
+    """Returns logits [T, V] and alignments [T, S] of one sentence pair by Luong's model of one layer."""
+    embedded = numpy(model.source_embedding.embeddings)[source]
+    count = 2 if model.cell_type == "lstm" else 1
+    if model.bidirectional:
+        both = model.encoder.recurrent_layers[0]
+        forward = read(both.forward_layer.cell, embedded, model.units // 2)
+        backward = read(both.backward_layer.cell, embedded[::-1], model.units // 2)[::-1]
+        annotations = np.array([np.concatenate([f[0], b[0]]) for f, b in zip(forward, backward, strict=True)])
+        final = [np.concatenate([forward[-1][k], backward[0][k]]) for k in range(count)]
+    else:
+        step = -1 if model.reverse_source else 1
+        history = read(model.encoder.recurrent_layers[0].cell, embedded[::step], model.units)
+        annotations = np.array([states[0] for states in history])[::step]
+        final = history[-1]
+    states = final if model.start_state == "encoder" else start_of(model, None, count)
+    fed, results, alignments = np.zeros(model.cell.step_size), [], []
+    for symbol in target:
+        inputs = numpy(model.target_embedding.embeddings)[symbol]
+        states = step_reference(
+            model.cell.cell, np.concatenate([inputs, fed] if model.input_feeding else [inputs]), states
+        )
+        context, weights = attend(model.cell.attention.score, states[0], annotations)
+        fed = np.tanh(np.concatenate([context, states[0]]) @ kernel(model.cell.attentional_dense))
+        results.append(fed @ kernel(model.output_dense))
+        alignments.append(weights)
+    return np.array(results), np.array(alignments)
+
+
+def check(model, formula):
+    source, target = batch()
+    result, alignments = logits(model, source, target), numpy(model.attention(source, target))
+    for row in range(B):
+        sentence, translation = (ids[row][ids[row] != PAD] for ids in (source, target))
+        expected, weights = formula(model, sentence, translation)
+        np.testing.assert_allclose(result[row, : len(translation)], expected, atol=2e-5)
+        np.testing.assert_allclose(alignments[row, 0, 0, : len(translation), : len(sentence)], weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_rnnsearch_with_every_score(score):
+    check(create("rnnsearch", {**SEARCH, "score": score, "encoder_units": 3}), search)
+
+
+@pytest.mark.parametrize("score", ["dot", "cosine", "location"])
+def test_luong_with_every_score(score):
+    check(create("luong_dot", {**LUONG, "score": score, "tied_embeddings": "none"}), luong)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"score_bias": False},
+        {"readout_state": "new"},
+        {"readout_state": "new", "cell_type": "lstm", "score": "dot", "encoder_units": 3},  # as courses have it
+        {"bidirectional": False},
+        {"bidirectional": False, "cell_type": "lstm", "score": "scaled_dot", "start_state": "zero"},
+        {"start_state": "learned", "cell_type": "lstm"},
+        {"start_state": "random", "start_seed": 3},
+        {"score": "concat", "score_bias": True},
+        {"score": "tanh_concat", "score_bias": False},
+    ],
+    ids=str,
+)
+def test_options_of_rnnsearch(options):
+    check(create("rnnsearch", {**SEARCH, **options}), search)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cell_type": "gru", "bidirectional": True},
+        {"bidirectional": True, "score": "additive"},
+        {"input_feeding": False, "reverse_source": False, "score": "concat", "score_bias": True},
+        {"start_state": "random", "cell_type": "gru"},
+        {"start_state": "learned", "score": "additive", "score_bias": False},
+    ],
+    ids=str,
+)
+def test_options_of_luong(options):
+    check(create("luong_general", {**LUONG, "tied_embeddings": "none", **options}), luong)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "rnnsearch",
+            {"score": "dot", "units": 8},
+            "The score 'dot' compares vectors of one size: set encoder_units=4 or bidirectional=false, or another "
+            "score, such as general. Received: units=8, and annotations of size 16.",
+        ),
+        ("rnnsearch", {"score": "dott"}, "Unknown score 'dott'. Did you mean dot"),
+        ("rnnsearch", {"score": "luong"}, "Unknown score 'luong'. Did you mean dot or general or concat?"),
+        ("luong_dot", {"score_bias": True}, "`score_bias` is for the scores additive, concat, tanh_concat. Received"),
+        (
+            "rnnsearch",
+            {"readout_state": "old"},
+            "`readout_state` must be previous or new. Received: readout_state='old'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(name, options, message):
+    with pytest.raises(InputError, match=message):
+        zoo.create_model(name, source_vocab_size=SOURCE_SYMBOLS, target_vocab_size=TARGET_SYMBOLS, **options)
+
+
+@pytest.mark.parametrize(
+    ("synonym", "score"), [("bahdanau", "additive"), ("multiplicative", "general"), ("bilinear", "general")]
+)
+def test_other_names_of_scores_are_understood(synonym, score):
+    assert create("rnnsearch", {**SEARCH, "score": synonym}).score == score
