@@ -27,7 +27,7 @@ SCORES = {
 
 
 def get_score(identifier, dtype=None, **options):
-    """Returns a `Score`.
+    """Returns the score function that is meant.
 
     Args:
         identifier: A `Score`, which is returned as it is; a name from `SCORES`, for that score with its defaults; or a
@@ -36,8 +36,19 @@ def get_score(identifier, dtype=None, **options):
         dtype: Dtype or policy of a score that is created here.
         **options: Its other options.
 
+    Returns:
+        A `Score`.
+
     Raises:
         ValueError: For an unknown name (the message names close ones), or for any other object.
+
+    Example:
+        >>> from zoo.layers import get_score
+        >>> type(get_score("multiplicative")).__name__, get_score("additive", units=5).units
+        ('GeneralScore', 5)
+        >>> get_score("luong")
+        Traceback (most recent call last):
+        zoo.errors.InputError: Unknown score 'luong'. Did you mean dot or general or concat?
     """
     if isinstance(identifier, Score):
         return identifier
