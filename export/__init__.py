@@ -8,5 +8,3 @@ from zoo.extras import name_missing_extras
 # for this once, when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 name_missing_extras()
-
-import zoo  # noqa: F401 - lets a signal end a command that still imports what it needs
