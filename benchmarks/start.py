@@ -27,13 +27,13 @@ print(json.dumps({"seconds": time.perf_counter() - begun, "names": len(names), "
 TRAIN_ONE_STEP = """
 import json, os, sys
 from training import train
-from training.loop import callbacks
+from training.loop import progress
 
 def report_and_end(self, batch, logs=None):
     print(json.dumps({"loss": float(logs["loss"])}), flush=True)
     os._exit(0)  # the rest of the training is not asked for
 
-callbacks.Progress.on_train_batch_end = report_and_end
+progress.Progress.on_train_batch_end = report_and_end
 train.main(["--data", "dates", *sys.argv[1:]])
 """
 

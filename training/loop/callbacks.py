@@ -1,31 +1,22 @@
-"""What happens besides the optimizer's steps: checkpoints, early stop, logs, progress."""
+"""What happens besides the optimizer's steps: checkpoints, early stop, logs."""
 
 import contextlib
 import dataclasses
 import math
 import os
-import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
-from tqdm import tqdm
 
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
 from training.loop.checkpoints import averages_of, save_checkpoint
 from training.loop.failures import LossLost
 from training.loop.state import RunState, append_to_log
-from training.optimization.cross_entropy import perplexity
 from zoo.workdir import WorkDir
-
-SECONDS_BETWEEN_LINES = 30.0
-"""In a log file, within a round."""
-SECONDS_BETWEEN_BARS = 0.5
-"""On a terminal."""
 
 Logs = Any
 """What Keras tells a callback: values by name."""
@@ -109,111 +100,3 @@ class Averages(keras.callbacks.Callback):
             value = keras.ops.convert_to_numpy(variable)
             variable.assign(keras.ops.convert_to_numpy(average))
             average.assign(value)
-
-
-class Progress(keras.callbacks.Callback):
-    """Loss, learning rate, symbols per second and the time left: a bar on a terminal, else a line every half a minute;
-    in both cases a line a round. A loss that is not finite ends the run.
-
-    Args:
-        total_steps: Steps in the whole run.
-        done_steps: Steps done before.
-        batches_per_step: Batches whose gradients make a step.
-        schedule: The learning rate of each batch.
-        symbols_of_batch: Real symbols of each batch; removed as the batches pass.
-    """
-
-    def __init__(
-        self,
-        total_steps: int,
-        done_steps: int,
-        batches_per_step: int,
-        schedule: Callable[[int], Any],
-        symbols_of_batch: dict[int, int],
-    ):
-        super().__init__()
-        self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
-        self.done, self.batches_per_step = self.first, batches_per_step
-        self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
-        self.bar: Any = None
-
-    @property
-    def step(self) -> int:
-        """Steps done."""
-        return self.done // self.batches_per_step
-
-    def on_train_begin(self, logs: Logs = None) -> None:
-        self.begun = self.shown = time.monotonic()
-        self.compiling = True
-        self.bar = tqdm(
-            total=self.total // self.batches_per_step,
-            initial=self.step,
-            unit="step",
-            mininterval=SECONDS_BETWEEN_BARS,
-            maxinterval=SECONDS_BETWEEN_BARS,
-            dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
-        )
-
-    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.symbols, self.seconds = 0, 0.0
-
-    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self.batch_begun = time.monotonic()
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        loss = float(logs["loss"])
-        now = time.monotonic()
-        symbols = self.symbols_of_batch.pop(self.done)
-        self.done += 1
-        if self.compiling:
-            # The first batch says nothing of the pace.
-            self.compiling, self.begun, self.first = False, now, self.done
-        else:
-            self.seconds += now - self.batch_begun
-            self.symbols += symbols
-        if not math.isfinite(loss):
-            raise LossLost(loss, -(-self.done // self.batches_per_step))
-        if self.done % self.batches_per_step == 0:
-            self.bar.update(1)
-        if now - self.shown >= (SECONDS_BETWEEN_LINES if self.bar.disable else SECONDS_BETWEEN_BARS):
-            self._show(f"loss {loss:.4f}, learning rate {self._learning_rate():.2e}, {self._rate():,.0f} symbols/s")
-
-    def _show(self, text: str) -> None:
-        if self.bar.disable:
-            self._write_line(text)
-        else:
-            self.bar.set_postfix_str(text)
-            self.shown = time.monotonic()
-
-    def _write_line(self, text: str) -> None:
-        self.bar.write(f"step {self.step}: {text}, {self._time_left()} left", file=sys.stderr)
-        self.shown = time.monotonic()
-
-    def _rate(self) -> float:
-        return self.symbols / max(self.seconds, 1e-9)
-
-    def _learning_rate(self) -> float:
-        # Not from the optimizer, whose variables are elsewhere within a round on JAX.
-        return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
-
-    def _time_left(self) -> str:
-        """Returns the time for the remaining batches, at the pace of those in this process, validation included."""
-        if self.done == self.first:
-            return "unknown time"
-        pace = (time.monotonic() - self.begun) / (self.done - self.first)
-        return str(tqdm.format_interval(pace * (self.total - self.done)))
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        logs["symbols_per_second"], logs["learning_rate"] = self._rate(), self._learning_rate()
-        validation = perplexity(logs["val_cross_entropy"])
-        self._write_line(
-            f"loss {logs['loss']:.4f}, validation cross-entropy {logs['val_cross_entropy']:.4f} (perplexity "
-            f"{validation:{'.2f' if validation < 1e9 else '.1e'}}), learning rate {logs['learning_rate']:.2e}, "
-            f"{self._rate():,.0f} symbols/s"
-        )
-
-    def close(self) -> None:
-        """Ends the bar, also of a run that stopped early."""
-        if self.bar is not None:
-            self.bar.close()

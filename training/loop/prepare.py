@@ -10,6 +10,7 @@ from training.config.run_config import RunConfig
 from training.data import Dataset
 from training.data.fingerprint import check_unchanged, save_fingerprint
 from training.hardware.choice import Hardware
+from training.loop.progress import taking_long
 from training.tasks import Task, get_task
 from training.tasks.task import Tokenizers
 from zoo.errors import InputError
@@ -36,17 +37,21 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     """
     config, data = run.config, run.data or run.config.open_data()
     task = get_task(config.spec.task)
+    reading = taking_long(f"reading {config.data.spec}")
     if run.begun:
         if task.name == "classifier" and not config.data.classes:
             raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
-        check_unchanged(workdir, data, run.accepts_changed_data)
+        with reading:
+            check_unchanged(workdir, data, run.accepts_changed_data)
         return PreparedRun(config, hardware, task, data, load_tokenizers(workdir, task.tokenizer_names, config.model))
-    data.check()
+    with reading:
+        data.check()
     if config.training.init_from:
         initial = open_workdir(config.training.init_from)
         tokenizers = load_tokenizers(initial, task.tokenizer_names, initial.read_config()["model"])
     else:
-        tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
+        with taking_long("making the tokenizers"):
+            tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
     save_fingerprint(workdir, data)
     for name, tokenizer in tokenizers.items():
         tokenizer.save(workdir.tokenizer(name), workdir.replacing)

@@ -8,15 +8,17 @@ from typing import Any
 
 import keras
 
-from training.config.options import TrainingConfig
+from training.config.options import DataConfig, TrainingConfig
+from training.config.recipes import recipe
 from training.config.resolve import Run
+from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.data.fingerprint import identify
 from training.hardware.choice import choose_hardware
 from training.hardware.devices import spread_over
 from training.hardware.precision import without_rewriting
 from training.loop.build import compile_model, make_batches, save_model
-from training.loop.callbacks import Averages, Checkpoints, Progress
+from training.loop.callbacks import Averages, Checkpoints
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, set_damaged_aside, step_of
 from training.loop.checkpoints import load_average, restore_checkpoint
 from training.loop.failures import explained
@@ -24,6 +26,7 @@ from training.loop.feed import TrainingFeed, ValidationFeed
 from training.loop.lock import check_vacant, locked
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
+from training.loop.progress import Progress, announce, taking_long
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.model_card import model_card
 from training.optimization.optimizer import make_schedule
@@ -84,7 +87,8 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     _introduce(run, model)
     state = _restore(workdir, model)
     state.validate_on(identify(run.data.split("val")))
-    batches, validation = make_batches(run, model.jit_compile)
+    with taking_long(f"encoding {len(run.data.split('train')):,} {run.task.unit} to train on"):
+        batches, validation = make_batches(run, model.jit_compile)
     fit(workdir, settings, model, batches, validation, state, profile)
     measured = finish(workdir, settings, model, validation, state)
     num_symbols = sum(validation.symbols.values())
@@ -105,11 +109,25 @@ def _introduce(run: PreparedRun, model: keras.Model) -> None:
         trained = sum(math.prod(variable.shape) for variable in model.trainable_variables)
         parameters += f", {trained:,} of them trained"
     num_devices = len(run.hardware.devices)
-    print(
+    announce(
         f"{run.config.spec.name} on {run.config.data.spec}: {parameters}, {sizes} symbols, {keras.backend.backend()}, "
-        f"{model.dtype_policy.name}{f', {num_devices} devices' if num_devices > 1 else ''}",
-        file=sys.stderr,
+        f"{model.dtype_policy.name}{f', {num_devices} devices' if num_devices > 1 else ''}"
     )
+    if chosen := _chosen_for_the_user(run.config):
+        announce(f"with {', '.join(chosen)}")
+
+
+def _chosen_for_the_user(config: RunConfig) -> list[str]:
+    """Returns where the blocks of a model have their normalisation, and the settings that the recipe changed."""
+    values = config.to_dict()
+    defaults = {"model": config.spec.config, "data": DataConfig.declared(), "training": TrainingConfig.declared()}
+    chosen = {f"model.{key}": value for key, value in values["model"].items() if key == "normalize_first"}
+    for section, settings in recipe(config.spec.name, config.data.spec).items():
+        for key, value in settings.items():
+            default = defaults[section][key]
+            if value == values[section][key] and value != getattr(default, "default", default):
+                chosen[f"{section}.{key}"] = value
+    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in chosen.items()]
 
 
 def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
@@ -119,7 +137,7 @@ def _restore(workdir: WorkDir, model: keras.Model) -> RunState:
     # A run that was killed may have logged a round whose checkpoint it did not write.
     cut_log(workdir, step_of(checkpoints[-1]) if checkpoints else 0)
     if checkpoints:
-        print(f"resuming from {checkpoints[-1].name}", file=sys.stderr)
+        announce(f"resuming from {checkpoints[-1].name}")
     return state
 
 
@@ -136,7 +154,8 @@ def fit(
     if state.has_stalled(settings.patience) or state.rounds >= settings.num_rounds:
         return  # A run that was killed after its last round.
     done = state.rounds * settings.eval_every
-    progress = Progress(settings.total_steps, done, settings.accumulate_steps, make_schedule(settings), batches.symbols)
+    schedule, accumulated = make_schedule(settings), settings.accumulate_steps
+    progress = Progress(settings.total_steps, done, accumulated, schedule, batches.symbols, len(validation), state.best)
     keep = max(settings.average_checkpoints, 1)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience)
     closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
@@ -156,6 +175,8 @@ def fit(
     finally:
         for callback in closing:
             callback.close()
+    if state.has_stalled(settings.patience):
+        announce(f"stopped early: no better validation for {settings.patience} rounds")
 
 
 def finish(
@@ -171,7 +192,9 @@ def finish(
         load_average(checkpoints, model)
         return model.evaluate(feed.dataset, callbacks=[feed], verbose=0, return_dict=True)
 
-    metrics = validate(list_checkpoints(workdir.checkpoints)[-settings.average_checkpoints :])
+    last = list_checkpoints(workdir.checkpoints)[-settings.average_checkpoints :]
+    announce(f"validating the mean of the last {len(last)} checkpoints")
+    metrics = validate(last)
     best = checkpoint_path(workdir.checkpoints, state.best_round * settings.eval_every)
     if metrics["cross_entropy"] > state.best and best.exists():  # It may have been damaged.
         metrics = validate([best])

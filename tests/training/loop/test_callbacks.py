@@ -5,7 +5,6 @@ import dataclasses
 import errno
 import json
 import math
-import re
 import threading
 
 import keras
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.loop.callbacks import Averages, Checkpoints, Progress
+from training.loop.callbacks import Averages, Checkpoints
 from training.loop.checkpoint_files import list_checkpoints
 from training.loop.checkpoints import averages_of, restore_checkpoint
 from training.loop.failures import LossLost
@@ -119,99 +118,6 @@ def test_a_lost_run_ends_and_its_checkpoint_is_not_written(tmp_path, model, loss
         rounds(workdir, model, [3.0, loss])
     assert steps_of(workdir) == [10]
     assert len(workdir.metrics.read_text().splitlines()) == 1
-
-
-def test_progress_counts_symbols_of_steps(model, capsys):
-    symbols = {30: 50, 31: 70, 32: 30, 33: 999}
-    callback = Progress(40, 30, 1, lambda batch: batch / 66, symbols)
-    callback.set_model(model)
-    callback.on_train_begin()
-    callback.on_epoch_begin(3)
-    for batch in range(3):
-        callback.on_train_batch_begin(batch)
-        callback.on_train_batch_end(batch, {"loss": np.float32(1.5)})
-    logs = {"loss": 1.5, "val_cross_entropy": math.log(8)}
-    callback.on_epoch_end(3, logs)
-    callback.close()
-    assert symbols == {33: 999}
-    assert callback.symbols == 100, "without the first batch, for which the step is compiled"
-    assert logs["symbols_per_second"] == pytest.approx(100 / callback.seconds)
-    assert logs["learning_rate"] == 0.5, "that of the step to come"
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, "a log file gets a line a round"
-    assert lines[0].startswith(
-        "step 33: loss 1.5000, validation cross-entropy 2.0794 (perplexity 8.00), learning rate "
-    )
-    assert re.search(r"learning rate 5\.00e-01, [\d,]+ symbols/s, 00:00 left$", lines[0])
-
-
-def progress(model, done=0, **options):
-    """Returns the callback at the beginning of a run of 10 steps."""
-    settings = {"batches_per_step": 1, "schedule": lambda batch: 0.25, "symbols_of_batch": dict.fromkeys(range(99), 5)}
-    callback = Progress(10, done, **{**settings, **options})
-    callback.set_model(model)
-    callback.on_train_begin()
-    callback.on_epoch_begin(0)
-    return callback
-
-
-def pass_batch(callback, loss=1.5):
-    callback.on_train_batch_begin(0)
-    callback.on_train_batch_end(0, {"loss": np.float32(loss)})
-
-
-def test_a_long_round_has_lines_of_its_own_with_the_time_left(model, capsys, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("training.loop.callbacks.time.monotonic", lambda: clock[0])
-    callback = progress(model, done=2)
-    for _ in range(4):
-        callback.on_train_batch_begin(0)
-        clock[0] += 20
-        callback.on_train_batch_end(0, {"loss": np.float32(1.5)})
-    callback.close()
-    # Behind 40 and 80 seconds, the first batch aside: 20 seconds a step.
-    assert capsys.readouterr().err.splitlines() == [
-        "step 4: loss 1.5000, learning rate 2.50e-01, 0 symbols/s, 02:00 left",
-        "step 6: loss 1.5000, learning rate 2.50e-01, 0 symbols/s, 01:20 left",
-    ]
-
-
-def test_the_time_is_unknown_behind_the_first_batch(model, capsys, monkeypatch):
-    monkeypatch.setattr("training.loop.callbacks.SECONDS_BETWEEN_LINES", 0.0)
-    callback = progress(model)
-    pass_batch(callback)
-    callback.close()
-    assert capsys.readouterr().err.endswith(", unknown time left\n")
-
-
-def test_a_terminal_has_a_bar(model, capsys, monkeypatch):
-    monkeypatch.setattr("training.loop.callbacks.sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("training.loop.callbacks.SECONDS_BETWEEN_BARS", 0.0)
-    callback = progress(model)
-    pass_batch(callback)
-    callback.close()
-    output = capsys.readouterr().err
-    assert "1/10 [" in output and re.search(r"loss 1\.5000, learning rate 2\.50e-01, [\d,]+ symbols/s", output)
-
-
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_lost_loss_is_noticed_at_its_step(model, loss):
-    callback = progress(model, batches_per_step=3)
-    for _ in range(4):
-        pass_batch(callback)
-    with pytest.raises(LossLost, match=f"the loss became {loss} at step 2"):
-        pass_batch(callback, loss)
-    callback.close()
-
-
-def test_several_batches_make_a_step(model):
-    callback = progress(model, done=3, batches_per_step=2, symbols_of_batch={6: 1, 7: 2, 8: 4, 9: 8})
-    steps = []
-    for _ in range(3):
-        pass_batch(callback)
-        steps.append(callback.step)
-    callback.close()
-    assert (steps, callback.symbols, callback.symbols_of_batch) == ([3, 4, 4], 6, {9: 8})
 
 
 def test_averages_stand_in_during_validation_alone():

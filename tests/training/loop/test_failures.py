@@ -12,8 +12,8 @@ import tensorflow as tf
 from support.tiny_runs import run_quietly, train
 
 import training.loop.checkpoints
-from training.loop.callbacks import Progress
 from training.loop.failures import RunStopped, explained
+from training.loop.progress import Progress
 from training.train import main
 from zoo.errors import InputError
 from zoo.signals import raising_signals

@@ -269,7 +269,7 @@ import os, signal, sys
 from zoo.startup import start_backend
 
 start_backend()
-from training.loop.callbacks import Progress
+from training.loop.progress import Progress
 from training.train import command
 
 on_train_batch_end = Progress.on_train_batch_end

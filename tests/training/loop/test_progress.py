@@ -1,0 +1,199 @@
+"""What a run says of itself, on a terminal and in a log file."""
+
+import contextlib
+import fcntl
+import math
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from training.config.resolve import resolve
+from training.loop import progress as module
+from training.loop.failures import LossLost
+from training.loop.progress import Progress, announce, taking_long
+from training.loop.trainer import _chosen_for_the_user
+
+CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+
+
+@pytest.fixture
+def progress():
+    """Returns a function that returns the callback at the beginning of a run of 10 steps."""
+    model = keras.Sequential([keras.layers.Dense(1)])
+    with contextlib.ExitStack() as stack:
+
+        def begin(done=0, total=10, **options):
+            callback = Progress(
+                total,
+                done,
+                **{
+                    "batches_per_step": 1,
+                    "schedule": lambda batch: 0.25,
+                    "symbols_of_batch": dict.fromkeys(range(99), 5),
+                    "validation_batches": 40,
+                    **options,
+                },
+            )
+            callback.set_model(model)
+            callback.on_train_begin()
+            stack.callback(callback.close)
+            callback.on_epoch_begin(0)
+            return callback
+
+        yield begin
+
+
+def pass_batch(callback, loss=1.5):
+    callback.on_train_batch_begin(0)
+    callback.on_train_batch_end(0, {"loss": np.float32(loss)})
+
+
+def lines_of(capsys):
+    """Returns the lines of a log file without their date and time."""
+    lines = capsys.readouterr().err.splitlines()
+    assert all(re.match(CLOCK, line) for line in lines)
+    return [re.sub(f"^{CLOCK} ", "", line) for line in lines]
+
+
+def test_symbols_of_steps_are_counted(progress, capsys):
+    symbols = {30: 50, 31: 70, 32: 30, 33: 999}
+    callback = progress(30, 4000, schedule=lambda batch: batch / 66, symbols_of_batch=symbols, best=2.5)
+    for _ in range(3):
+        pass_batch(callback)
+    logs = {"loss": 1.5, "val_cross_entropy": math.log(8)}
+    callback.on_epoch_end(3, logs)
+    callback.on_epoch_end(3, {**logs, "val_cross_entropy": 3.0, "val_accuracy": 0.912345})
+    assert symbols == {33: 999}
+    assert callback.symbols == 100, "without the first batch, for which the step is compiled"
+    assert logs["symbols_per_second"] == pytest.approx(100 / callback.seconds)
+    assert logs["learning_rate"] == 0.5, "that of the step to come"
+    begin, first, second = lines_of(capsys)
+    assert begin == "step 30/4,000: compiling the first step"
+    assert first.startswith("step 33/4,000: loss 1.5000, validation 2.0794, best 2.0794, perplexity 8.00, ")
+    assert re.search(r" left, [\d,]+ symbols/s, learning rate 5\.00e-01$", first)
+    assert "loss 1.5000, validation 3.0000, best 2.0794, accuracy 0.9123, " in second
+
+
+def test_a_long_round_has_lines_of_its_own_with_the_time_left(progress, capsys, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    callback = progress(done=2)
+    for _ in range(4):
+        callback.on_train_batch_begin(0)
+        clock[0] += 20
+        callback.on_train_batch_end(0, {"loss": np.float32(1.5)})
+    for batch in range(4):
+        clock[0] += 20
+        callback.on_test_batch_end(batch)
+    # After 40 and 80 seconds, the first batch aside: 20 seconds a step.
+    assert lines_of(capsys) == [
+        "step 2/10: compiling the first step",
+        "step 4/10: loss 1.5000, 02:00 left, 0 symbols/s, learning rate 2.50e-01",
+        "step 6/10: loss 1.5000, 01:20 left, 0 symbols/s, learning rate 2.50e-01",
+        "step 6/10: validating 2/40",
+        "step 6/10: validating 4/40",
+    ]
+
+
+def test_the_time_is_unknown_after_the_first_batch(progress, capsys, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
+    pass_batch(progress())
+    assert "loss 1.5000, unknown time left" in lines_of(capsys)[1]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes standard error a terminal of some columns, and returns what is written to it."""
+    master, slave = pty.openpty()
+    os.set_blocking(master, False)
+    with open(slave, "w", encoding="utf-8") as file, open(master, "rb", buffering=0) as screen:
+
+        def read():
+            content = b"".join(iter(lambda: screen.read(4096) or b"", b""))
+            return content.decode().replace("\r", "\n").split("\n")
+
+        def make(columns):
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            monkeypatch.setattr(sys, "stderr", file)
+            return read
+
+        yield make
+
+
+def run_on_a_terminal(progress, read, total):
+    callback = progress(total - 10, total, symbols_of_batch=dict.fromkeys(range(total), 12_345))
+    for _ in range(3):
+        pass_batch(callback)
+    callback.on_test_batch_end(7)
+    callback.on_epoch_end(0, {"loss": 1.5, "val_cross_entropy": 2.0, "val_accuracy": 0.5})
+    return [line.rstrip() for line in read()]
+
+
+@pytest.mark.parametrize("total", [90, 300_000])
+def test_eighty_columns_have_a_bar_that_can_be_read(progress, terminal, total, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_BARS", 0.0)
+    lines = run_on_a_terminal(progress, terminal(80), total)
+    assert max(map(len, lines)) <= 80
+    bars = [re.search(r"\|(.*)\|", line)[1] for line in lines if "%|" in line]
+    assert bars and min(map(len, bars)) >= 14
+    assert any(re.search(rf"\| {total - 8}/{total}, loss 1\.5000, \d\d:\d\d left", line) for line in lines)
+    assert any(f"| {total - 7}/{total}, validating 8/40" in line for line in lines)
+    (summary,) = [line for line in lines if "validation" in line]
+    assert re.match(r"\d\d:\d\d:\d\d step .*: loss 1\.5000, validation 2\.0000, best 2\.0000$", summary)
+
+
+def test_a_wide_terminal_has_all(progress, terminal, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_BARS", 0.0)
+    text = "\n".join(run_on_a_terminal(progress, terminal(200), 90))
+    assert re.search(r"best 2\.0000, accuracy 0\.5000, .* left, [\d,]+ symbols/s, learning rate 2\.50e-01\n", text)
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_lost_loss_is_noticed_at_its_step(progress, loss):
+    callback = progress(batches_per_step=3)
+    for _ in range(4):
+        pass_batch(callback)
+    with pytest.raises(LossLost, match=f"the loss became {loss} at step 2"):
+        pass_batch(callback, loss)
+
+
+def test_several_batches_make_a_step(progress):
+    callback = progress(done=3, batches_per_step=2, symbols_of_batch={6: 1, 7: 2, 8: 4, 9: 8})
+    steps = []
+    for _ in range(3):
+        pass_batch(callback)
+        steps.append(callback.step)
+    assert (steps, callback.symbols, callback.symbols_of_batch) == ([3, 4, 4], 6, {9: 8})
+
+
+def test_a_line_begins_with_the_time(capsys):
+    announce("reading data")
+    assert lines_of(capsys) == ["reading data"]
+
+
+def test_what_takes_long_is_announced_and_nothing_else(capsys, monkeypatch):
+    with taking_long("reading data"):
+        pass
+    assert lines_of(capsys) == []
+    monkeypatch.setattr(module, "SECONDS_UNNOTICED", 0.01)
+    with taking_long("reading data"):
+        time.sleep(0.2)
+    assert lines_of(capsys) == ["reading data"]
+
+
+def test_what_was_chosen_for_the_user():
+    config = resolve("transformer_tiny", "dates", ["model.dropout=0.2", "training.max_steps=2000"])
+    chosen = _chosen_for_the_user(config)
+    assert {"model.normalize_first=true", "training.max_steps=2000", "training.warmup_steps=300"} <= {*chosen}
+    assert not any("dropout" in setting for setting in chosen), "the user chose it"
+    assert _chosen_for_the_user(resolve("transformer_tiny", "dates", ["model.normalize_first=off"]))[0] == (
+        "model.normalize_first=false"
+    )

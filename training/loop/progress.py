@@ -1,0 +1,206 @@
+"""What a run says of itself on standard error: a bar on a terminal, lines with the time of day, also in a log file."""
+
+import contextlib
+import itertools
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+from tqdm import tqdm
+
+from training.loop.failures import LossLost
+from training.optimization.cross_entropy import perplexity
+
+SECONDS_UNNOTICED = 2.0
+"""Before the first step."""
+SECONDS_BETWEEN_LINES = 30.0
+"""In a log file, within a round."""
+SECONDS_BETWEEN_BARS = 0.5
+"""On a terminal."""
+
+_BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
+_WIDTH_OF_BAR = 15
+
+Logs = Any
+"""What Keras tells a callback: values by name."""
+
+
+def announce(text: str) -> None:
+    """Writes a line that begins with the time of day, in a log file with the date as well."""
+    tqdm.write(f"{_clock()} {text}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def taking_long(doing: str) -> Iterator[None]:
+    """Announces what the block is doing once that has taken two seconds: of bad data there is the error alone."""
+    timer = threading.Timer(SECONDS_UNNOTICED, announce, [doing])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S" if sys.stderr.isatty() else "%Y-%m-%d %H:%M:%S")
+
+
+def _columns() -> int:
+    """Returns how many characters fit into a line; a log file has room for all."""
+    if not sys.stderr.isatty():
+        return sys.maxsize
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def _fitting(parts: Sequence[str], columns: int) -> str:
+    """Returns as many of the parts, the important ones first, as fit into a line, but at least the first."""
+    lines = itertools.accumulate(parts, "{}, {}".format)
+    return max((line for line in lines if len(line) <= columns), key=len, default=parts[0])
+
+
+class Progress(keras.callbacks.Callback):
+    """Loss, symbols per second and the time left: a bar on a terminal, else a line every half a minute, in validation,
+    too; in both cases a line a round. A loss that is not finite ends the run.
+
+    Args:
+        total_steps: Steps in the whole run.
+        done_steps: Steps done before.
+        batches_per_step: Batches whose gradients make a step.
+        schedule: The learning rate of each batch.
+        symbols_of_batch: Real symbols of each batch; removed as the batches pass.
+        validation_batches: Batches of a validation.
+        best: The lowest validation cross-entropy so far.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        done_steps: int,
+        batches_per_step: int,
+        schedule: Callable[[int], Any],
+        symbols_of_batch: dict[int, int],
+        validation_batches: int,
+        best: float = math.inf,
+    ):
+        super().__init__()
+        self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
+        self.done, self.batches_per_step = self.first, batches_per_step
+        self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
+        self.validation_batches, self.best = validation_batches, best
+        self.bar: Any = None
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.done // self.batches_per_step
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.begun = self.shown = time.monotonic()
+        self.compiling = True
+        self.bar = tqdm(
+            total=self.total // self.batches_per_step,
+            initial=self.step,
+            bar_format=_BAR,
+            mininterval=SECONDS_BETWEEN_BARS,
+            maxinterval=SECONDS_BETWEEN_BARS,
+            dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._show(["compiling the first step"])
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self.symbols, self.seconds = 0, 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self.batch_begun = time.monotonic()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        loss = float(logs["loss"])
+        now = time.monotonic()
+        symbols = self.symbols_of_batch.pop(self.done)
+        self.done += 1
+        if self.compiling:
+            # The first batch says nothing of the pace.
+            self.compiling, self.begun, self.first = False, now, self.done
+        else:
+            self.seconds += now - self.batch_begun
+            self.symbols += symbols
+        if not math.isfinite(loss):
+            raise LossLost(loss, -(-self.done // self.batches_per_step))
+        if self.done % self.batches_per_step == 0:
+            self.bar.update(1)
+        if self._is_due():
+            self._show([f"loss {loss:.4f}", f"{self._time_left()} left", self._rate(), self._learning_rate()])
+
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if self._is_due():
+            self._show([f"validating {batch + 1}/{self.validation_batches}"])
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        logs["symbols_per_second"], logs["learning_rate"] = self.symbols_per_second, self.learning_rate
+        validation = logs["val_cross_entropy"]
+        self.best = min(self.best, validation)
+        quality = f"perplexity {perplexity(validation):{'.2f' if validation < 20 else '.1e'}}"
+        if "val_accuracy" in logs:
+            quality = f"accuracy {logs['val_accuracy']:.4f}"
+        self._write_line(
+            [f"loss {logs['loss']:.4f}", f"validation {validation:.4f}", f"best {self.best:.4f}", quality]
+            + [f"{self._time_left()} left", self._rate(), self._learning_rate()]
+        )
+
+    def close(self) -> None:
+        """Ends the bar, also of a run that stopped early."""
+        if self.bar is not None:
+            self.bar.close()
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self.shown >= (SECONDS_BETWEEN_LINES if self.bar.disable else SECONDS_BETWEEN_BARS)
+
+    def _show(self, parts: list[str]) -> None:
+        """Shows what is going on, beside the bar or as a line."""
+        if self.bar.disable:
+            self._write_line(parts)
+            return
+        steps = f"{self.step}/{self.bar.total}"
+        room = _columns() - len(f"100%|| {steps}, ") - _WIDTH_OF_BAR
+        self.bar.set_postfix_str(_fitting(parts, room))
+        self.shown = time.monotonic()
+
+    def _write_line(self, parts: list[str]) -> None:
+        steps = f"step {self.step:,}/{self.total // self.batches_per_step:,}"
+        announce(_fitting([f"{steps}: {parts[0]}", *parts[1:]], _columns() - len(f"{_clock()} ")))
+        self.shown = time.monotonic()
+
+    @property
+    def symbols_per_second(self) -> float:
+        """Real symbols that are trained on in a second of this round."""
+        return self.symbols / max(self.seconds, 1e-9)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the batch to come."""
+        # Not from the optimizer, whose variables are elsewhere within a round on JAX.
+        return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
+
+    def _rate(self) -> str:
+        return f"{self.symbols_per_second:,.0f} symbols/s"
+
+    def _learning_rate(self) -> str:
+        return f"learning rate {self.learning_rate:.2e}"
+
+    def _time_left(self) -> str:
+        """Returns the time for the remaining batches, at the pace of those in this process, validation included."""
+        if self.done == self.first:
+            return "unknown time"
+        pace = (time.monotonic() - self.begun) / (self.done - self.first)
+        return str(tqdm.format_interval(pace * (self.total - self.done)))
