@@ -7,6 +7,7 @@ shown as its code point.
 """
 
 import functools
+import math
 import os
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import devanagari_fonts
 import noto_cjk_sans_jp_regular
 import numpy as np
 from matplotlib import font_manager
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ft2font import FT2Font
@@ -38,7 +40,8 @@ def attention_heatmap(
     path: str | os.PathLike[str],
     title: str | None = None,
     layer: int = -1,
-    head: int | None = None,
+    head: int | str | None = None,
+    axes: tuple[str, str] = ("source", "target"),
 ) -> None:
     """Draws attention weights and writes the picture under a temporary name first.
 
@@ -46,12 +49,13 @@ def attention_heatmap(
         source_tokens: The S tokens attended to, one column each, from left to right in every script; empty tokens are
             padding and left out.
         target_tokens: The T tokens that attend, one row each; empty tokens are left out.
-        attention: float [T, S], or [layers, heads, T, S].
+        attention: float [T, S], [heads, T, S] or [layers, heads, T, S].
         path: The file to write; its suffix chooses the format (`.png`, `.svg`, `.pdf`, …).
         title: What to write above. Each of its lines is laid out on its own, so texts of different direction
             belong on different lines.
         layer: The layer to draw (default the last).
-        head: The head to draw; `None` means the mean over the heads.
+        head: The head to draw; `None` or `"mean"` for the mean over the heads, `"all"` for all heads side by side.
+        axes: What the columns and the rows are.
 
     Raises:
         InputError: The shapes do not fit together, there is nothing to draw, or the file cannot be written.
@@ -60,10 +64,10 @@ def attention_heatmap(
         attention_heatmap(["▁ein", "▁Mann"], ["▁a", "▁man"], weights, "alignment.png")
     """
     weights = _pick(np.asarray(attention, np.float32), layer, head)
-    if weights.shape != (len(target_tokens), len(source_tokens)):
+    if weights.shape[-2:] != (len(target_tokens), len(source_tokens)):
         raise InputError(
             f"attention must be target × source tokens, {len(target_tokens)} × {len(source_tokens)}. "
-            f"Received: {' × '.join(map(str, weights.shape))}"
+            f"Received: {' × '.join(map(str, weights.shape[-2:]))}"
         )
     rows = [position for position, token in enumerate(target_tokens) if token]
     columns = [position for position, token in enumerate(source_tokens) if token]
@@ -71,41 +75,71 @@ def attention_heatmap(
         raise InputError("There are no tokens to draw: the source or the target is empty.")
     sources = [_label(source_tokens[column]) for column in columns]
     targets = [_label(target_tokens[row]) for row in rows]
-    _write(_draw(sources, targets, weights[np.ix_(rows, columns)], title), Path(path))
+    _write(_draw(sources, targets, weights[..., rows, :][..., columns], title, axes), Path(path))
 
 
-def _pick(attention: np.ndarray, layer: int, head: int | None) -> np.ndarray:
+def _pick(attention: np.ndarray, layer: int, head: int | str | None) -> np.ndarray:
+    """Returns what to draw of attention weights, [T, S], or [heads, T, S] for all heads."""
     if attention.ndim == 2:
         return attention
+    if attention.ndim == 3:
+        attention = attention[None]
     if attention.ndim != 4:
-        raise InputError(f"attention must be [T, S] or [layers, heads, T, S]. Received: shape {attention.shape}")
+        raise InputError(
+            f"attention must be [T, S], [heads, T, S] or [layers, heads, T, S]. Received: shape {attention.shape}"
+        )
     layers, heads = attention.shape[:2]
-    if not -layers <= layer < layers or head is not None and not -heads <= head < heads:
+    is_head = head in (None, "mean", "all") or isinstance(head, int) and -heads <= head < heads
+    if not (-layers <= layer < layers and is_head):
         raise InputError(f"There are {layers} layers and {heads} heads. Received: layer={layer}, head={head}")
-    weights: np.ndarray = attention[layer].mean(axis=0) if head is None else attention[layer, head]
+    weights: np.ndarray = attention[layer]
+    if isinstance(head, int):
+        weights = weights[head]
+    elif head != "all":
+        weights = weights.mean(axis=0)
     return weights
 
 
-def _draw(sources: Sequence[str], targets: Sequence[str], weights: np.ndarray, title: str | None) -> Figure:
-    cell = min(_CELL, _LARGEST / max(len(sources), len(targets)))
-    figure = Figure(figsize=(cell * len(sources) + 2.0, cell * len(targets) + 1.0), layout="constrained")
-    axes = figure.add_subplot(xlabel="source", ylabel="target")
-    image = axes.imshow(weights, cmap="viridis", vmin=0.0, vmax=max(float(weights.max()), 1e-6))
+def _draw(
+    sources: Sequence[str], targets: Sequence[str], weights: np.ndarray, title: str | None, names: tuple[str, str]
+) -> Figure:
+    """Draws weights [T, S], or [heads, T, S] in as many panels, all in the same colours."""
+    panels = weights if weights.ndim == 3 else weights[None]
+    across = math.ceil(math.sqrt(len(panels)))
+    down = -(-len(panels) // across)
+    cell = min(_CELL, _LARGEST / max(len(sources) * across, len(targets) * down))
+    size = across * (cell * len(sources) + 1.0) + 1.0, down * (cell * len(targets) + 1.0)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False).ravel()
+    largest = max(float(weights.max()), 1e-6)
+    for axes, panel in zip(grid, panels, strict=False):
+        image = axes.imshow(panel, cmap="viridis", vmin=0.0, vmax=largest)
+        axes.set(xlabel=names[0], ylabel=names[1])
+        _label_ticks(axes, sources, targets, 72 * cell * 0.55)
+    for axes in grid[len(panels) :]:
+        axes.remove()
+    figure.colorbar(image, ax=grid[: len(panels)].tolist(), shrink=0.8, aspect=15, label="attention weight")
+    if weights.ndim == 3:
+        for head, axes in enumerate(grid[: len(panels)]):
+            axes.set_title(f"head {head}", fontsize=9)
+    if title:
+        lines = [_running_text(line) for line in title.split("\n")]
+        lines = [line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…" for line in lines]
+        write = figure.suptitle if weights.ndim == 3 else grid[0].set_title
+        write("\n".join(lines), fontsize=11, linespacing=1.3, **_font("".join(lines)))
+    return figure
+
+
+def _label_ticks(axes: Axes, sources: Sequence[str], targets: Sequence[str], size: float) -> None:
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.tick_params(length=0, pad=5, labelsize=72 * cell * 0.55)
+    axes.tick_params(length=0, pad=5, labelsize=size)
     rotations = _rotations(sources)
     for tick, label, rotation in zip(axes.set_xticks(range(len(sources)), sources), sources, rotations, strict=True):
         # Upright labels share a baseline: fonts differ in how far they reach below it.
         tick.label2.set(rotation=rotation, va="bottom" if rotation else "baseline", **_font(label))
     for tick, label in zip(axes.set_yticks(range(len(targets)), targets), targets, strict=True):
         tick.label1.set(**_font(label))
-    figure.colorbar(image, ax=axes, shrink=0.8, aspect=15, label="attention weight")
-    if title:
-        lines = [_running_text(line) for line in title.split("\n")]
-        lines = [line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…" for line in lines]
-        axes.set_title("\n".join(lines), fontsize=11, linespacing=1.3, **_font("".join(lines)))
-    return figure
 
 
 def _font(label: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from zoo.errors import InputError
 
 Outputs = dict[str, np.ndarray]
+_SIDES = ("source_tokens", "target_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +17,9 @@ class Alignment:
     """One answer of the `attention` signature, padding removed.
 
     Attributes:
-        text: The output text.
+        text: The output text; empty for a classifier.
         source_tokens: The S tokens of the input.
-        target_tokens: The T tokens of the output.
+        target_tokens: The T tokens of the output; for a classifier those of the input.
         attention: float [layers, heads, T, S].
     """
 
@@ -50,13 +51,21 @@ def rows(outputs: Outputs, *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def alignments(outputs: Outputs) -> list[Alignment]:
-    """Returns the answers of the `attention` signature."""
+    """Returns the answers of the `attention` signature of a translator or a classifier."""
+    if attends_to_itself(outputs):
+        texts = [""] * len(outputs["attention"])
+        outputs = {**outputs, "text": np.array(texts, object), **dict.fromkeys(_SIDES, outputs["tokens"])}
     answers = []
-    for text, source, target, attention in rows(outputs, "text", "source_tokens", "target_tokens", "attention"):
+    for text, source, target, attention in rows(outputs, "text", *_SIDES, "attention"):
         is_source, is_target = source != "", target != ""  # Padding is the empty token.
         weights = attention[:, :, is_target][:, :, :, is_source]
         answers.append(Alignment(text, source[is_source].tolist(), target[is_target].tolist(), weights))
     return answers
+
+
+def attends_to_itself(outputs: Outputs) -> bool:
+    """Returns whether the attention in an answer is between the tokens of the input, as that of classifiers is."""
+    return "tokens" in outputs and "attention" in outputs
 
 
 def classifications(outputs: Outputs) -> list[Classification]:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from export.client.answers import Alignment, Outputs, alignments
+from export.client.answers import Outputs, alignments, attends_to_itself
 from export.client.api import ATTENTION_SIGNATURE, DEFAULT_SIGNATURE, Client, batches
 from export.client.channel import MAX_RETRIES, Tls
 from export.client.errors import ServerError
@@ -41,11 +41,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     with Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls) as client, _progress() as advance:
         for outputs in client.stream(_recorded(requests, sent), flags.signature):
             batch = sent.pop(0)
-            for line in _lines(outputs, flags, len(batch)):
+            lines = list(_lines(outputs, flags, len(batch)))
+            if flags.heatmap:  # before the answers, so that no error comes after them
+                _draw(batch, outputs, paths, flags)
+            for line in lines:
                 print(line)
             sys.stdout.flush()
-            if flags.heatmap:
-                _draw(batch, alignments(outputs), paths)
             advance(batch)
 
 
@@ -61,6 +62,9 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--scores", action="store_true", help="print the log probability after a tab")
     heatmap = "draw the attention weights of the signature `attention`; several texts go to FILE-1, FILE-2, …"
     parser.add_argument("--heatmap", metavar="FILE", type=Path, help=heatmap)
+    parser.add_argument("--layer", type=int, default=-1, metavar="L", help="the layer to draw (default -1, the last)")
+    heads = "the head to draw, or all of them in one picture (default mean)"
+    parser.add_argument("--head", type=_head, default="mean", metavar="H|mean|all", help=heads)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer (default 60)")
     retries = f"how often to ask again when no server answers, 0 to {MAX_RETRIES} (default {MAX_RETRIES})"
     parser.add_argument("--retries", type=int, default=MAX_RETRIES, help=retries)
@@ -78,6 +82,10 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     settings = (flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_server_name)
     flags.tls = Tls(*settings) if flags.tls or any(settings) else None
     return flags
+
+
+def _head(text: str) -> int | str:
+    return text if text in ("mean", "all") else int(text)
 
 
 def _recorded(requests: Iterable[Request | None], sent: list[list[bytes]]) -> Iterator[Request | None]:
@@ -116,6 +124,8 @@ def _heatmap_paths(path: Path, count: int) -> list[Path]:
 
 def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
     """Yields a line for each of the `count` texts: the output text where there is one, else JSON."""
+    if flags.heatmap and "text" not in outputs:
+        outputs = {name: values for name, values in outputs.items() if name != "attention"}  # which the picture shows
     if flags.signature not in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) or "text" not in outputs:
         yield from (json.dumps(row, ensure_ascii=False) for row in to_rows(outputs, count))
     elif not flags.scores:
@@ -127,12 +137,18 @@ def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
         raise InputError(f"The signature {flags.signature} gives no log_prob for --scores, only {sorted(outputs)}.")
 
 
-def _draw(texts: Sequence[bytes], answers: Sequence[Alignment], paths: Iterator[Path]) -> None:
+def _draw(texts: Sequence[bytes], outputs: Outputs, paths: Iterator[Path], flags: Namespace) -> None:
+    """Draws the answers; one without tokens has no picture."""
     from export.heatmap import attention_heatmap  # here, because matplotlib takes longer than a request
 
-    for text, answer, path in zip(texts, answers, paths, strict=False):
-        title = f"{text.decode('utf-8', 'replace')}\n{answer.text}"
-        attention_heatmap(answer.source_tokens, answer.target_tokens, answer.attention, path, title)
+    axes = ("attended to", "attending") if attends_to_itself(outputs) else ("source", "target")
+    for text, answer, path in zip(texts, alignments(outputs), paths, strict=False):
+        tokens = answer.source_tokens, answer.target_tokens
+        if not all(tokens):
+            print(f"no picture {path}: there are no tokens", file=sys.stderr)
+            continue
+        title = "\n".join(filter(None, [text.decode("utf-8", "replace"), answer.text]))
+        attention_heatmap(*tokens, answer.attention, path, title, flags.layer, flags.head, axes)
 
 
 def command(argv: Sequence[str] | None = None) -> int:

@@ -154,11 +154,35 @@ def test_layer_and_head_can_be_chosen(monkeypatch):
     np.testing.assert_allclose(values, attention[0, 1], rtol=1e-6)
 
 
+def test_heads_without_layers(monkeypatch):
+    attention = weights(3, 2)[0]
+    tokens = ["a", "b"], ["x", "y", "z"]
+    for head, expected in (
+        ("mean", attention.mean(0)),
+        (None, attention.mean(0)),
+        (1, attention[1]),
+        ("all", attention),
+    ):
+        _, _, values = drawn(monkeypatch, *tokens, attention, head=head)
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("no_warnings")
+def test_all_heads_in_one_picture():
+    figure = heatmap._draw(["a", "b"], ["x"], weights(1, 2)[0], "a title", ("attended to", "attending"))
+    panels = [axes for axes in figure.axes if axes.get_images()]
+    assert [axes.get_title() for axes in panels] == ["head 0", "head 1", "head 2"]
+    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("attended to", "attending")}
+    assert len({axes.get_images()[0].get_clim() for axes in panels}) == 1, "colours mean the same in each"
+
+
 @pytest.mark.parametrize(
     ("source", "target", "shape", "options", "message"),
     [
         (["a"], ["x"], (2, 1), {}, "target × source tokens, 1 × 1. Received: 2 × 1"),
-        (["a"], ["x"], (1, 1, 1), {}, r"\[T, S\] or \[layers, heads, T, S\]. Received: shape \(1, 1, 1\)"),
+        (["a"], ["x"], (1,), {}, r"\[T, S\], \[heads, T, S\] or \[layers, heads, T, S\]. Received: shape \(1,\)"),
+        (["a"], ["x"], (3, 1, 1), {"head": 3}, "1 layers and 3 heads. Received: layer=-1, head=3"),
+        (["a"], ["x"], (3, 1, 1), {"head": "some"}, "1 layers and 3 heads. Received: layer=-1, head=some"),
         (["a"], ["x"], (2, 3, 1, 1), {"layer": 2}, "2 layers and 3 heads. Received: layer=2, head=None"),
         (["a"], ["x"], (2, 3, 1, 1), {"head": 3}, "Received: layer=-1, head=3"),
         ([""], ["x"], (1, 1), {}, "no tokens to draw"),

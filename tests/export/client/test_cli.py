@@ -10,6 +10,7 @@ import termios
 import threading
 
 import grpc
+import numpy as np
 import pytest
 
 from export.client import Client, ServerError, cli
@@ -70,6 +71,42 @@ def test_attention_prints_the_text_and_draws(ask_toy, tmp_path):
     assert ask_toy(f"--heatmap={tmp_path / 'one.png'}", "ein") == (0, "EIN\n", "")
     assert ask_toy(f"--heatmap={tmp_path / 'many.png'}", stdin="ein\nвода\n".encode()) == (0, "EIN\nвода\n", "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["many-1.png", "many-2.png", "one.png"]
+
+
+@pytest.mark.parametrize("choice", [["--layer=0"], ["--head=2"], ["--head=all"], ["--layer=-2", "--head=mean"]])
+def test_layer_and_head(ask_toy, tmp_path, choice):
+    assert ask_toy(f"--heatmap={tmp_path / 'one.png'}", *choice, "ein") == (0, "EIN\n", "")
+    assert (tmp_path / "one.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--heatmap=a.xyz"], ["--heatmap=a.png", "--layer=2"], ["--heatmap=a.png", "--head=3"]]
+)
+def test_no_error_comes_after_the_answer(ask_toy, arguments):
+    status, output, errors = ask_toy(*arguments, "ein")
+    assert (status, output, errors.count("\n")) == (2, "", 1)
+
+
+def test_an_answer_without_tokens_has_no_picture(ask_toy, tmp_path):
+    path = tmp_path / "map.png"
+    expected = f"no picture {tmp_path / 'map-1.png'}: there are no tokens\n"
+    assert ask_toy(f"--heatmap={path}", stdin=b"\nein\n") == (0, "\nEIN\n", expected)
+    assert [file.name for file in tmp_path.iterdir()] == ["map-2.png"]
+
+
+def test_the_attention_of_a_classifier(address, command, tmp_path, monkeypatch):
+    """It is between the tokens of the text, and the axes say so."""
+    pictures = []
+    monkeypatch.setattr("export.heatmap.attention_heatmap", lambda *drawing: pictures.append(drawing))
+    arguments = [f"--server={address}", "--model=toy", "--signature=attention", f"--heatmap={tmp_path / 'a.png'}", "ab"]
+    monkeypatch.setattr(Client, "stream", lambda client, requests, signature: (CLASSIFIED for _ in requests))
+    assert command(*arguments) == (0, '{"tokens": ["a", "b", ""]}\n', "")
+    ((sources, targets, weights, _, title, *_, axes),) = pictures
+    assert (sources, targets, title, axes) == (["a", "b"], ["a", "b"], "ab", ("attended to", "attending"))
+    assert weights.shape == (2, 3, 2, 2)
+
+
+CLASSIFIED = {"tokens": np.array([["a", "b", ""]], object), "attention": np.ones((1, 2, 3, 3, 3), np.float32)}
 
 
 @pytest.mark.parametrize(
