@@ -5,7 +5,8 @@ import importlib.metadata
 import math
 import platform
 import shlex
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -46,8 +47,6 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
     """Returns the model card of a finished run as Markdown, with the validation metrics of its final weights."""
     config, task = run.config, run.task
     spec, settings = config.spec, config.data
-    # Corrections to matrices are merged into them in the model that is kept.
-    parameters = sum(math.prod(variable.shape) for variable in model.weights if not variable.name.startswith("lora_"))
     sizes = ", ".join(f"{len(run.data.split(split)):,} {split}" for split in ("train", "val"))
     vocabularies = " and ".join(f"{size:,}" for key, size in config.model.items() if key.endswith("vocab_size"))
     classes = f"- Classes: {', '.join(settings.classes)}\n" if settings.classes else ""
@@ -55,10 +54,11 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
     per = "text" if task.name == "classifier" else "symbol"
     return f"""# {spec.name} on {settings.spec}
 
-{spec.summary}
+{_summary(config, model)}
 
 - Paper: [{spec.paper.title}]({spec.paper.url}) ({spec.paper.year})
-- Parameters: {parameters:,}
+- Parameters: {sum(_sizes(model.weights).values()):,}
+- Layers: {_layers(model)}
 - Data: `{settings.spec}`, {sizes} {task.unit}; tokenizer: {settings.tokenizer}, {vocabularies} symbols
 {classes}- Validation cross-entropy: {metrics["cross_entropy"]:.4f} nats per {per}; {others}
 - Intended use: {_USES[task.name]}; study and comparison of architectures
@@ -77,6 +77,40 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 
 {_changes(config)}Made with {_environment()}.
 """
+
+
+def _summary(config: RunConfig, model: keras.Model) -> str:
+    """Returns what was built: the summary of the name, which speaks of its own options, only where none is another."""
+    spec = config.spec
+    changed = [
+        f"{name}={config.model[name]} (not {default})"
+        for name, default in spec.config.items()
+        if default not in AUTOMATIC and config.model[name] != default
+    ]
+    if not changed:
+        return spec.summary
+    return f"A `{type(model).__name__}`, built as `{spec.name}` is but for {', '.join(changed)}."
+
+
+def _sizes(variables: Sequence[keras.Variable]) -> dict[int, int]:
+    """Returns the sizes of variables by what identifies them."""
+    # Corrections to matrices are merged into them in the model that is kept.
+    return {id(variable): math.prod(variable.shape) for variable in variables if not variable.name.startswith("lora_")}
+
+
+def _layers(model: keras.Model) -> str:
+    """Returns how many layers of each kind and size the model has; weights that layers share count once."""
+    counted: set[int] = set()
+    layers: Counter[tuple[str, int]] = Counter()
+    for layer in model.layers:
+        sizes = _sizes(layer.weights)
+        if size := sum(sizes[key] for key in sizes.keys() - counted):
+            layers[type(layer).__name__, size] += 1
+        counted |= sizes.keys()
+    return ", ".join(
+        f"{count} × {name} of {size:,} parameters" if count > 1 else f"{name} of {size:,} parameters"
+        for (name, size), count in layers.items()
+    )
 
 
 def note_evaluation(workdir: WorkDir, metrics: dict[str, Any]) -> None:

@@ -49,6 +49,24 @@ def test_card(workdir):
     assert "None" not in card and str(workdir) not in card
 
 
+def test_what_was_built(text_workdir, lines_workdir):
+    """And not what the name would have been without settings."""
+    card, config = read(text_workdir)
+    sizes = "num_layers=1 (not 4), intermediate_dim=24 (not 256), num_heads=2 (not 4)"
+    changed = f"model_dim=16 (not 128), dropout=0.1 (not 0.3), {sizes}, normalize_first=True (not False)"
+    assert f"\nA `Transformer`, built as `transformer_tiny` is but for {changed}.\n" in card
+    assert config.spec.summary not in card
+    model = zoo.load(text_workdir).model
+    parts = {layer.name: (type(layer).__name__, layer.count_params()) for layer in model.layers}
+    blocks = ", ".join("{} of {:,} parameters".format(*parts[name]) for name in ("encoder_block_0", "decoder_block_0"))
+    assert f", {blocks}" in card
+    for workdir in (text_workdir, lines_workdir):
+        card, _ = read(workdir)
+        sizes = re.findall(r"(?:(\d+) × )?\w+ of ([\d,]+) parameters", re.search("- Layers: .*", card)[0])
+        total = sum(int(count or 1) * int(size.replace(",", "")) for count, size in sizes)
+        assert total == zoo.load(workdir).model.count_params()
+
+
 def test_metrics_of_the_task(labelled_workdir, lines_workdir, text_workdir):
     for workdir, name in ((labelled_workdir, "accuracy"), (lines_workdir, "bits_per_character"), (text_workdir, "pe")):
         assert re.search(rf"nats per \w+; [^\n]*{name}", read(workdir)[0])

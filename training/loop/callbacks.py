@@ -16,6 +16,7 @@ from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
 from training.loop.checkpoints import averages_of, save_checkpoint
 from training.loop.failures import LossLost
 from training.loop.state import RunState, append_to_log
+from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 Logs = Any
@@ -50,6 +51,8 @@ class Checkpoints(keras.callbacks.Callback):
         self.begun = time.monotonic() - self.state.seconds
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if not self.workdir.tensorboard.is_dir():
+            raise InputError(f"{self.workdir.path} was removed while a run wrote into it.")
         state = self.state
         state.rounds, state.seconds = epoch + 1, time.monotonic() - self.begun
         loss = float(logs["val_cross_entropy"])

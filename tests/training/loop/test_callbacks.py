@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import json
 import math
+import shutil
 import threading
 
 import keras
@@ -17,6 +18,7 @@ from training.loop.checkpoint_files import list_checkpoints
 from training.loop.checkpoints import averages_of, restore_checkpoint
 from training.loop.failures import LossLost
 from training.loop.state import RunState
+from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
 
@@ -57,6 +59,17 @@ def test_a_round_leaves_a_log_line_and_a_checkpoint(tmp_path, model):
     assert [record["val_cross_entropy"] for record in records] == [3.0, 2.0]
     assert restore_checkpoint(list_checkpoints(workdir.checkpoints)[-1], model) == dataclasses.asdict(state)
     assert list(workdir.tensorboard.glob("events*"))
+
+
+def test_a_directory_that_was_removed_is_not_made_anew(tmp_path, model):
+    workdir = WorkDir(tmp_path / "run")
+    callback = Checkpoints(workdir, RunState(), eval_every=10, keep=2, patience=0)
+    callback.set_model(model)
+    callback.on_train_begin()
+    shutil.rmtree(workdir.path)
+    with contextlib.closing(callback), pytest.raises(InputError, match="/run was removed while a run wrote into it."):
+        callback.on_epoch_end(0, {"loss": 1.0, "val_cross_entropy": 1.0})
+    assert not workdir.path.exists()
 
 
 def test_events_are_those_of_tensorboard(tmp_path, model):
