@@ -14,7 +14,10 @@ from zoo.presets import list_presets, workdir_path
 from zoo.registry import ModelSpec, create_model, get_spec, list_models, register_model
 
 __all__ = [
+    "Cost",
     "ModelSpec",
+    "Trace",
+    "cost",
     "create_model",
     "get_spec",
     "layers",
@@ -23,6 +26,7 @@ __all__ = [
     "load",
     "models",
     "register_model",
+    "trace",
 ]
 __version__ = "0.2.0"
 
@@ -39,7 +43,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     return importlib.import_module("zoo.inference").load_run(workdir_path(path))
 
 
+_INSPECTION = ("Cost", "Trace", "cost", "trace")
+
+
 def __getattr__(name: str) -> Any:
     if name == "layers":
         return importlib.import_module("zoo.layers")
+    if name in _INSPECTION:
+        return getattr(importlib.import_module("zoo.inspection"), name)
     raise AttributeError(f"module 'zoo' has no attribute {name!r}")

@@ -241,7 +241,7 @@ def _seen(visible, before):
     if before is not None:
         first = ops.where(before["seen"], -1, first)
     last = visible.query_positions if visible.causal else ops.full_like(visible.query_positions, _NEVER - 1)
-    seen = last >= first[:, None]  # [B or 1, T]
+    seen = first[:, None] <= last  # [B or 1, T]
     if visible.query_mask is not None:
         seen = ops.logical_and(seen, visible.query_mask)
     return seen[:, None, :, None], first < _NEVER

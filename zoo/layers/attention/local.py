@@ -100,7 +100,7 @@ class LocalAttention(Attention):
         return length * ops.sigmoid(logits)
 
     def normalize(self, scores, query, visible):
-        distances = ops.cast(visible.key_positions, "float32") - self._centres(query, visible)  # [(B,) T, S]
+        distances = self._centres(query, visible) - ops.cast(visible.key_positions, "float32")  # [(B,) T, S]
         mask, inside = visible.mask(), ops.abs(distances) <= self.window
         weights = masks.masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
         if self.alignment == "monotonic":

@@ -129,7 +129,8 @@ def build_visibility(
                 f"Received: shape={tuple(attention_mask.shape)}."
             )
     return Visibility(
-        query_positions=ops.arange(queries, dtype="int32") + ops.cast(first_position, "int32"),
+        # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
+        query_positions=ops.cast(first_position, "int32") + ops.arange(queries, dtype="int32"),
         key_positions=ops.arange(keys, dtype="int32"),
         query_mask=_check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=combined_value_mask(value_mask, key_mask, keys),

@@ -180,8 +180,10 @@ class MultiHeadAttention(BaseAttention):
     def can_fuse(self, masked, biased):
         is_product = type(self.score).compare is DotScore.compare
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
+        steps = ("compare", "normalize", "weighted_sum", "attend_rows")  # a subclass may have its own
+        is_usual = all(getattr(type(self), step) is getattr(MultiHeadAttention, step) for step in steps)
         # Keras' operation takes a mask or a bias on PyTorch, not both.
-        return is_product and not acts_on_scores and not (masked and biased)
+        return is_product and is_usual and not acts_on_scores and not (masked and biased)
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.

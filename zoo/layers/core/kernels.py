@@ -59,7 +59,7 @@ def random_bits(shape, seed):
 
 def matmul_transposed(inputs, matrix):
     """Returns `inputs · matrixᵀ`, [..., N]; TensorFlow transposes neither the matrix [N, D] nor its gradient."""
-    if keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() != "tensorflow" or isinstance(inputs, keras.KerasTensor):
         return ops.matmul(inputs, ops.transpose(matrix))
     rows = ops.reshape(inputs, (-1, matrix.shape[1]))
     product = importlib.import_module("tensorflow").matmul(rows, matrix, transpose_b=True)

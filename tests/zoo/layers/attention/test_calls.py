@@ -91,3 +91,18 @@ def test_a_score_in_another_precision_leaves_the_results_in_that_of_the_layer():
     results = layer(X, X, return_attention_scores=True)
     results += (layers.Attention(layers.GeneralScore(), dtype="mixed_bfloat16")(X, X),)
     assert {keras.backend.standardize_dtype(result.dtype) for result in results} == {"bfloat16"}
+
+
+class _Doubled(layers.MultiHeadAttention):
+    """A user's attention with a step of its own."""
+
+    def compare(self, query, key, visible):
+        return 2 * super().compare(query, key, visible)
+
+
+def test_the_fused_kernel_leaves_alone_what_a_subclass_computes_otherwise():
+    layer = _Doubled(2, 4, implementation="fused")
+    fused, (dense, _) = layer(X, X), layer(X, X, return_attention_scores=True)
+    layer.implementation = "dense"
+    np.testing.assert_allclose(to_numpy(fused), to_numpy(layer(X, X)), atol=1e-6)
+    np.testing.assert_allclose(to_numpy(dense), to_numpy(layer(X, X)), atol=1e-6)

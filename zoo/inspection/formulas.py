@@ -1,0 +1,61 @@
+"""The formulas of the steps of attention, by the method that computes the step.
+
+A method that is not in the table, such as one that a user's subclass overrides, is named instead.
+"""
+
+import re
+from typing import Any
+
+from zoo.layers import BaseAttention, LinearAttention, LocalAttention, MultiHeadAttention, PerformerAttention
+from zoo.layers.attention.single_head import Attention
+from zoo.layers.scores.additive import AdditiveScore
+from zoo.layers.scores.cosine import CosineScore
+from zoo.layers.scores.general import GeneralScore
+from zoo.layers.scores.location import LocationScore
+from zoo.layers.scores.tanh_concat import TanhConcatScore
+
+_FORMULAS = {
+    ("query", BaseAttention.project_query): "query",
+    ("key", BaseAttention.project_memory): "key",
+    ("value", BaseAttention.project_memory): "value",
+    ("key", Attention.project_memory): "key",
+    ("value", Attention.project_memory): "value",
+    ("query", MultiHeadAttention.project_query): "query W_q + b_q",
+    ("key", MultiHeadAttention.project_memory): "key W_k + b_k",
+    ("value", MultiHeadAttention.project_memory): "value W_v + b_v",
+    ("weights", BaseAttention.normalize): "softmax(scores)",
+    ("weights", LinearAttention.normalize): "φ(query) · φ(key) / Σ φ(query) · φ(key)",
+    ("weights", LocalAttention.normalize): "softmax(scores), inside the window",
+    ("scores", LinearAttention.compare): "log(φ(query) · φ(key))",
+    ("sum", BaseAttention.weighted_sum): "weights · value",
+    ("sum", MultiHeadAttention.weighted_sum): "weights · value",
+    ("output", BaseAttention.project_output): "weighted_sum",
+    ("output", MultiHeadAttention.project_output): "concatenation W_o + b_o",
+    ("query_features", LinearAttention.query_features): "φ(query) = elu(query) + 1",
+    ("key_features", LinearAttention.key_features): "φ(key) = elu(key) + 1",
+    ("query_features", PerformerAttention.query_features): "φ(query) = exp(ω · query' − max)",
+    ("key_features", PerformerAttention.key_features): "φ(key) = exp(ω · key' − |key'|² / 2)",
+    ("score_query", AdditiveScore.project_query): "W_1 query + b",
+    ("score_key", AdditiveScore.project_key): "W_2 key",
+    ("score_query", TanhConcatScore.project_query): "W_1 query + b",
+    ("score_key", TanhConcatScore.project_key): "W_2 key",
+    ("score_key", GeneralScore.project_key): "W key",
+    ("score_query", CosineScore.project_query): "query / (τ |query|)",
+    ("score_key", CosineScore.project_key): "key / |key|",
+    ("score_query", LocationScore.project_query): "W query",
+    ("score_key", LocationScore.project_key): "0",
+}
+
+
+def of_step(layer: Any, layer_class: type, step: str, method: str) -> str:
+    """Returns the formula of a step, computed by that method of a layer; `layer_class` is the class it is known by."""
+    formula = _FORMULAS.get((step, getattr(layer_class, method)))
+    if formula is None:
+        return f"{layer_class.__name__}.{method}"
+    return formula if getattr(layer, "use_bias", True) else re.sub(r" \+ b(_\w)?$", "", formula)
+
+
+def of_class(described: type) -> str:
+    """Returns the first formula in the docstring of a class, by the house's convention that of what it computes."""
+    formulas = re.findall(r"`([^`]+)`", (described.__dict__.get("__doc__") or "").split("\n\n")[0])
+    return next((formula for formula in formulas if " " in formula), described.__name__)

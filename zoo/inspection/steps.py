@@ -1,0 +1,54 @@
+"""Names of steps, and how steps are found and printed."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+SYNONYMS = {
+    "queries": ("query",),
+    "keys": ("key",),
+    "values": ("value",),
+    "scores": ("scaled_scores", "raw_scores"),
+    "raw_scores": ("scores",),
+    "scaled_scores": ("scores",),
+    "scaling": ("scaled_scores",),
+    "softmax": ("weights",),
+    "attention_weights": ("weights",),
+    "heads": ("weighted_sum",),
+    "context": ("weighted_sum",),
+    "concat": ("concatenation",),
+    "output_projection": ("output",),
+}
+"""Other names by which steps are known: that of the first one that exists."""
+
+
+def find_step(name: object, known: Iterable[str]) -> str:
+    """Returns the name of a step that is known by this name or a synonym of it.
+
+    Raises:
+        KeyError: If there is none; the message names those that there are.
+    """
+    known = list(known)
+    wanted = str(name).strip().lower().replace(" ", "_")
+    for candidate in (wanted, *SYNONYMS.get(wanted, ())):
+        if candidate in known:
+            return candidate
+    close = difflib.get_close_matches(wanted, known, n=1) or known
+    raise KeyError(f"There is no step {name!r}. Steps: {', '.join(close)}.")
+
+
+def in_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Returns rows as lines with aligned columns, those in `right` at their right sides."""
+    to_right = set(right)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in to_right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Returns a shape as it is written in this project, such as "[2, 3]"."""
+    return f"[{', '.join(map(str, shape))}]"
