@@ -64,6 +64,6 @@ def _of_equal_sizes(names: Sequence[str], arguments: Sequence[tf.Tensor]) -> tup
     """Returns batches as they are; the graph refuses those of different sizes, as a model might repeat the shorter."""
     sizes = tf.stack([tf.shape(argument)[0] for argument in arguments])
     message = f"{' and '.join(names)} must have equal numbers of texts. Received:"
-    check = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes])
+    check = tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [message, sizes], summarize=len(arguments))
     with tf.control_dependencies([check]):
         return tuple(map(tf.identity, arguments))

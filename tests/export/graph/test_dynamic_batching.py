@@ -143,6 +143,28 @@ def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
 
 
 @pytest.mark.slow
+def test_samples_that_are_refused_never_reach_a_batch(lines_workdir, lines_run, shared):
+    """Every other request has a temperature that is not a number."""
+    options = {"dynamic_batching": True}
+    base = shared("exports/batching_lines", lambda base: export_saved_model(lines_workdir, base, **options))
+    model = LoadedModel(base / "1", 1)
+    begin = threading.Barrier(8)
+
+    def ask(number):
+        texts, bad = ["ab", "h", ""][: 1 + number % 3], number % 2
+        numbers = {"seed": np.int32(number), "temperature": np.float32(np.nan if bad else 2), "top_p": np.float32(1)}
+        begin.wait(60)
+        try:
+            answer = model.predict("sample", {"text": np.array(texts, object), **numbers})["text"]
+        except RequestError as error:
+            return bad and "`temperature` must be a finite number" in str(error)
+        return [text.decode() for text in answer] == lines_run.generate(texts, temperature=2.0, seed=number)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(8), timeout=120))
+
+
+@pytest.mark.slow
 def test_signatures_keep_their_shapes(batching, text_export):
     plain = LoadedModel(text_export / "1", 1)
     for name, signature in batching.signatures.items():

@@ -81,8 +81,9 @@ def test_as_many_numbers_as_texts(language_model, counts):
     numbers = {
         name: np.repeat(value, count) for (name, value), count in zip(sampling(1, 1, 1).items(), counts, strict=True)
     }
-    message = "text and seed and temperature and top_p must have equal numbers of texts. Received"
-    with pytest.raises(RequestError, match=message):
+    received = " ".join(map(str, (2, *counts)))
+    message = f"text and seed and temperature and top_p must have equal numbers of texts. Received:] [{received}]"
+    with pytest.raises(RequestError, match=re.escape(message)):
         language_model.ask(PROMPTS[:2], "sample", **numbers)
 
 
