@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from zoo.errors import InputError
+from zoo.inference.comparison import Comparison, compare_word
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
 from zoo.registry import ModelSpec, get_spec
@@ -20,6 +21,7 @@ MAX_TEXT_BYTES = 1 << 15
 """How much of a text is read, in bytes of UTF-8: ids are cut as well, but only after all that is read was tokenized."""
 
 _BATCH_SIZE = Option(64, int, "Texts that the model reads together.", minimum=1)
+_NEIGHBOURS = Option(5, int, "How many neighbours.", minimum=0)
 
 Inputs = dict[str, np.ndarray]
 """Inputs of a model: arrays with the batch first."""
@@ -88,6 +90,75 @@ class Run:
         """Returns the tokenizers by the name of their file."""
         names: dict[str, Tokenizer] = self.tokenizers._asdict()
         return names
+
+    @property
+    def reader(self) -> Tokenizer:
+        """The tokenizer of what the model reads."""
+        tokenizer: Tokenizer = self.tokenizers[0]
+        return tokenizer
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts as the model reads them.
+
+        Args:
+            texts: The texts.
+
+        Raises:
+            InputError: If `texts` is one string.
+        """
+        raise NotImplementedError
+
+    def embed(self, texts: Sequence[str], contextual: bool = True) -> list[tuple[list[str], np.ndarray]]:
+        """Returns the tokens of each text and a vector for each token.
+
+        Args:
+            texts: The texts.
+            contextual: Whether vectors are those that the model makes of the tokens in their context (by its encoder;
+                a language model knows what is before a token), or the rows of its table of embeddings.
+
+        Returns:
+            A list of `(tokens, vectors)` with vectors float32 [S, D].
+
+        Raises:
+            InputError: If `texts` is one string.
+        """
+        method = self.model.represent if contextual else self.model.embed
+        return [(self.reader.pieces(row), self._vectors(method, row)) for row in self.ids(texts)]
+
+    def _vectors(self, method: Callable[[np.ndarray], Any], row: list[int]) -> np.ndarray:
+        """Returns what a method of the model returns for one row of ids."""
+        vectors: np.ndarray = keras.ops.convert_to_numpy(method(np.array([row], "int32")))[0]
+        return vectors
+
+    def compare(self, word: str, texts: Sequence[str], neighbours: int = 5) -> Comparison:
+        """Returns how alike the contextual vectors of one word are in several texts.
+
+        Args:
+            word: The word, in any case; where a text has it twice, the first counts. The vector of a word of several
+                symbols is their mean.
+            texts: The texts.
+            neighbours: How many of the nearest other words of these texts are named for each text.
+
+        Raises:
+            InputError: If `texts` is one string or empty, or the word is not in one of them as the model reads them.
+        """
+        neighbours = _NEIGHBOURS.checked("neighbours", neighbours)
+        rows = self.ids(texts)
+        if not rows:
+            raise InputError("`texts` must have at least one text. Received: none.")
+        vectors = [self._vectors(self.model.represent, row) for row in rows]
+        return compare_word(word, texts, rows, vectors, self.reader, neighbours)
+
+    def _check_kind(self, kind: str) -> None:
+        """Checks that the model has a kind of attention.
+
+        Raises:
+            InputError: If it has not; those that it has are named.
+        """
+        kinds = self.model.attention_kinds
+        if kind not in kinds:
+            known = f"It has: {', '.join(kinds)}." if kinds else "It has no attention."
+            raise InputError(f"{self.spec.name} has no attention of the kind {kind!r}. {known}")
 
     def _predictor(self, key: Hashable, make: Callable[[], keras.Model]) -> Predictor:
         """Returns the predictor of a key, which is made when it is first asked for: tracing takes seconds."""

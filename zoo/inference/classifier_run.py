@@ -1,8 +1,8 @@
 """A trained classifier."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -62,14 +62,7 @@ class ClassifierRun(Run):
         self.classes: list[str] = classes
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of texts as the model reads them, the end included.
-
-        Args:
-            texts: The texts.
-
-        Raises:
-            InputError: If `texts` is one string.
-        """
+        """See `Run`; the end is included."""
         check_texts(texts)
         return read_texts(self.tokenizers.text, texts, MAX_TEXT_LENGTH)
 
@@ -90,37 +83,18 @@ class ClassifierRun(Run):
         probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(np.stack(logits)))
         return [Answer(self.classes[row.argmax()], row) for row in probabilities]
 
-    def embed(self, texts: Sequence[str]) -> list[tuple[list[str], np.ndarray]]:
-        """Returns the tokens of each text and the vectors that the model makes of them in their context.
-
-        Args:
-            texts: The texts.
-
-        Returns:
-            A list of `(tokens, vectors)` with vectors float32 [S, D]; the end symbol is the last token.
-
-        Raises:
-            InputError: If `texts` is one string.
-        """
-        return [self._look_into(row, self.model.represent) for row in self.ids(texts)]
-
-    def attention(self, texts: Sequence[str]) -> list[tuple[list[str], np.ndarray]]:
+    def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[tuple[list[str], np.ndarray]]:
         """Returns the tokens of each text and the attention between them.
 
         Args:
             texts: The texts.
+            kind: `"encoder"`, the only one that classifiers have.
 
         Returns:
             A list of `(tokens, weights)` with weights [layers, heads, S, S].
 
         Raises:
-            InputError: If the model has no attention, or `texts` is one string.
+            InputError: If the model has no such attention, or `texts` is one string.
         """
-        if not self.model.attends:
-            raise InputError(f"{self.spec.name} has no attention.")
-        return [self._look_into(row, self.model.attention) for row in self.ids(texts)]
-
-    def _look_into(self, row: list[int], method: Callable[[np.ndarray], Any]) -> tuple[list[str], np.ndarray]:
-        """Returns the tokens of one row of ids, and what a method of the model returns for it."""
-        result = keras.ops.convert_to_numpy(method(np.array([row], "int32")))
-        return self.tokenizers.text.pieces(row), result[0]
+        self._check_kind(kind)
+        return [(self.reader.pieces(row), self._vectors(self.model.attention, row)) for row in self.ids(texts)]

@@ -9,7 +9,7 @@ from zoo.decoding_options import SEED, GenerationOptions
 from zoo.inference.base_run import Inputs, Run, check_texts, cut_texts
 from zoo.inference.classifier_run import Tokenizers
 from zoo.inference.generator import Generator, TextScorer
-from zoo.vocabulary import PAD
+from zoo.vocabulary import PAD, START
 
 
 def cut_prompt(ids: list[int], room: int) -> list[int]:
@@ -53,6 +53,31 @@ class LanguageModelRun(Run):
 
     tokenizers: Tokenizers
     tokenizers_type = Tokenizers
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Run`; the start comes first, and as much is read as the model can hold."""
+        check_texts(texts)
+        rows = self.tokenizers.text.encode(cut_texts(texts))
+        return [[START, *row][: self.model.max_length] for row in rows]
+
+    def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[tuple[list[str], np.ndarray]]:
+        """Returns the tokens of each text, the start first, and the attention of each to itself and those before it.
+
+        Args:
+            texts: The texts.
+            kind: `"decoder"`, the only one that language models have.
+
+        Returns:
+            A list of `(tokens, weights)` with weights [layers, heads, T, T]; row t predicts the token after t.
+
+        Raises:
+            InputError: If the model has no such attention, or `texts` is one string.
+        """
+        self._check_kind(kind)
+        return [(self.reader.pieces(row), self._vectors(self._decoder_attention, row)) for row in self.ids(texts)]
+
+    def _decoder_attention(self, tokens: np.ndarray) -> Any:
+        return self.model.attentions(tokens)["decoder"]
 
     def generate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Returns the continuation of each text.

@@ -62,6 +62,11 @@ class Seq2SeqRun(Run):
         """
         return read_texts(self.tokenizers.source, texts, MAX_SOURCE_LENGTH)
 
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Run`; of source texts, the end included."""
+        check_texts(texts)
+        return self.source_ids(texts)
+
     def translate(
         self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
     ) -> list[str]:
@@ -158,21 +163,47 @@ class Seq2SeqRun(Run):
         return [Hypothesis(*fields) for fields in zip(texts, map(float, log_probs[is_sequence]), rows, strict=True)]
 
     def attention(
-        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
-    ) -> list[tuple[list[str], list[str], np.ndarray]]:
-        """Returns, for each text, source tokens, target tokens and the cross-attention between them.
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        batch_size: int = 64,
+        kind: str = "cross",
+        **options: Any,
+    ) -> list[tuple[Any, ...]]:
+        """Returns, for each text, its tokens, those of its translation, and the attention between them.
 
         Args:
             texts: Source texts.
+            kind: `"cross"`, from the translation to the source; `"encoder"`, within the source; or `"decoder"`, within
+                the translation.
             prefixes: See `translate`.
             batch_size: See `translate`.
             **options: See `translate`.
 
         Returns:
-            A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S].
+            A list of `(source_tokens, target_tokens, weights)` with weights [layers, heads, T, S]; or for attention
+            within one side `(tokens, weights)` with weights [layers, heads, S, S] or [layers, heads, T, T]. A
+            translation's tokens then begin with the start: row t is the attention that predicts the token after t.
+
+        Raises:
+            InputError: If the model has no such attention; and see `translate`.
         """
+        self._check_kind(kind)
+        if kind == "encoder":
+            return [(self.reader.pieces(row), self._vectors(self._encoder_attention, row)) for row in self.ids(texts)]
         hypotheses = self._hypotheses(texts, prefixes, batch_size, 1, options)
-        return [self.align(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
+        if kind == "cross":
+            return [self.align(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
+        return [self._attention_within(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
+
+    def _encoder_attention(self, source: np.ndarray) -> Any:
+        return self.model.attentions(source, np.array([[START]], "int32"))["encoder"]
+
+    def _attention_within(self, text: str, hypothesis: Hypothesis) -> tuple[list[str], np.ndarray]:
+        """Returns what a translation is made of, the start first, and the attention between these."""
+        (source,), target = self.source_ids([text]), [START, *hypothesis.ids[:-1]]
+        attentions = self.model.attentions(np.array([source], "int32"), np.array([target], "int32"))
+        return self.tokenizers.target.pieces(target), keras.ops.convert_to_numpy(attentions["decoder"])[0]
 
     def align(self, text: str, hypothesis: Hypothesis) -> tuple[list[str], list[str], np.ndarray]:
         """Returns source tokens, target tokens and the cross-attention [layers, heads, T, S] of one translation.

@@ -85,6 +85,15 @@ class ClassifierModel(ZooModel):
         pooled = self.pooling_layer(self.represent(tokens, training=training), mask=real(tokens))
         return self.output_dense(self.dropout_layer(pooled, training=training))
 
+    @property
+    def attention_kinds(self):
+        """The keys of what `attentions` returns."""
+        return ("encoder",) if self.attends else ()
+
+    def attentions(self, tokens):
+        """Returns the weights of each kind of attention that the model has, a dict: `encoder` or nothing."""
+        return {"encoder": self.attention(tokens)} if self.attends else {}
+
     def attention(self, tokens):
         """Returns the attention weights [B, layers, heads, S, S]; padding has weight 0, as query and as key."""
         raise NotImplementedError(f"{type(self).__name__} has no attention.")

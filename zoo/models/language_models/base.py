@@ -17,7 +17,27 @@ class LanguageModel(ZooModel):
 
     Returns:
         Logits [B, T, V]: position t predicts the symbol after the first t + 1.
+
+    Attributes:
+        attention_kinds: The keys of what `attentions` returns.
     """
+
+    attention_kinds: tuple[str, ...] = ()
+
+    def represent(self, tokens):
+        """Returns the vectors of symbols [B, T] that know those before them, [B, T, D]."""
+        raise NotImplementedError
+
+    def embed(self, tokens):
+        """Returns the vectors of symbols [B, T] that know no context, [B, T, E]."""
+        return self.embedding(tokens)
+
+    def attentions(self, tokens):
+        """Returns the weights of each kind of attention that the model has, a dict: `decoder` or nothing.
+
+        `decoder` is [B, layers, heads, T, T]: row t is the attention that predicts the symbol after position t.
+        """
+        return {}
 
     def initial_state(self, batch_size, max_length=None):
         """Returns the decoding state before the first step: nested tensors, batch first, or scalars.

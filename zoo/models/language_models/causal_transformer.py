@@ -31,6 +31,7 @@ class CausalLM(LanguageModel):
         residual terms); Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
+    attention_kinds = ("decoder",)
     options_class = CausalLMOptions
 
     def __init__(self, *arguments, **options):
@@ -68,15 +69,33 @@ class CausalLM(LanguageModel):
         return self.embedding_dropout(embedded, training=training)
 
     def _logits(self, hidden):
-        hidden = hidden if self.final_norm is None else self.final_norm(hidden)
+        hidden = self._normalize(hidden)
         return apply_positionwise(lambda rows: self.embedding(rows, reverse=True), hidden)
 
-    def call(self, inputs, training=None):
-        hidden = self._embed(inputs["tokens"], training)
+    def _normalize(self, hidden):
+        return hidden if self.final_norm is None else self.final_norm(hidden)
+
+    def _read(self, tokens, training=None, return_attention_scores=False):
+        """Returns the outputs of the top block, [B, T, D], and the weights of each block, if asked for."""
+        hidden, weights = self._embed(tokens, training), []
         for block in self.blocks:
             # Padding is at the end, where no real symbol sees it.
-            hidden = block(hidden, use_causal_mask=True, training=training)
-        return self._logits(hidden)
+            hidden = block(
+                hidden, use_causal_mask=True, return_attention_scores=return_attention_scores, training=training
+            )
+            if return_attention_scores:
+                hidden, scores = hidden
+                weights.append(scores)
+        return hidden, weights
+
+    def call(self, inputs, training=None):
+        return self._logits(self._read(inputs["tokens"], training)[0])
+
+    def represent(self, tokens):
+        return self._normalize(self._read(tokens)[0])
+
+    def attentions(self, tokens):
+        return {"decoder": ops.stack(self._read(tokens, return_attention_scores=True)[1], axis=1)}
 
     def initial_state(self, batch_size, max_length=None):
         return {

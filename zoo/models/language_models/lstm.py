@@ -55,10 +55,12 @@ class LSTMLanguageModel(LanguageModel):
     def _logits(self, hidden):
         return self.embedding(hidden, reverse=True) if self.output_dense is None else self.output_dense(hidden)
 
-    def call(self, inputs, training=None):
-        tokens = inputs["tokens"]
+    def represent(self, tokens, training=None):
         states = self.initial_state(ops.shape(tokens)[0])
-        return self._logits(self._read(tokens, states["layers"], training)[0])
+        return self._read(tokens, states["layers"], training)[0]
+
+    def call(self, inputs, training=None):
+        return self._logits(self.represent(inputs["tokens"], training))
 
     def initial_state(self, batch_size, max_length=None):
         def zeros():

@@ -23,6 +23,11 @@ class Seq2SeqModel(ZooModel):
 
     attends = True
 
+    @property
+    def attention_kinds(self):
+        """The keys of what `attentions` returns."""
+        return ("cross",) if self.attends else ()
+
     def encode(self, source, training=None):
         """Returns the memory of a source [B, S], a dict of tensors with the batch first."""
         raise NotImplementedError
@@ -52,6 +57,22 @@ class Seq2SeqModel(ZooModel):
     def call(self, inputs, training=None):
         memory = self.encode(inputs["source"], training=training)
         return self.decode(inputs["target"], memory, training=training)[0]
+
+    def represent(self, source):
+        """Returns the contextual vectors of a source [B, S], [B, S, D]; those of padding may be anything."""
+        raise NotImplementedError
+
+    def embed(self, source):
+        """Returns the vectors of a source [B, S] that know no context, [B, S, E]."""
+        return self.source_embedding(source)
+
+    def attentions(self, source, target):
+        """Returns the weights of each kind of attention that the model has, a dict; see `attention`.
+
+        `cross` is [B, layers, heads, T, S]; those of self-attention, `encoder` and `decoder`, are
+        [B, layers, heads, S, S] and [B, layers, heads, T, T].
+        """
+        return {"cross": self.attention(source, target)} if self.attends else {}
 
     def attention(self, source, target):
         """Returns the cross-attention weights [B, layers, heads, T, S]; padding has weight 0.

@@ -85,13 +85,21 @@ class ConvS2S(Seq2SeqModel):
         self.built = True
 
     def encode(self, source, training=None):
-        mask = real(source)
+        hidden, embedded = self._read(source, training)
+        hidden = _scale_gradient(hidden, 1.0 / self.decoder_layers)
+        layers_memory = [block.project_memory(hidden, embedded) for block in self.decoder_blocks]
+        return {"mask": real(source), "layers": layers_memory}
+
+    def _read(self, source, training=None):
+        """Returns the outputs of the encoder and the embeddings with their positions, each [B, S, E]."""
         embedded = self.dropout_layer(self.source_positions(self.source_embedding(source)), training=training)
         hidden = self.encoder_input(embedded)
         for block in self.encoder_blocks:
-            hidden = block(hidden, mask=mask, training=training)
-        hidden = _scale_gradient(self.encoder_output(hidden), 1.0 / self.decoder_layers)
-        return {"mask": mask, "layers": [block.project_memory(hidden, embedded) for block in self.decoder_blocks]}
+            hidden = block(hidden, mask=real(source), training=training)
+        return self.encoder_output(hidden), embedded
+
+    def represent(self, source):
+        return self._read(source)[0]
 
     def _embed(self, target, training=None, start_index=0):
         embedded = self.target_positions(self.target_embedding(target), start_index=start_index)

@@ -80,6 +80,9 @@ class Luong(RecurrentSeq2SeqModel):
         annotations = self.dropout_layer(annotations, training=training)
         return {**self.cell.project_memory(annotations, mask), "mask": mask, "start": start}
 
+    def represent(self, source):
+        return self.encode(source)["value"]
+
     def _cell_states(self, memory, training=None):
         """Returns the states of the decoder's cells before the first step, with the masks of dropout among them."""
         states, count = memory["start"], NUM_STATES[self.cell_type]

@@ -84,6 +84,9 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
             memory["start"] = list(ops.split(self.start_dense(summary), self.num_states, axis=-1))
         return memory
 
+    def represent(self, source):
+        return self.encoder(self.source_embedding(source), mask=real(source))
+
     def _inputs(self, embedded, memory):
         """Returns what the decoder reads: the embeddings [B, E] or [B, T, E], followed by the summary."""
         if not self.feed_summary:

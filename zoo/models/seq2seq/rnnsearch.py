@@ -82,6 +82,9 @@ class RNNSearch(RecurrentSeq2SeqModel):
         key = self.cell.attention.project_memory(annotations)["key"]
         return {"value": annotations, "key": key, "mask": mask, "start": start}
 
+    def represent(self, source):
+        return self.encode(source)["value"]
+
     def _annotate(self, embedded, mask, training):
         """Returns the annotations, and the state of the encoder that has read the whole source."""
         if not self.bidirectional:

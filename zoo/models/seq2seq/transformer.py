@@ -30,6 +30,7 @@ class Transformer(Seq2SeqModel):
         Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
+    attention_kinds = ("encoder", "cross", "decoder")
     options_class = EncoderDecoderOptions
 
     def __init__(self, *arguments, **options):
@@ -77,36 +78,55 @@ class Transformer(Seq2SeqModel):
         embedded = self.target_embedding(ids) * self.model_dim**0.5
         return self.embedding_dropout(self.target_positions(embedded, start_index=start_index), training=training)
 
-    def encode(self, source, training=None):
-        mask = real(source)
-        hidden = self._embed_source(source, training)
+    def _read(self, source, training=None, return_attention_scores=False):
+        """Returns the vectors of the source, [B, S, D], and the weights of each block, if asked for."""
+        hidden, mask, weights = self._embed_source(source, training), real(source), []
         for block in self.encoder_blocks:
-            hidden = block(hidden, mask=mask, training=training)
-        if self.encoder_norm is not None:
-            hidden = self.encoder_norm(hidden)
+            hidden = block(hidden, mask=mask, return_attention_scores=return_attention_scores, training=training)
+            if return_attention_scores:
+                hidden, scores = hidden
+                weights.append(scores)
+        return hidden if self.encoder_norm is None else self.encoder_norm(hidden), weights
+
+    def encode(self, source, training=None):
+        return self._memory(source, self._read(source, training)[0])
+
+    def _memory(self, source, hidden):
         # Keys and values of the cross-attention, once for all steps.
-        return {"mask": mask, "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
+        return {"mask": real(source), "layers": [block.project_memory(hidden) for block in self.decoder_blocks]}
+
+    def represent(self, source):
+        return self._read(source)[0]
+
+    def attentions(self, source, target):
+        hidden, encoder = self._read(source, return_attention_scores=True)
+        _, cross, decoder = self._write(target, self._memory(source, hidden), return_self_attention_scores=True)
+        return {"encoder": ops.stack(encoder, axis=1), "cross": cross, "decoder": decoder}
 
     def _logits(self, hidden):
         if self.decoder_norm is not None:
             hidden = self.decoder_norm(hidden)
         return apply_positionwise(lambda rows: self.target_embedding(rows, reverse=True), hidden)
 
-    def decode(self, target, memory, training=None):
-        mask = real(target)
-        hidden = self._embed_target(target, training)
-        weights = []
+    def _write(self, target, memory, training=None, return_self_attention_scores=False):
+        """Returns the outputs of the decoder [B, T, D], and the weights of cross-attention and self-attention."""
+        hidden, weights = self._embed_target(target, training), []
         for block, projected in zip(self.decoder_blocks, memory["layers"], strict=True):
-            hidden, scores = block(
+            hidden, *scores = block(
                 hidden,
                 projected,
-                mask=mask,
+                mask=real(target),
                 memory_mask=memory["mask"],
                 return_attention_scores=True,
+                return_self_attention_scores=return_self_attention_scores,
                 training=training,
             )
             weights.append(scores)
-        return self._logits(hidden), ops.stack(weights, axis=1)
+        return hidden, *(ops.stack(kind, axis=1) for kind in zip(*weights, strict=True))
+
+    def decode(self, target, memory, training=None):
+        hidden, weights = self._write(target, memory, training)
+        return self._logits(hidden), weights
 
     def initial_state(self, memory, max_length=None, sharing=1):
         batch = ops.shape(memory["mask"])[0] * sharing
