@@ -99,7 +99,7 @@ class _Server(TcpWSGIServer):
         """Ends `run`, with all connections."""
         if not self._ended:
             self._ended = True
-            self._quick.shutdown(timeout=0)
+            self._quick.shutdown(timeout=1)
             self.pull_trigger()
 
 

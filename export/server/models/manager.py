@@ -19,6 +19,7 @@ from export.wire.protos import get_model_status_pb2
 if TYPE_CHECKING:
     from export.server.models.saved_model import LoadedModel
 
+_CLOSING_SECONDS = 1.0
 Load = Callable[[Path, int], "LoadedModel"]
 State = get_model_status_pb2.ModelVersionStatus.State
 
@@ -53,6 +54,7 @@ class Manager:
         self._changed = threading.Condition()  # guards the two below
         self._servables: dict[str, dict[int, _Servable]] = {}
         self._states: dict[str, dict[int, VersionState]] = {}
+        self._unloading: set[threading.Thread] = set()
         self._stopped = threading.Event()
 
     @contextlib.contextmanager
@@ -106,11 +108,15 @@ class Manager:
             self._states.pop(name, None)
 
     def stop(self) -> None:
-        """Unloads everything."""
+        """Unloads everything; requests that are still under way are given a second."""
         self._stopped.set()
         for name in list(self._servables):
             for version in self.available(name):
                 self._unload(name, version)
+        # A process that ends while TensorFlow closes a session is aborted.
+        deadline = time.monotonic() + _CLOSING_SECONDS
+        for thread in list(self._unloading):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _add(self, name: str, version: int, path: Path) -> bool:
         """Loads a version; returns whether that went well."""
@@ -140,7 +146,9 @@ class Manager:
             self._states[name][version] = VersionState(State.UNLOADING)
         # Its requests may take their time, and neither new versions nor other models should wait for them.
         arguments = (name, version, servable)
-        threading.Thread(target=self._close_when_unused, args=arguments, name="unload", daemon=True).start()
+        thread = threading.Thread(target=self._close_when_unused, args=arguments, name="unload", daemon=True)
+        self._unloading.add(thread)
+        thread.start()
 
     def _close_when_unused(self, name: str, version: int, servable: _Servable) -> None:
         with self._changed:
@@ -153,6 +161,7 @@ class Manager:
             if version in states and states[version].state == State.UNLOADING:  # It may have come back meanwhile.
                 states[version] = VersionState(State.END)
         logs.info("version_unloaded", model=name, version=version)
+        self._unloading.discard(threading.current_thread())
 
     def _set_state(self, name: str, version: int, state: VersionState) -> None:
         with self._changed:
