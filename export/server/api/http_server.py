@@ -67,7 +67,7 @@ class _Server(TcpWSGIServer):
     def __init__(self, app: Callable[..., Any], listening: socket.socket, settings: Settings):
         adjustments = Adjustments(max_request_body_size=settings.max_request_bytes, **_WAITRESS)
         address = (listening.family, listening.type, listening.proto, listening.getsockname())
-        self.stopping = self._ended = False
+        self.stopping = self._ending = self._ended = False
         self.busy, self._quick = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
         self.busy.set_thread_count(settings.rest_api_num_threads)
         self._quick.set_thread_count(_QUICK_THREADS)
@@ -97,10 +97,13 @@ class _Server(TcpWSGIServer):
 
     def end(self) -> None:
         """Ends `run`, with all connections."""
-        if not self._ended:
-            self._ended = True
+        if not self._ending:
+            self._ending = True
             self._quick.shutdown(timeout=1)
-            self.pull_trigger()
+            self.trigger.pull_trigger(self._end)  # in the thread of `run`, which closes the trigger, too
+
+    def _end(self) -> None:
+        self._ended = True
 
 
 class HttpServer:

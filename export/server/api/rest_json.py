@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from export.server.errors import invalid_argument
+from export.server.inference.limits import Limits
 from export.server.inference.predict import input_type
 from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_graph_pb2, regression_pb2
 from export.wire.tensors import as_text, to_list, type_name, type_of
@@ -25,7 +26,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _LONGEST_QUOTE = 100
 
 
-def read_inputs(document: Mapping[str, Any], signature: Signature) -> dict[str, np.ndarray]:
+def read_inputs(document: Mapping[str, Any], signature: Signature, limits: Limits) -> dict[str, np.ndarray]:
     """Reads the inputs of a predict request, arrays by name.
 
     `instances` is a list with one item per row, `inputs` has all rows of an input together. Where the signature has one
@@ -36,10 +37,10 @@ def read_inputs(document: Mapping[str, Any], signature: Signature) -> dict[str, 
     if "inputs" in document:
         columns = _columns(document["inputs"], signature)
     elif "instances" in document:
-        columns = _columns_from_rows(document["instances"], signature)
+        columns = _columns_from_rows(document["instances"], signature, limits)
     else:
         raise invalid_argument("Missing 'inputs' or 'instances' key")
-    return {name: _read_tensor(name, value, signature.inputs[name]) for name, value in columns.items()}
+    return {name: _read_tensor(name, value, signature.inputs[name], limits) for name, value in columns.items()}
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], as_rows: bool) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def write_outputs(outputs: Mapping[str, np.ndarray], as_rows: bool) -> dict[str,
     return {"predictions": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]}
 
 
-def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
+def read_examples(document: Mapping[str, Any], limits: Limits) -> input_pb2.Input:
     """Reads the `examples` of a request, and the `context` that all of them share if there is one."""
     if "examples" not in document:
         raise invalid_argument("When method is classify, key 'examples' is expected and was not found")
@@ -66,6 +67,7 @@ def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
         raise invalid_argument("Expecting 'examples' value to be an list/array")
     if not rows:
         raise invalid_argument("'examples' value is an empty array")
+    limits.check(len(rows))
     examples = [_read_example(row) for row in rows]
     if "context" not in document:
         return input_pb2.Input(example_list={"examples": examples})
@@ -119,11 +121,12 @@ def _columns(value: Any, signature: Signature) -> Mapping[str, Any]:
     return {name: value[name] for name in signature.inputs if name in value}
 
 
-def _columns_from_rows(rows: Any, signature: Signature) -> Mapping[str, Any]:
+def _columns_from_rows(rows: Any, signature: Signature, limits: Limits) -> Mapping[str, Any]:
     if not isinstance(rows, list):
         raise invalid_argument("Excepting 'instances' to be an list/array")
     if not rows:
         raise invalid_argument("No values in 'instances' array")
+    limits.check(len(rows))
     named = _is_object(rows[0])
     for position, row in enumerate(rows):
         if _is_object(row) != named:
@@ -157,9 +160,10 @@ def _only_input(signature: Signature, complaint: str) -> str:
     return str(name)
 
 
-def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo) -> np.ndarray:
+def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo, limits: Limits) -> np.ndarray:
     dtype = input_type(name, info)
     values = np.array(value, dtype=object)  # lists of different length, or too many of them, stay lists
+    limits.check(len(values) if values.ndim else 1, values.size * dtype.itemsize)
     for scalar in values.ravel():
         if isinstance(scalar, list):
             raise invalid_argument("JSON lists are not of one shape: every list of one level needs the same length")

@@ -64,7 +64,6 @@ class RestApp:
         self._services = services
         self._metrics = counted
         self._seconds = settings.rest_api_timeout_in_ms / 1000
-        self._max_bytes = settings.max_request_bytes
         self._headers = _CORS if settings.rest_api_enable_cors_support else {}
         self._metrics_path = None
         if settings.monitoring_config_file:
@@ -109,12 +108,12 @@ class RestApp:
             return _to_dict(self._services.get_status(get_model_status_pb2.GetModelStatusRequest(model_spec=spec)))
         is_cancelled = request.environ.get("waitress.client_disconnected", lambda: False)
         deadline = time.monotonic() + self._seconds if self._seconds > 0 else None
-        document = _parse(_body(request, self._max_bytes))
+        document = _parse(_body(request, self._services.limits.bytes))
         spec.signature_name = _signature_name(document)
         context = RequestContext(REST, deadline, is_cancelled)
         if path["method"].lower() == "predict":
             return self._predict(spec, document, context)
-        examples = rest_json.read_examples(document)
+        examples = rest_json.read_examples(document, self._services.limits)
         if path["method"].lower() == "classify":
             classification = classification_pb2.ClassificationRequest(model_spec=spec, input=examples)
             return rest_json.write_classes(self._services.infer("Classify", classification, context).result)
@@ -122,7 +121,7 @@ class RestApp:
         return rest_json.write_values(self._services.infer("Regress", regression, context).result)
 
     def _predict(self, spec: model_pb2.ModelSpec, document: dict[str, Any], context: RequestContext) -> dict[str, Any]:
-        inputs = rest_json.read_inputs(document, self._services.signature(spec))
+        inputs = rest_json.read_inputs(document, self._services.signature(spec), self._services.limits)
         request = predict_pb2.PredictRequest(model_spec=spec)
         for name, array in inputs.items():
             request.inputs[name].CopyFrom(to_proto(array, as_content=True))

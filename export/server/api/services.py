@@ -11,7 +11,7 @@ from export.server import logs
 from export.server.context import REST, RequestContext
 from export.server.errors import RequestError, internal, invalid_argument, not_found
 from export.server.inference.examples import classify, multi_inference, regress
-from export.server.inference.limits import check_size, count_examples
+from export.server.inference.limits import Limits, count_examples
 from export.server.inference.predict import DEFAULT_SIGNATURE, predict
 from export.server.metrics import UNKNOWN_MODEL, Metrics
 from export.server.settings import Settings
@@ -46,12 +46,16 @@ class Services:
     """The methods of PredictionService and ModelService.
 
     All raise `RequestError` with the status code that the stock server gives, and nothing else.
+
+    Attributes:
+        limits: How large requests may be.
     """
 
     def __init__(self, core: "ServerCore", metrics: Metrics, settings: Settings):
         self._core = core
         self._metrics = metrics
         self._settings = settings
+        self.limits = Limits(settings.max_request_rows, settings.max_request_bytes)
 
     @unforeseen_as_internal()
     def answer(self, method: str, request: Any, context: RequestContext) -> Any:
@@ -70,7 +74,7 @@ class Services:
         try:
             with unforeseen_as_internal():
                 context.check()
-                check_size(request, self._settings.max_request_rows, self._settings.max_request_bytes)
+                self.limits.check_request(request)
                 with self._core.use(spec) as model:
                     response = _INFERENCE[method](model, request, context)
                 if method != "Predict":

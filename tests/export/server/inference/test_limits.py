@@ -19,7 +19,7 @@ from support.server_models import (
 from tensorflow_serving.apis import predict_pb2
 
 from export.server.errors import RequestError
-from export.server.inference.limits import check_size
+from export.server.inference.limits import Limits
 
 ROWS, BYTES = 1000, 1 << 16
 
@@ -68,7 +68,7 @@ def test_what_takes_too_much_is_refused_without_expanding_it(request_, message):
     tracemalloc.start()
     try:
         with pytest.raises(RequestError, match=message) as caught:
-            check_size(request_, ROWS, BYTES)
+            Limits(ROWS, BYTES).check_request(request_)
         assert tracemalloc.get_traced_memory()[1] < 1 << 22
     finally:
         tracemalloc.stop()
@@ -87,7 +87,7 @@ def test_what_takes_too_much_is_refused_without_expanding_it(request_, message):
     ],
 )
 def test_what_is_small_enough_passes(request_):
-    check_size(request_, ROWS, BYTES)
+    Limits(ROWS, BYTES).check_request(request_)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,11 @@ def test_every_way_in_has_the_limits(served):
     for method, request in (("Classify", classify_request(*[1.0] * 4)), ("MultiInference", multi_request(*MULTI))):
         request.input.CopyFrom(examples(*[1.0] * 4))
         assert "4 rows" in refusal(getattr(ask.prediction, method), request)[1]
-    for method, body in (("predict", {"instances": [1.0] * 4}), ("regress", {"examples": [{"x": 1.0}] * 4})):
+    for method, body in (
+        ("predict", {"instances": [1.0] * 4}),
+        ("predict", {"inputs": [1.0] * 4}),
+        ("regress", {"examples": [{"x": 1.0}] * 4}),
+    ):
         response, content = get(server, f"/v1/models/scale:{method}", "POST", json.dumps(body))
         assert (response.status, "4 rows" in content) == (400, True)
     assert ask.predict([1.0] * 3) == [2.0] * 3
