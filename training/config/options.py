@@ -39,6 +39,7 @@ class DataConfig(Options):
         "Whether a `--resume` goes on with data that changed since the run was begun; it holds for that command.",
     )
     classes: list[str] | None = texts(None, "The labels in the data.", automatic=True, derived=True)
+    parts: list[str] | None = texts(None, "What the data consist of, measured apart.", automatic=True, derived=True)
 
 
 @dataclass(frozen=True, kw_only=True)

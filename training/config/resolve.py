@@ -8,7 +8,7 @@ from training.config.initial_run import check_inherited, inherited_settings
 from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
 from training.config.resume import ACCEPT_CHANGED_DATA, resume
-from training.config.run_config import RunConfig, read_model_options
+from training.config.run_config import RunConfig, data_spec, read_model_options
 from training.config.settings import SECTIONS, Settings, parse_settings
 from training.data import Dataset
 from training.loop.checkpoint_files import last_step
@@ -64,7 +64,7 @@ class Request:
         spec = parse_settings(self.settings)["data"].get("spec")
         if self.data is not None and spec not in (None, self.data):
             raise InputError(f"--data {self.data} and data.spec={spec} name different data; one of them suffices.")
-        return first(self.model, self.file["model"].get("name")), first(self.data, spec, self.file["data"].get("spec"))
+        return first(self.model, self.file["model"].get("name")), first(self.data, spec, data_spec(self.file["data"]))
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class RunConfig:
         spec = get_spec(model["name"])
         if "spec" not in data:
             raise InputError("data.spec is missing.")
+        data = {**data, "spec": data_spec(data)}
         options = {name: value for name, value in model.items() if name != "name"}
         return cls(
             spec,
@@ -98,6 +99,15 @@ class RunConfig:
             return cls.from_dict(values)
         except InputError as error:
             raise InputError(f"{workdir.config}: {error}") from None
+
+
+def data_spec(data: Mapping[str, Any]) -> Any:
+    """Returns the SPEC in the data section of a configuration, if there is one, by its present name.
+
+    What a run was trained on as `senses` before that had parts is `senses:twins` now.
+    """
+    begun_without_parts = data.get("classes") and "parts" not in data
+    return "senses:twins" if begun_without_parts and data.get("spec") == "senses" else data.get("spec")
 
 
 def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:

@@ -127,8 +127,15 @@ class ParallelData(Dataset[Pairs]):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData(Dataset[Labelled]):
-    """A dataset of texts to be classified. No split has a label that training lacks."""
+    """A dataset of texts to be classified. No split has a label that training lacks.
 
+    Attributes:
+        parts: Names of the parts that it consists of, whose metrics are reported apart as well; empty for most data.
+        part_sizes: Returns how many texts of a split are of each part; they come one part after the other.
+    """
+
+    parts: tuple[str, ...] = ()
+    part_sizes: Callable[[str], list[int]] = field(default=lambda split: [], repr=False, compare=False)
     task = "classifier"
 
     @property

@@ -25,6 +25,18 @@ def _class_numbers(classes: Sequence[str], data: LabelledData, split: str) -> li
     return [number[label] for label in labels]
 
 
+def _metrics_of_parts(data: LabelledData, split: str, answers: Sequence[str]) -> dict[str, float]:
+    """Returns the metrics of each part of the data, such as `twins_accuracy`; nothing for data without parts."""
+    metrics: dict[str, float] = {}
+    start = 0
+    for part, size in zip(data.parts, data.part_sizes(split), strict=True):
+        rows = slice(start, start + size)
+        measured = classification_metrics(answers[rows], data.split(split).labels[rows])
+        metrics |= {f"{part}_{name}": value for name, value in measured.items()}
+        start += size
+    return metrics
+
+
 class ClassifierTask(Task[LabelledData]):
     """Reads a text and names its class."""
 
@@ -32,7 +44,7 @@ class ClassifierTask(Task[LabelledData]):
     unit = "texts"
 
     def settle(self, settings: DataConfig, data: LabelledData) -> DataConfig:
-        return dataclasses.replace(super().settle(settings, data), classes=data.classes)
+        return dataclasses.replace(super().settle(settings, data), classes=data.classes, parts=list(data.parts))
 
     def make_tokenizers(self, settings: DataConfig, data: LabelledData) -> Tokenizers:
         return {"text": self.learner(settings)(data.split("train").texts)}
@@ -56,7 +68,8 @@ class ClassifierTask(Task[LabelledData]):
         labelled = data.split(split)
         _class_numbers(run.classes, data, split)  # Before the texts are classified.
         labels = [answer.label for answer in run.classify(labelled.texts, **options)]
-        return classification_metrics(labels, labelled.labels), labels
+        metrics = classification_metrics(labels, labelled.labels)
+        return metrics | _metrics_of_parts(data, split, labels), labels
 
     def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
         return {}

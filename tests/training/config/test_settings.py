@@ -197,7 +197,7 @@ def test_help_tells_every_setting(capsys):
     output = capsys.readouterr().out
     assert "--config FILE" in output and "--init_from DIR" in output
     told = entries(output)
-    declared = {f"data.{name}" for name in DataConfig.declared()} - {"data.classes"}
+    declared = {f"data.{name}" for name in DataConfig.declared()} - {"data.classes", "data.parts"}
     assert told.keys() == declared | {f"training.{name}" for name in TrainingConfig.declared()}
     assert all(said for *_, said in told.values())
     assert told["training.max_steps"] == (

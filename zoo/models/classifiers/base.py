@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo.layers.core.dropout import Dropout
 from zoo.models.shared.base import ZooModel, real
-from zoo.models.shared.pooling import make_pooling
+from zoo.models.shared.pooling import TokenDropout, make_pooling
 from zoo.models.shared.word_dropout import WordDropout
 
 
@@ -43,6 +43,7 @@ class ClassifierModel(ZooModel):
         )
         self.embedding_dropout_layer = Dropout(self.embedding_dropout, name="embedding_dropout", **policy)
         self.pooling_layer = make_pooling(self.pooling, name="pooling", **policy)
+        self.pooling_dropout_layer = TokenDropout(self.pooling_dropout, name="pooling_dropout", **policy)
         self.dropout_layer = Dropout(self.dropout, name="dropout", **policy)
         self.output_dense = keras.layers.Dense(self.num_classes, name="output", **policy)
 
@@ -82,7 +83,8 @@ class ClassifierModel(ZooModel):
 
     def call(self, inputs, training=None):
         tokens = inputs["tokens"]
-        pooled = self.pooling_layer(self.represent(tokens, training=training), mask=real(tokens))
+        mask = self.pooling_dropout_layer(real(tokens), training=training)
+        pooled = self.pooling_layer(self.represent(tokens, training=training), mask=mask)
         return self.output_dense(self.dropout_layer(pooled, training=training))
 
     @property

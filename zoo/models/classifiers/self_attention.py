@@ -46,7 +46,7 @@ class SelfAttentionClassifier(ClassifierModel):
 
     def _attend(self, embedded, mask, training=None, return_attention_scores=False):
         """Returns the embeddings with their positions, the attended ones, and if asked for the weights."""
-        inputs = self.input_positions(embedded * self.model_dim**0.5)
+        inputs = self.input_positions(embedded * self.options.embedding_factor)
         attended = self.attention_layer(
             inputs,
             inputs,

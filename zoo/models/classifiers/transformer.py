@@ -44,7 +44,7 @@ class TransformerClassifier(ClassifierModel):
 
     def _encode(self, embedded, mask, training=None, return_attention_scores=False):
         """Returns the vectors [B, S, D] and the weights of each layer, if asked for."""
-        hidden, weights = self.input_positions(embedded * self.model_dim**0.5), []
+        hidden, weights = self.input_positions(embedded * self.options.embedding_factor), []
         hidden = self.dropout_layer(hidden, training=training)
         for block in self.encoder_blocks:
             hidden = block(hidden, mask=mask, return_attention_scores=return_attention_scores, training=training)

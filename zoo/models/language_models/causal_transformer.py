@@ -65,7 +65,7 @@ class CausalLM(LanguageModel):
                 kernel.assign(kernel / (2 * self.num_layers) ** 0.5)
 
     def _embed(self, tokens, training=None, start_index=0):
-        embedded = self.input_positions(self.embedding(tokens) * self.model_dim**0.5, start_index=start_index)
+        embedded = self.input_positions(self.embedding(tokens) * self.options.embedding_factor, start_index=start_index)
         return self.embedding_dropout(embedded, training=training)
 
     def _logits(self, hidden):

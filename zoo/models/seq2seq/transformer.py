@@ -71,11 +71,11 @@ class Transformer(Seq2SeqModel):
         self.built = True
 
     def _embed_source(self, ids, training):
-        embedded = self.source_positions(self.source_embedding(ids) * self.model_dim**0.5)
+        embedded = self.source_positions(self.source_embedding(ids) * self.options.embedding_factor)
         return self.embedding_dropout(embedded, training=training)
 
     def _embed_target(self, ids, training=None, start_index=0):
-        embedded = self.target_embedding(ids) * self.model_dim**0.5
+        embedded = self.target_embedding(ids) * self.options.embedding_factor
         return self.embedding_dropout(self.target_positions(embedded, start_index=start_index), training=training)
 
     def _read(self, source, training=None, return_attention_scores=False):

@@ -40,6 +40,11 @@ class ClassifierOptions(Options):
     dropout: float = rate(0.0, "Rate of dropout on the vector of the text.")
     embedding_dropout: float = rate(0.0, "Rate of dropout on the embeddings alone, before any positions.")
     word_dropout: float = rate(0.0, "Share of the words that the unknown symbol replaces in training.")
+    pooling_dropout: float = rate(
+        0.0,
+        "Share of the tokens that pooling leaves out in training, so that every single vector is to tell the class; "
+        "else one of them, anywhere in the text, suffices.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

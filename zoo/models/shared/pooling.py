@@ -59,3 +59,31 @@ class MaxPooling(MaskedPooling):
     def call(self, inputs, mask):
         largest = ops.max(ops.where(mask[:, :, None], inputs, ops.cast(-6e4, inputs.dtype)), axis=1)
         return ops.where(ops.any(mask, axis=1)[:, None], largest, ops.zeros_like(largest))
+
+
+class TokenDropout(keras.layers.Layer):
+    """Hides tokens at random, in training only.
+
+    Args:
+        rate: Share of the tokens that are hidden, 0 ≤ rate < 1.
+        seed: Seed of the choice.
+
+    Call arguments:
+        mask: Boolean [B, S], True at real positions.
+        training: Whether dropout is active.
+
+    Returns:
+        Boolean [B, S], True at those of them that are left; in a short text there may be none.
+    """
+
+    def __init__(self, rate=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def call(self, mask, training=None):
+        if not training or not self.rate:
+            return mask
+        chance = keras.random.uniform(ops.shape(mask), seed=self.seed_generator)
+        return ops.logical_and(mask, chance >= self.rate)

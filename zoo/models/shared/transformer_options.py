@@ -42,9 +42,17 @@ class AttentionOptions(Options):
         "put beside them, followed by a linear map back to D. In self-attention rotary, alibi (in an encoder one side "
         "counts double), relative (Shaw) or t5. With none, an encoder knows no order.",
     )
+    scale_embeddings: bool = flag(
+        True, "Whether embeddings are multiplied by √D before positions, as in the paper; else by 1: E + P."
+    )
     max_distance: int = count(
         0, "Distance from which on relative and t5 treat all keys alike; 0: that of the papers, 16 and 128."
     )
+
+    @property
+    def embedding_factor(self) -> float:
+        """What embeddings are multiplied by: √D or 1."""
+        return float(self.model_dim**0.5) if self.scale_embeddings else 1.0
 
     def check(self) -> None:
         if self.positions == "t5" and 0 < self.max_distance <= T5_EXACT:

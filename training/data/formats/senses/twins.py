@@ -1,4 +1,4 @@
-"""The `senses` dataset: sentences around a word of two senses, to be labelled with the sense that is meant.
+"""The part `twins` of `senses`: pairs of sentences of the same words, in which only their order tells the sense.
 
     Yesterday Ann peeled the other one before Leo sued apple at last.     apple.company
     Yesterday Ann peeled apple before Leo sued the other one at last.     apple.fruit
@@ -16,10 +16,9 @@ import random
 import tomllib
 from pathlib import Path
 
-from training.data.dataset import Labelled, LabelledData, check_split
-from training.data.registry import register_data
+from training.data.dataset import check_split
 
-_MATERIAL = tomllib.loads((Path(__file__).parent / "senses.toml").read_text(encoding="utf-8"))
+_MATERIAL = tomllib.loads((Path(__file__).parent / "twins.toml").read_text(encoding="utf-8"))
 
 SENSES: dict[str, dict[str, str]] = _MATERIAL["senses"]
 """Word to sense to verbs that suit it alone, each as infinitive/past."""
@@ -46,17 +45,6 @@ def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
         # A pair that was made before changes nothing.
         made |= _pair(words[len(made) // 2 % len(words)], chance.choice(TEMPLATES[split]), chance)
     return list(made.items())
-
-
-@register_data("senses", "senses")
-def load_senses(spec: str, seed: int = 0) -> LabelledData:
-    """Opens the generated dataset; by default words."""
-
-    def load_split(name: str) -> Labelled:
-        made = examples(name, seed)
-        return Labelled([text for text, _ in made], [label for _, label in made])
-
-    return LabelledData(spec=spec, tokenizer="words", load_split=load_split)
 
 
 def _pair(word: str, template: str, chance: random.Random) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The `senses` dataset: only the order of the words tells the sense, and test sentences are built like no other."""
+"""The part `twins` of `senses`: only the order tells the sense, and test sentences are built like no other."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.data import LabelledData, load_data
-from training.data.formats import senses
+from training.data.formats.senses import twins
 from zoo.errors import InputError
 
 SPLITS = ("train", "val", "test")
@@ -15,7 +15,7 @@ SPLITS = ("train", "val", "test")
 
 @pytest.fixture(scope="module")
 def splits():
-    return {name: senses.examples(name) for name in SPLITS}
+    return {name: twins.examples(name) for name in SPLITS}
 
 
 def _pairs(made):
@@ -24,7 +24,7 @@ def _pairs(made):
 
 def _template(text: str, split: str) -> int:
     """Returns the number of the only template that a sentence fits."""
-    patterns = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(template)) for template in senses.TEMPLATES[split]]
+    patterns = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(template)) for template in twins.TEMPLATES[split]]
     fitting = [number for number, pattern in enumerate(patterns) if re.fullmatch(pattern, text)]
     assert len(fitting) == 1, text
     return fitting[0]
@@ -83,7 +83,7 @@ def test_the_nearest_verb_before_it_tells_the_sense(splits, split):
         before = " ".join(_words(text.partition(f" {word} ")[0])) + " "
         places = {
             (before.rfind(f" {form} "), len(form)): name
-            for name, verbs in senses.SENSES[word].items()
+            for name, verbs in twins.SENSES[word].items()
             for verb in verbs.split(", ")
             for form in verb.split("/")
         }
@@ -91,16 +91,16 @@ def test_the_nearest_verb_before_it_tells_the_sense(splits, split):
 
 
 def test_splits_share_no_template(splits):
-    frames = [template for name in SPLITS for template in senses.TEMPLATES[name]]
+    frames = [template for name in SPLITS for template in twins.TEMPLATES[name]]
     assert len(set(frames)) == len(frames) == 64
     skeletons = [re.sub(r"\{\w+\}", "", frame).lower() for frame in frames]
     assert len({" ".join(skeleton.split()) for skeleton in skeletons}) == len(frames)
     for name, made in splits.items():
-        assert {_template(text, name) for text, _ in made[:600]} == set(range(len(senses.TEMPLATES[name])))
+        assert {_template(text, name) for text, _ in made[:600]} == set(range(len(twins.TEMPLATES[name])))
 
 
 def test_what_is_exchanged_touches_no_punctuation():
-    for templates in senses.TEMPLATES.values():
+    for templates in twins.TEMPLATES.values():
         for template in templates:
             assert len(re.findall(r" \{x[12]\} \w", template)) == 2, template
             assert template[-1] in ".?"
@@ -108,8 +108,8 @@ def test_what_is_exchanged_touches_no_punctuation():
 
 def test_sizes_and_labels(splits):
     assert {name: len(made) for name, made in splits.items()} == {"train": 12_000, "val": 1_000, "test": 2_000}
-    expected = {f"{word}.{sense}" for word, both in senses.SENSES.items() for sense in both}
-    assert len(senses.SENSES) == 18 and len(expected) == 36
+    expected = {f"{word}.{sense}" for word, both in twins.SENSES.items() for sense in both}
+    assert len(twins.SENSES) == 18 and len(expected) == 36
     for name, made in splits.items():
         assert len(dict(made)) == len(made)
         counts = Counter(label for _, label in made)
@@ -118,7 +118,7 @@ def test_sizes_and_labels(splits):
 
 
 def test_a_verb_suits_one_sense():
-    for word, both in senses.SENSES.items():
+    for word, both in twins.SENSES.items():
         forms = [re.split("/|, ", verbs) for verbs in both.values()]
         assert len(forms) == 2 and [len(found) for found in forms] == [10, 10], word
         assert set(forms[0]).isdisjoint(forms[1]), word
@@ -130,7 +130,7 @@ def test_the_place_of_the_word_does_not_tell(splits):
     for (text, label), (other, _) in _pairs(splits["train"]):
         word = label.split(".")[0]
         first = text.split().index(word) < other.split().index(word)
-        firsts[label.split(".")[1] == next(iter(senses.SENSES[word])), first] += 1
+        firsts[label.split(".")[1] == next(iter(twins.SENSES[word])), first] += 1
     assert min(firsts.values()) > 0.47 * sum(firsts.values()) / 2
 
 
@@ -143,12 +143,12 @@ def test_words_of_val_and_test_are_known(splits):
 
 def test_ambiguous_words_are_only_what_is_asked_for(splits):
     for text, label in splits["test"]:
-        assert set(_words(text)) & set(senses.SENSES) == {label.split(".")[0]}
+        assert set(_words(text)) & set(twins.SENSES) == {label.split(".")[0]}
 
 
 def test_seeds(splits):
-    assert senses.examples("test", seed=0) == splits["test"]
-    assert senses.examples("test", seed=5) != splits["test"]
+    assert twins.examples("test", seed=0) == splits["test"]
+    assert twins.examples("test", seed=5) != splits["test"]
 
 
 def test_this_very_data(splits):
@@ -164,16 +164,14 @@ def test_this_very_data(splits):
 
 
 def test_spec():
-    data = load_data("senses", seed=3)
+    data = load_data("senses:twins", seed=3)
     assert isinstance(data, LabelledData)
-    assert (data.spec, data.task, data.tokenizer, data.splits) == ("senses", "classifier", "words", SPLITS)
+    assert (data.spec, data.task, data.tokenizer, data.splits) == ("senses:twins", "classifier", "words", SPLITS)
     val = data.split("val")
-    assert list(zip(val.texts, val.labels, strict=True)) == senses.examples("val", seed=3)
+    assert list(zip(val.texts, val.labels, strict=True)) == twins.examples("val", seed=3)
     assert len(data.classes) == 36 and data.classes[:2] == ["apple.company", "apple.fruit"]
 
 
 def test_errors():
     with pytest.raises(InputError, match="Unknown split 'tests'. Did you mean test"):
-        senses.examples("tests")
-    with pytest.raises(InputError, match="'senses' takes no argument. Received: 'senses:apple'"):
-        load_data("senses:apple")
+        twins.examples("tests")
