@@ -1,4 +1,4 @@
-"""Deadlines of a model that batches in its own graph: who cannot wait goes, and takes nobody along."""
+"""Deadlines end a computation, and take nobody along who shares its batch in the graph."""
 
 import threading
 import time
@@ -78,3 +78,15 @@ def test_steps_that_nobody_waits_for_are_bounded(version, monkeypatch):
         model.close()
     assert sum(iter(lambda: gate.waiting.acquire(blocking=False), False)) <= 3, "what had not begun never runs"
     until(lambda: threading.active_count() <= before)
+
+
+def test_a_computation_ends_with_its_deadline(toy_base):
+    model = LoadedModel(toy_base / "3", 3)
+    begin = time.monotonic()
+    with pytest.raises(RequestError) as caught:
+        model.predict("slow", {"steps": np.int32(2**31 - 1)}, context=RequestContext(deadline=begin + HASTY))
+    assert (caught.value.code.name, time.monotonic() - begin < SECONDS / 2) == ("DEADLINE_EXCEEDED", True)
+    begin = time.process_time()
+    time.sleep(HASTY)
+    assert time.process_time() - begin < HASTY / 2, "nothing runs on"
+    model.close()
