@@ -7,7 +7,6 @@ from training.config.options import TrainingConfig
 from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, Settings
 from zoo.errors import InputError
-from zoo.startup import start_backend
 
 # The variables in a checkpoint and the count of its rounds depend on them.
 _FIXED = {"eval_every", "accumulate_steps", "ema", "init_from", "lora_rank", "seed"}
@@ -32,10 +31,8 @@ def resume(kept: RunConfig, requested: Settings, step: int, path: str) -> tuple[
                 accepted = {ACCEPT_CHANGED_DATA: value} if value == "accept" else {}
                 continue
             before = values[section][key]
-            if key == "precision":
-                before, value = _policy(before), _policy(value)
-            # Of model and data, what was automatic has been decided.
-            if value == before or (section != "training" and value in AUTOMATIC):
+            # Of model and data, and of the precision, what was automatic has been decided.
+            if value == before or ((section != "training" or key == "precision") and value in AUTOMATIC):
                 continue
             if section != "training" or (step and not _may_change(key, before, value)):
                 raise InputError(
@@ -52,16 +49,6 @@ def resume(kept: RunConfig, requested: Settings, step: int, path: str) -> tuple[
             f"With training.max_steps={step} it ends there."
         )
     return dataclasses.replace(kept, training=training, changes=history), named
-
-
-def _policy(precision: str) -> str:
-    """Returns what a precision means on this machine."""
-    if precision != "auto":
-        return precision
-    start_backend()
-    from training.hardware.precision import dtype_policy
-
-    return dtype_policy(precision)
 
 
 def _may_change(key: str, before: Any, value: Any) -> bool:

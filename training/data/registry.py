@@ -83,6 +83,8 @@ def spec_forms() -> str:
 
 def data_format(spec: str) -> DataFormat:
     """Returns the kind of data that a SPEC names; raises InputError, with the close ones, if it is unknown."""
+    if spec != spec.encode(errors="replace").decode():  # the name of a file may be any bytes; `config.json` is UTF-8
+        raise InputError(f"A data SPEC is UTF-8; rename the folder. Received: {ascii(spec)}.")
     kind = spec.partition(":")[0]
     formats = data_formats()
     if kind not in formats:

@@ -44,10 +44,10 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
     return model
 
 
-def make_batches(run: PreparedRun, static_shapes: bool) -> tuple[Batches, Batches]:
-    """Returns the batches of training and of validation, padded to few different shapes if `static_shapes`."""
+def make_batches(run: PreparedRun) -> tuple[Batches, Batches]:
+    """Returns the batches of training and of validation, padded to few different shapes where XLA compiles each."""
     settings = run.config.training
-    shapes = {"batch_tokens": settings.batch_tokens, "static_shapes": static_shapes}
+    shapes = {"batch_tokens": settings.batch_tokens, "static_shapes": run.hardware.jit}
     rounds = {"steps": settings.eval_every * settings.accumulate_steps, "seed": settings.seed}
     training = run.task.batches(run.config.data, run.data, "train", run.tokenizers, **shapes, **rounds)
     validation = run.task.batches(run.config.data, run.data, "val", run.tokenizers, **shapes)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from training.config.initial_run import open_workdir
 from training.config.resolve import Run
@@ -27,6 +27,14 @@ class PreparedRun:
     task: Task[Any]
     data: Dataset[Any]
     tokenizers: Tokenizers
+
+    def with_precision(self, precision: str) -> Self:
+        """Returns the run with another precision."""
+        training = dataclasses.replace(self.config.training, precision=precision)
+        config = dataclasses.replace(self.config, training=training)
+        return dataclasses.replace(
+            self, config=config, hardware=dataclasses.replace(self.hardware, precision=precision)
+        )
 
 
 def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:

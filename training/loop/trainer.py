@@ -24,6 +24,7 @@ from training.loop.checkpoints import load_average, restore_checkpoint
 from training.loop.failures import explained
 from training.loop.feed import TrainingFeed, ValidationFeed
 from training.loop.lock import check_vacant, locked
+from training.loop.precision import settle_precision
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
 from training.loop.progress import Progress, announce, taking_long
@@ -78,6 +79,9 @@ def _is_whole(workdir: WorkDir) -> bool:
 
 
 def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
+    with taking_long(f"encoding {len(run.data.split('train')):,} {run.task.unit} to train on"):
+        batches, validation = make_batches(run)
+    run = settle_precision(run, batches)
     config, settings = run.config, run.config.training
     # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
     random.seed(settings.seed)
@@ -87,8 +91,6 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     _introduce(run, model)
     state = _restore(workdir, model)
     state.validate_on(identify(run.data.split("val")))
-    with taking_long(f"encoding {len(run.data.split('train')):,} {run.task.unit} to train on"):
-        batches, validation = make_batches(run, model.jit_compile)
     fit(workdir, settings, model, batches, validation, state, profile)
     measured = finish(workdir, settings, model, validation, state)
     num_symbols = sum(validation.symbols.values())

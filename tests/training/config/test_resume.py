@@ -14,7 +14,7 @@ from zoo.workdir import WorkDir
 TEXT = "text:data:en-de"
 
 
-def resumed(*settings, step=500, kept=("training.ema=0.9", "data.vocab_size=99")):
+def resumed(*settings, step=500, kept=("training.ema=0.9", "training.precision=float32", "data.vocab_size=99")):
     """Returns the configuration of a run that goes on with settings, and the changes."""
     config = RunConfig.from_dict(resolve("transformer_tiny", TEXT, kept).to_dict())
     return resume(config, Request(settings=settings).requested(config.spec), step, "runs/x")
@@ -71,12 +71,6 @@ def test_before_the_first_checkpoint_all_of_training_may_change():
         resumed("model.num_layers=3", step=0)
 
 
-@pytest.fixture(autouse=True)
-def machine(monkeypatch):
-    monkeypatch.setattr("training.hardware.precision._cpu_flags", lambda: "")
-    monkeypatch.setattr("training.hardware.precision._has_accelerator", lambda: False)
-
-
 def test_what_is_as_it_was_is_no_change():
     kept = ("training.max_steps=7", "training.precision=float32", "data.tokenizer=chars")
     asked = ("training.max_steps=7", "training.precision=auto", "data.tokenizer=auto", "model.tied_embeddings=auto")
@@ -85,11 +79,11 @@ def test_what_is_as_it_was_is_no_change():
     assert (config.training.precision, config.data.tokenizer) == ("float32", "chars")
 
 
-def test_auto_takes_effect_in_training():
+def test_auto_takes_effect_in_training_but_keeps_the_precision():
     kept = ("training.jit=on", "training.precision=mixed_bfloat16")
     config, changes = resumed("training.jit=auto", "training.precision=auto", kept=kept)
-    assert (config.training.jit, config.training.precision) == ("auto", "float32")
-    assert changes == {"training.jit": "auto", "training.precision": "float32"}
+    assert (config.training.jit, config.training.precision) == ("auto", "mixed_bfloat16")
+    assert changes == {"training.jit": "auto"}
 
 
 @pytest.fixture

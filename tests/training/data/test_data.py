@@ -129,6 +129,11 @@ def test_specs_that_name_nothing(spec):
         load_data(spec)
 
 
+def test_a_folder_whose_name_is_not_utf8():
+    with pytest.raises(InputError, match=r"A data SPEC is UTF-8; rename the folder\. Received: 'lines:caf.udce9'"):
+        load_data("lines:caf\udce9")
+
+
 def test_splits_are_made_once_and_when_asked_for():
     made = []
 
