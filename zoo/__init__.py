@@ -15,16 +15,20 @@ from zoo.registry import ModelSpec, create_model, get_spec, list_models, registe
 
 __all__ = [
     "Cost",
+    "Diagram",
     "ModelSpec",
     "Trace",
     "cost",
     "create_model",
+    "draw_model",
+    "draw_positions",
     "get_spec",
     "layers",
     "list_models",
     "list_presets",
     "load",
     "models",
+    "position_terms",
     "register_model",
     "trace",
 ]
@@ -43,7 +47,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     return importlib.import_module("zoo.inference").load_run(workdir_path(path))
 
 
-_INSPECTION = ("Cost", "Trace", "cost", "trace")
+_INSPECTION = ("Cost", "Diagram", "Trace", "cost", "draw_model", "draw_positions", "position_terms", "trace")
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ def inline(layer: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
     def convert(argument: Any) -> Any:
         is_float = isinstance(argument, keras.KerasTensor) and keras.backend.is_float_dtype(argument.dtype)
-        if policy is None or not is_float or not layer.autocast:
+        if policy is None or not is_float or not layer.autocast or argument.dtype == layer.compute_dtype:
             return argument
         return keras.KerasTensor(argument.shape, layer.compute_dtype)
 

@@ -1,7 +1,5 @@
 """`zoo.trace`: every layer of the contract, with masks; vectors and sequences without a batch; subclasses."""
 
-import doctest
-
 import keras
 import numpy as np
 import pytest
@@ -243,11 +241,3 @@ def test_wrong_input():
     with pytest.raises(AttributeError, match="no step 'mask'"):
         trace.mask  # noqa: B018
     assert "mask" not in trace
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the examples show TensorFlow")
-@pytest.mark.parametrize("function", [zoo.trace, zoo.cost])
-def test_examples(function):
-    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
-    tests = finder.find(function, function.__name__, globs={})
-    assert all(runner.run(test).failed == 0 and test.examples for test in tests)

@@ -1,0 +1,89 @@
+"""`zoo.draw_model`: well-formed, of all architectures, and true to the model."""
+
+import xml.etree.ElementTree as ElementTree
+
+import keras
+import pytest
+
+import zoo
+from zoo.errors import InputError
+from zoo.inspection.architecture import Architecture
+
+SVG = "{http://www.w3.org/2000/svg}"
+# A name of each architecture.
+NAMES = ["rnnsearch", "luong_local_p", "rnn_encdec", "convs2s_small", "transformer_tiny", "lstm_lm", "cnn_classifier"]
+
+
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def architecture(name, **options):
+    sizes = {"source_vocab_size": 13, "target_vocab_size": 11, "vocab_size": 13, "num_classes": 3}
+    required = zoo.get_spec(name).required
+    return Architecture(zoo.create_model(name, **{key: sizes[key] for key in required}, **options))
+
+
+def titles(parts):
+    return [part.title for part in parts]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_architectures(name):
+    svg = zoo.draw_model(name)
+    assert svg._repr_svg_() == svg and texts(svg)[0] == name
+    assert any(kind in "".join(texts(svg)) for kind in ("attention", "LSTM", "GRU", "convolution"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_every_named_model(name):
+    words = " ".join(texts(zoo.draw_model(name)))
+    assert ("attention" in words) == (name not in ("rnn_encdec", "lstm_lm", "birnn_classifier", "cnn_classifier"))
+
+
+def test_blocks_of_a_transformer():
+    drawn = architecture("transformer_tiny", num_layers=3)
+    assert [group.times for group in drawn.groups] == [3, 3]
+    encoder, decoder = ([part for part in drawn.parts if part.groups == (group,)] for group in (0, 1))
+    end = ["+", "layer norm", "feed-forward", "+", "layer norm"]
+    assert titles(encoder) == ["self-attention", *end]
+    assert titles(decoder) == ["masked self-attention", "+", "layer norm", "cross-attention", *end]
+    cross = decoder[3]
+    assert drawn.parts.index(encoder[-1]) in cross.before and cross.inputs == {"source", "target"}
+    assert cross.detail == "4 heads of 32, scaled dot"
+
+
+def test_normalization_comes_first_if_it_does():
+    drawn = architecture("transformer_tiny", num_layers=1, normalize_first=True)
+    block = [part for part in drawn.parts if part.groups == (0,)]
+    assert titles(block) == ["layer norm", "self-attention", "+", "layer norm", "feed-forward", "+"]
+
+
+def test_the_decoder_of_a_recurrent_model_attends_with_its_state():
+    drawn = architecture("rnnsearch")
+    names = titles(drawn.parts)
+    attention, cell = names.index("cross-attention"), names.index("GRU cell")
+    assert {names.index("bidirectional GRU"), cell} <= drawn.parts[attention].before
+    assert attention in drawn.parts[cell].before
+    drawn = architecture("luong_dot")
+    names = titles(drawn.parts)
+    assert names.index("LSTM cell") in drawn.parts[names.index("cross-attention")].before
+
+
+def test_a_model_without_attention_has_none():
+    assert not any(part.kind == "attention" for part in architecture("rnn_encdec").parts)
+
+
+def test_built_models_and_their_sizes():
+    model = zoo.create_model("self_attention_classifier", vocab_size=13, num_classes=5)
+    lines = texts(zoo.draw_model(model))
+    assert "→ 5" in lines and f"{model.count_params():,} weights" in lines
+    assert "→ classes" in texts(zoo.draw_model("self_attention_classifier"))
+
+
+def test_wrong_names():
+    with pytest.raises(InputError, match="Did you mean rnnsearch"):
+        zoo.draw_model("rnnserach")
+    with pytest.raises(InputError, match="must be a name from list_models"):
+        zoo.draw_model(keras.layers.Dense(3))

@@ -1,0 +1,249 @@
+"""The architecture of a model as a picture."""
+
+from html import escape
+
+import keras
+
+from zoo.errors import InputError
+from zoo.inspection.architecture import Architecture, Part
+from zoo.models.shared.base import ZooModel
+from zoo.registry import ModelSpec, create_model, get_spec
+
+_COLOURS = {  # of the box and of its border
+    "input": ("#ffffff", "#666666"),
+    "embedding": ("#f6dfe8", "#b04a78"),
+    "attention": ("#ffd9a0", "#c46a00"),
+    "recurrent": ("#d6e6f7", "#2f6fae"),
+    "feed_forward": ("#d9efd6", "#3d8a38"),
+    "norm": ("#f7f3c8", "#948a1c"),
+    "add": ("#ffffff", "#666666"),
+    "other": ("#e7e3f3", "#6a58a8"),
+}
+_WIDTH, _HEIGHT, _FLAT_HEIGHT, _GAP = 250, 42, 26, 20  # of boxes, in pixels
+_LANE = 14  # between lines beside the boxes
+_MARGIN = 18
+_HEAD = 62  # for the title
+
+# Sizes that no layer has by itself: they stand for what depends on the data.
+_SIZES = {"source_vocab_size": 997, "target_vocab_size": 991, "vocab_size": 983, "num_classes": 977}
+
+
+class Diagram(str):
+    """An SVG picture: its text, which notebooks show as the picture."""
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def draw_model(name: str | keras.Model) -> Diagram:
+    """Returns a diagram of a model's architecture as SVG: what it computes from its inputs, at the bottom, upwards.
+
+    It is drawn from the model itself, which is called with symbolic tensors: boxes are its layers, lines what they take
+    from one another (dashed: from the position before), and + is a residual connection. Of an encoder-decoder the
+    encoder stands on the left. Attention is orange. Blocks in a row that differ only in their weights are drawn once,
+    with their number.
+
+    Args:
+        name: A name from `list_models()`, for the model with its default options, or a built model of this library.
+
+    Returns:
+        The text of the SVG, to be written to a file; notebooks show it as a picture.
+
+    Raises:
+        InputError: (a `ValueError`) For an unknown name, which names the close ones, or another kind of object.
+
+    Example:
+        >>> import zoo
+        >>> svg = zoo.draw_model("self_attention_classifier")
+        >>> svg.startswith("<svg"), "self-attention" in svg
+        (True, True)
+    """
+    if isinstance(name, str):
+        spec = get_spec(name)
+        sizes = {option: size for option, size in _SIZES.items() if option in spec.required}
+        return Diagram(_svg(Architecture(create_model(name, **sizes)), name, _subtitle(spec)))
+    if not isinstance(name, ZooModel):
+        raise InputError(f"`name` must be a name from list_models(), or a model. Received: {name!r}.")
+    return Diagram(_svg(Architecture(name), name.name, f"{name.count_params():,} weights"))
+
+
+def _subtitle(spec: ModelSpec) -> str:
+    return f"{spec.paper.title}, {spec.paper.year}"
+
+
+class _Layout:
+    """Where the boxes of the parts are: inputs at the bottom, one column or two."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        two = any("target" in part.inputs for part in parts)
+        self.columns = [int(two and part.inputs != frozenset({"source"})) for part in parts]
+        self.heights = [_HEIGHT if part.detail else _FLAT_HEIGHT for part in parts]
+        self.lanes = [self._lanes(parts, column) for column in (0, 1)]
+        widths = [max([0, *lanes.values()]) * _LANE + 2 * _MARGIN for lanes in self.lanes]
+        between = _LANE * (len(self.crossing(parts)) + 2)
+        # Lines beside the boxes are on the left of the left column, and on the right of the right one.
+        self.lefts = [widths[0] if two else _MARGIN + _LANE, widths[0] + _WIDTH + between + _MARGIN]
+        right = self.lefts[1] + _WIDTH + widths[1] if two else self.lefts[0] + _WIDTH + widths[0]
+        self.width = right
+        self.two = two
+        self.bottoms = self._stack(parts)
+        self.height = max(self.bottoms, default=0) + _HEIGHT + _MARGIN + _HEAD
+
+    def crossing(self, parts: list[Part]) -> list[tuple[int, int]]:
+        """Returns the lines from the left column to the right one."""
+        return [
+            (before, number)
+            for number, part in enumerate(parts)
+            for before in sorted(part.before)
+            if self.columns[before] != self.columns[number]
+        ]
+
+    def _stack(self, parts: list[Part]) -> list[int]:
+        """Returns how high above the bottom each box begins."""
+        bottoms, levels = [], [_MARGIN, _MARGIN]
+        previous: list[tuple[int, ...]] = [(), ()]
+        for part, column, height in zip(parts, self.columns, self.heights, strict=True):
+            if part.groups != previous[column]:
+                levels[column] += _GAP
+            bottoms.append(levels[column])
+            levels[column] += height + _GAP
+            previous[column] = part.groups
+        return bottoms
+
+    def _lanes(self, parts: list[Part], column: int) -> dict[tuple[int, int], int]:
+        """Returns the lane of each line that passes other boxes of its column; 1 is next to the boxes."""
+        order = [number for number in range(len(parts)) if self.columns[number] == column]
+        place = {number: index for index, number in enumerate(order)}
+        lines = [
+            (before, number)
+            for number in order
+            for before in sorted(parts[number].before)
+            if before in place and place[number] - place[before] != 1
+        ]
+        ends = {line: sorted((place[line[0]], place[line[1]])) for line in lines}
+        lanes: dict[tuple[int, int], int] = {}
+        for line in sorted(lines, key=lambda line: ends[line][1] - ends[line][0]):
+            start, end = ends[line]
+            taken = {
+                lane
+                for other, lane in lanes.items()
+                if ends[other][0] <= end and start <= ends[other][1] and other[0] != line[0]
+            }
+            lanes[line] = next(lane for lane in range(1, len(lines) + 1) if lane not in taken)
+        return lanes
+
+    def box(self, number: int) -> tuple[float, float, float, float]:
+        """Returns left, top, width and height of a box."""
+        height = self.heights[number]
+        return self.lefts[self.columns[number]], self.height - self.bottoms[number] - height, _WIDTH, height
+
+
+def _svg(architecture: Architecture, title: str, subtitle: str) -> str:
+    parts = architecture.parts
+    layout = _Layout(parts)
+    width = max(layout.width, 9 * len(title) + 2 * _MARGIN, 6.5 * len(subtitle) + 2 * _MARGIN)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {layout.height:g}" width="{width:g}" '
+        f'height="{layout.height:g}" font-family="Helvetica, Arial, sans-serif" text-anchor="middle">',
+        f"<title>{escape(title)}</title>",
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto-start-reverse"><path d="M 0 0 L 8 4 L 0 8 z" fill="#444444"/></marker></defs>',
+        f'<rect width="{width:g}" height="{layout.height:g}" fill="#ffffff"/>',
+        _text(width / 2, 26, title, 17, weight="bold"),
+        _text(width / 2, 46, subtitle, 12, colour="#555555"),
+        *_frames(architecture, layout),
+        *_arrows(parts, layout),
+        *(line for number, part in enumerate(parts) for line in _box(part, *layout.box(number))),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _text(x: float, y: float, text: str, size: int, weight: str = "normal", colour: str = "#222222") -> str:
+    style = f'font-size="{size}" font-weight="{weight}" fill="{colour}"'
+    return f'<text x="{x:g}" y="{y:g}" {style}>{escape(text)}</text>'
+
+
+def _box(part: Part, left: float, top: float, width: float, height: float) -> list[str]:
+    fill, border = _COLOURS[part.kind]
+    middle = left + width / 2
+    if part.kind == "add":
+        circle = f'<circle cx="{middle:g}" cy="{top + height / 2:g}" r="11" fill="{fill}" stroke="{border}"/>'
+        return [circle, _text(middle, top + height / 2 + 5, "+", 16)]
+    box = (
+        f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" stroke="{border}"/>'
+    )
+    if not part.detail:
+        return [box, _text(middle, top + height / 2 + 4, part.title, 13)]
+    title, detail = _text(middle, top + 18, part.title, 13, "bold"), _text(middle, top + 34, _named(part.detail), 11)
+    return [box, title, detail]
+
+
+def _named(detail: str) -> str:
+    """Returns a detail with names in place of the sizes that depend on the data."""
+    for option, size in _SIZES.items():
+        name = "classes" if option == "num_classes" else "vocabulary"
+        detail = detail.replace(f"→ {size}", f"→ {name}")
+    return detail
+
+
+def _frames(architecture: Architecture, layout: _Layout) -> list[str]:
+    """Returns the frames of the groups, with their titles."""
+    lines = []
+    for number, group in enumerate(architecture.groups):
+        inside = [layout.box(index) for index, part in enumerate(architecture.parts) if number in part.groups]
+        for left in sorted({box[0] for box in inside}):
+            boxes = [box for box in inside if box[0] == left]
+            top, bottom = min(box[1] for box in boxes) - 22, max(box[1] + box[3] for box in boxes) + 12
+            lines.append(
+                f'<rect x="{left - 8:g}" y="{top:g}" width="{_WIDTH + 16:g}" height="{bottom - top:g}" rx="10" '
+                'fill="#f4f4f4" stroke="#aaaaaa" stroke-dasharray="5 3"/>'
+            )
+            title = f"{group.times} ×" if group.times > 1 else group.title
+            lines.append(_text(left + _WIDTH - 4 - 3 * len(title), top + 15, title, 11, "bold", "#555555"))
+    return lines
+
+
+def _arrows(parts: list[Part], layout: _Layout) -> list[str]:
+    crossing = layout.crossing(parts)
+    pairs = [(before, number) for number, part in enumerate(parts) for before in sorted(part.before)]
+    return [_arrow(before, number, parts, layout, crossing) for before, number in pairs]
+
+
+def _arrow(before: int, number: int, parts: list[Part], layout: _Layout, crossing: list[tuple[int, int]]) -> str:
+    """Returns the line from a box to one that takes its result."""
+    column, (left, top, width, height) = layout.columns[number], layout.box(number)
+    start_left, start_top, _, start_height = layout.box(before)
+    start_y, end_y = start_top + start_height / 2, top + height / 2
+    if layout.columns[before] != column:
+        sources = sorted({source for source, _ in crossing})
+        x = start_left + width + 8 + _LANE * (1 + sources.index(before))
+        start_x, end_x = _side(parts[before], start_left, 1), _side(parts[number], left, -1)
+        return _line([(start_x, start_y), (x, start_y), (x, end_y), (end_x, end_y)])
+    lane = layout.lanes[column].get((before, number))
+    if lane is None:
+        middle = left + width / 2
+        first, last = (_inset(parts[end], layout.heights[end]) for end in (before, number))
+        return _line([(middle, start_top + first), (middle, top + height - last)])
+    direction = -1 if layout.two and column == 0 else 1
+    edge = left if direction < 0 else left + width
+    x = edge + direction * (10 + _LANE * (lane - 0.5))
+    start_x, end_x = _side(parts[before], left, direction), _side(parts[number], left, direction)
+    return _line([(start_x, start_y), (x, start_y), (x, end_y), (end_x, end_y)], dashed=before > number)
+
+
+def _inset(part: Part, height: float) -> float:
+    """Returns how far above and below a circle the box in its place reaches."""
+    return height / 2 - 11 if part.kind == "add" else 0
+
+
+def _side(part: Part, left: float, direction: int) -> float:
+    """Returns where lines leave or reach a box, or the circle in its place, on its right side or its left (−1)."""
+    reach = 11 if part.kind == "add" else _WIDTH / 2
+    return left + _WIDTH / 2 + direction * reach
+
+
+def _line(points: list[tuple[float, float]], dashed: bool = False) -> str:
+    text = " ".join(f"{x:g},{y:g}" for x, y in points)
+    style = 'stroke="#444444" stroke-width="1.2"' + ' stroke-dasharray="4 3"' * dashed
+    return f'<polyline points="{text}" fill="none" {style} marker-end="url(#arrow)"/>'
