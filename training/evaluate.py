@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from training.breakdown import KINDS
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
@@ -35,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="float32, bfloat16 or int8: round matrices as an export with such weights does, and note in MODEL_CARD.md "
         "what that changes; default: float32",
     )
+    by = "measure sources of like length, or of like frequency of their rarest word in the training data, apart as well"
+    parser.add_argument("--by", choices=KINDS, help=f"{by}; with a picture beside the answers, which needs matplotlib")
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
     spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
@@ -55,8 +58,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     if spec.task == "seq2seq":  # most of the time goes into decoding, of several batches side by side
         use_cores(computing_cores())
-    metrics = evaluate(arguments.workdir, arguments.data, arguments.split, arguments.weights, **decoding)
-    print(json.dumps(metrics, ensure_ascii=False))
+    evaluate(
+        arguments.workdir,
+        arguments.data,
+        arguments.split,
+        arguments.weights,
+        arguments.by,
+        report=lambda metrics: print(json.dumps(metrics, ensure_ascii=False), flush=True),
+        **decoding,
+    )
 
 
 def command() -> int:

@@ -1,14 +1,16 @@
 """Metrics of a trained work directory on a split of its data."""
 
+import dataclasses
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import zoo
+from training.breakdown import KINDS, draw, grouped
 from training.config.initial_run import open_workdir
 from training.config.options import DataConfig
 from training.config.run_config import RunConfig, open_data
@@ -18,6 +20,7 @@ from training.loop.feed import ValidationFeed
 from training.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.tasks import Task, get_task
+from zoo.errors import unknown_name
 from zoo.inference import Run
 from zoo.presets import PREFIX
 from zoo.stored_weights import check_kind, round_weights
@@ -27,20 +30,26 @@ from zoo.workdir import WorkDir
 _DECODING: dict[str, dict[str, Any]] = {"seq2seq": {"beam_size": 1, "length_penalty": 0.6}}
 
 
-def cross_entropy(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[Any], split: str) -> tuple[float, int]:
-    """Returns the mean cross-entropy of a split in nats, with teacher forcing, and its number of symbols."""
-    run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
+def _likelihood(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[Any], split: str) -> dict[str, float]:
+    """Returns the mean cross-entropy of a split in nats, with teacher forcing, and what follows from it."""
     # Without steps in a round this is one pass over the data, in which nothing is drawn.
     batches = task.batches(
         settings, data, split, run.tokenizer_files(), batch_tokens=4096, static_shapes=run.model.jit_compile
     )
     feed = ValidationFeed(batches)
     mean = run.model.evaluate(feed.dataset, callbacks=[feed], verbose=0, return_dict=True)["cross_entropy"]
-    return float(mean), sum(batches.symbols.values())
+    symbols = sum(batches.symbols.values())
+    return {"cross_entropy": float(mean), **task.derived(float(mean), symbols, data.split(split))}
 
 
 def evaluate(
-    path: str | Path, spec: str | None = None, split: str = "test", weights: str = "float32", **decoding: Any
+    path: str | Path,
+    spec: str | None = None,
+    split: str = "test",
+    weights: str = "float32",
+    by: str | None = None,
+    report: Callable[[dict[str, Any]], None] = lambda metrics: None,
+    **decoding: Any,
 ) -> dict[str, Any]:
     """Returns the metrics of a split, and writes them and the model's answers under the work directory.
 
@@ -53,12 +62,18 @@ def evaluate(
         split: `train`, `val` or `test`.
         weights: What matrices are rounded to first: `"float32"` (no rounding), `"bfloat16"` or `"int8"`, as in an
             export of such weights. What that costs is then written to the model card.
+        by: `"length"` or `"frequency"`: measure examples of like sources apart as well, see `training.breakdown`, and
+            draw it beside the model's answers.
+        report: Called with the metrics before anything is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
     Raises:
-        InputError: For a bad work directory, SPEC, split or kind of weights, or data of another task than the model's.
+        InputError: For a bad work directory, SPEC, split, kind of weights or `by`, or data of another task than the
+            model's.
     """
     check_kind(weights)
+    if by not in (None, *KINDS):
+        raise unknown_name("kind of breakdown", str(by), KINDS)
     run = zoo.load(path)
     config = RunConfig.of_workdir(open_workdir(str(path)))
     task = get_task(run.spec.task)
@@ -68,30 +83,44 @@ def evaluate(
     # Nothing is written into the installed package.
     workdir = None if str(path).startswith(PREFIX) else _writable(WorkDir(path))
     decoding = {**_DECODING.get(task.name, {}), **decoding}
+    groups = grouped(by, run.reader, task, data, split, lambda: data if own else config.open_data()) if by else None
+    run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
+
+    def name(weights: str) -> str:
+        return _name(task, split, "" if own else data.spec, weights, decoding)
+
+    def measure_group(numbers: list[int], hypotheses: list[str]) -> dict[str, float]:
+        examples = data.split(split).take(numbers)
+        group = dataclasses.replace(data, load_split=lambda _: examples)
+        measured = task.measure(examples, [hypotheses[number] for number in numbers] if hypotheses else [])
+        measured |= _likelihood(run, config.data, task, group, split)
+        return {name: value for name, value in measured.items() if isinstance(value, float)}
 
     def measure(weights: str) -> dict[str, Any]:
-        name = _name(task, split, "" if own else data.spec, weights, decoding)
         how = {"data": data.spec, "split": split, "weights": weights, **decoding}
         metrics = {**how, "examples": len(data.split(split))}
         measured, hypotheses = task.evaluate(run, data, split, **decoding)
-        mean, symbols = cross_entropy(run, config.data, task, data, split)
-        metrics |= {**measured, "cross_entropy": mean, **task.derived(mean, symbols, data.split(split))}
+        metrics |= {**measured, **_likelihood(run, config.data, task, data, split)}
+        if groups:
+            metrics[f"by_{by}"] = groups.table(lambda numbers: measure_group(numbers, hypotheses))
         if workdir:
             texts = {"txt": "".join(f"{text}\n" for text in hypotheses), "json": json.dumps(metrics, indent=2) + "\n"}
             for suffix, text in texts.items():
-                workdir.write_text(workdir.path / "evaluation" / f"{name}.{suffix}", text)
+                workdir.write_text(workdir.path / "evaluation" / f"{name(weights)}.{suffix}", text)
         return metrics
 
-    unrounded = measure("float32")
+    metrics = unrounded = measure("float32")
     if workdir:
         note_evaluation(workdir, unrounded)
-    if weights == "float32":
-        return unrounded
-    round_weights(run.model, weights)
-    rounded = measure(weights)
-    if workdir:
-        note_weights(workdir, data.spec, rounded, unrounded)
-    return rounded
+    if weights != "float32":
+        round_weights(run.model, weights)
+        metrics = measure(weights)
+        if workdir:
+            note_weights(workdir, data.spec, metrics, unrounded)
+    report(metrics)
+    if by and workdir:
+        draw(metrics[f"by_{by}"], by, workdir.path / "evaluation" / f"{name(weights)}_by_{by}.png")
+    return metrics
 
 
 def _writable(workdir: WorkDir) -> WorkDir | None:

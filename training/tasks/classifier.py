@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from training.config.options import DataConfig
-from training.data import LabelledData
+from training.data import Labelled, LabelledData
 from training.data.batching import LabelledBatches
 from training.tasks.metrics import classification_metrics
 from training.tasks.task import Task, Tokenizers, cut
@@ -68,8 +68,13 @@ class ClassifierTask(Task[LabelledData]):
         labelled = data.split(split)
         _class_numbers(run.classes, data, split)  # Before the texts are classified.
         labels = [answer.label for answer in run.classify(labelled.texts, **options)]
-        metrics = classification_metrics(labels, labelled.labels)
-        return metrics | _metrics_of_parts(data, split, labels), labels
+        return self.measure(labelled, labels) | _metrics_of_parts(data, split, labels), labels
+
+    def measure(self, examples: Labelled, answers: Sequence[str]) -> dict[str, Any]:
+        return classification_metrics(answers, examples.labels)
+
+    def sources(self, examples: Labelled) -> list[str]:
+        return examples.texts
 
     def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
         return {}

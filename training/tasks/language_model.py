@@ -1,11 +1,11 @@
 """Language modelling: plain text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.config.options import DataConfig
-from training.data import TextData
+from training.data import TextData, Texts
 from training.data.batching import Batches, DocumentBatches, WindowBatches
 from training.tasks.task import Task, Tokenizers, cut
 from zoo.vocabulary import END
@@ -59,14 +59,18 @@ class LanguageModelTask(Task[TextData]):
         texts = data.split(split).texts
         if not data.prompt_end:
             return {}, []
-        prompts, endings = [], []
-        for text in texts:
-            prompt, mark, ending = text.partition(data.prompt_end)
-            prompts.append(prompt + mark)
-            endings.append(ending)
-        answers = run.generate(prompts, **options)
-        equal = sum(answer == ending for answer, ending in zip(answers, endings, strict=True))
-        return {"exact_match": equal / len(texts)}, [p + a for p, a in zip(prompts, answers, strict=True)]
+        prompts = ["".join(text.partition(data.prompt_end)[:2]) for text in texts]
+        answers = [prompt + end for prompt, end in zip(prompts, run.generate(prompts, **options), strict=True)]
+        return self.measure(data.split(split), answers), answers
+
+    def measure(self, examples: Texts, answers: Sequence[str]) -> dict[str, Any]:
+        if not answers:
+            return {}
+        equal = sum(answer == text for answer, text in zip(answers, examples.texts, strict=True))
+        return {"exact_match": equal / len(answers)}
+
+    def sources(self, examples: Texts) -> list[str]:
+        return examples.texts
 
     def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
         """Returns the perplexity and, in a unit that does not depend on the tokenizer, bits per character."""

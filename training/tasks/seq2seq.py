@@ -2,11 +2,11 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.config.options import DataConfig
-from training.data import ParallelData
+from training.data import Pairs, ParallelData
 from training.data.batching import PairBatches
 from training.tasks.metrics import translation_metrics
 from training.tasks.task import Task, Tokenizers, cut
@@ -52,5 +52,10 @@ class Seq2SeqTask(Task[ParallelData]):
         started = time.monotonic()
         hypotheses = run.translate(pairs.source, **options)
         seconds = time.monotonic() - started
-        metrics = translation_metrics(hypotheses, pairs.target)
-        return {**metrics, "decoding_seconds": round(seconds, 2)}, hypotheses
+        return {**self.measure(pairs, hypotheses), "decoding_seconds": round(seconds, 2)}, hypotheses
+
+    def measure(self, examples: Pairs, answers: Sequence[str]) -> dict[str, Any]:
+        return translation_metrics(answers, examples.target)
+
+    def sources(self, examples: Pairs) -> list[str]:
+        return examples.source

@@ -66,6 +66,14 @@ class Task(abc.ABC, Generic[DataType]):
     def evaluate(self, run: Any, data: DataType, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
         """Returns metrics of a trained model on a split, and its answer to each example; options are of decoding."""
 
+    @abc.abstractmethod
+    def measure(self, examples: Any, answers: Sequence[str]) -> dict[str, Any]:
+        """Returns the metrics of answers to examples of a split; without answers those that need none."""
+
+    @abc.abstractmethod
+    def sources(self, examples: Any) -> list[str]:
+        """Returns what a model reads of each example of a split before it answers."""
+
     def derived(self, cross_entropy: float, symbols: int, examples: Any) -> dict[str, float]:
         """Returns what follows from the cross-entropy of a split, a mean in nats over so many symbols."""
         return {"perplexity": perplexity(cross_entropy)}

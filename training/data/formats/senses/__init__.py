@@ -34,5 +34,5 @@ def load_senses(spec: str, seed: int = 0) -> LabelledData:
         tokenizer="words" if part == "twins" else "subword",
         load_split=load_split,
         parts=() if colon else names,
-        part_sizes=lambda split: [len(made(name, split)) for name in names],
+        part_sizes=lambda split: [] if colon else [len(made(name, split)) for name in names],
     )

@@ -51,6 +51,12 @@ def test_the_metrics_of_each_part_are_reported_apart():
     assert metrics["natural_accuracy"] < metrics["accuracy"] < 1.0
 
 
+def test_a_part_alone_has_no_parts():
+    data = load_data("senses:twins")
+    metrics, _ = get_task("classifier").evaluate(Answers(data.classes, data.split("test").labels), data, "test")
+    assert metrics == {"accuracy": 1.0, "macro_f1": 1.0}
+
+
 @pytest.mark.parametrize(
     ("data", "spec"),
     [

@@ -1,0 +1,168 @@
+"""Metrics by what the sources are like: how long they are, or how often training has seen their rarest word.
+
+Words are what stands between spaces, in lower case and without the punctuation around it; where the model reads
+characters, characters stand for words.
+"""
+
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.data import Dataset, TextData
+from training.tasks.task import Task
+from zoo.errors import InputError
+from zoo.extras import missing_extra
+from zoo.text import Tokenizer
+from zoo.workdir import replacing
+
+KINDS = ("length", "frequency")
+"""What sources can be sorted by."""
+
+_MOST_BUCKETS = 8
+_SHARE = 0.95
+_FREQUENCIES = (0, 1, 3, 10, 30, 100, 300, 1000)
+_TITLES = {
+    "length": "Length of the source in {unit}",
+    "frequency": "How often training has seen the rarest of the {unit} of the source",
+}
+
+_DRAWN = {
+    "bleu": "BLEU",
+    "exact_match": "exact match",
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "perplexity": "perplexity",
+}
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Examples by a number that each has.
+
+    Attributes:
+        kind: See `KINDS`.
+        unit: What was counted, `"words"` or `"characters"`.
+        values: The number of each example; `None` for a source without words, of which none is the rarest.
+        lows: The least number of each bucket, in order. The last bucket is open.
+    """
+
+    kind: str
+    unit: str
+    values: Sequence[int | None]
+    lows: Sequence[int]
+
+    def table(self, measure: Callable[[list[int]], Mapping[str, float]]) -> Table:
+        """Returns the metrics of each bucket that has examples, given a function of their numbers."""
+        members: dict[int, list[int]] = {}
+        for number, value in enumerate(self.values):
+            bucket = -1 if value is None else int(np.searchsorted(self.lows, value, side="right")) - 1
+            members.setdefault(bucket, []).append(number)
+        buckets = [
+            {**self._bounds(bucket), "examples": len(numbers), **measure(numbers)}
+            for bucket, numbers in sorted(members.items())
+        ]
+        return {"unit": self.unit, "buckets": buckets}
+
+    def _bounds(self, bucket: int) -> dict[str, int | None]:
+        """Returns the least and the largest number of a bucket; `None` for those that have no numbers or no end."""
+        if bucket < 0:
+            return {"from": None, "to": None}
+        return {"from": self.lows[bucket], "to": self.lows[bucket + 1] - 1 if bucket + 1 < len(self.lows) else None}
+
+
+def grouped(
+    kind: str, reader: Tokenizer, task: Task[Any], data: Dataset[Any], split: str, training: Callable[[], Dataset[Any]]
+) -> Buckets:
+    """Returns the examples of a split in buckets.
+
+    - `"length"`: the number of words of the source. Buckets are equally wide, by 1, 2, 5, 10, 20, 50, …, the least for
+      which 95 % of the examples are in the first seven; the eighth has all that are longer.
+    - `"frequency"`: how often the rarest word of the source is in the sources of the training split: never, 1 to 2
+      times, 3 to 9, 10 to 29, 30 to 99, 100 to 299, 300 to 999, or more.
+
+    Args:
+        kind: See `KINDS`.
+        reader: The tokenizer of what the model reads.
+        task: The task of the data.
+        data: The data.
+        split: The split to sort.
+        training: Returns the data that the model was trained on.
+
+    Raises:
+        InputError: If the data are a running text, which has no examples.
+    """
+    if isinstance(data, TextData) and data.joined:
+        raise InputError(f"--by needs separate texts; the lines of {data.spec} are one running text.")
+    sources = [_words(text, reader) for text in task.sources(data.split(split))]
+    unit = "characters" if reader.kind == "chars" else "words"
+    if kind == "length":
+        lengths = [len(words) for words in sources]
+        return Buckets(kind, unit, lengths, _equally_wide(lengths))
+    seen = Counter(word for text in task.sources(training().split("train")) for word in _words(text, reader))
+    rarest = [min((seen[word] for word in words), default=None) for words in sources]
+    return Buckets(kind, unit, rarest, _FREQUENCIES)
+
+
+def _words(text: str, reader: Tokenizer) -> list[str]:
+    if reader.kind == "chars":
+        return list(text.lower() if reader.lowercase else text)
+    return [word for part in text.lower().split() if (word := _without_punctuation(part))]
+
+
+def _without_punctuation(word: str) -> str:
+    """Returns a word without punctuation and symbols at its ends."""
+    inside = [number for number, character in enumerate(word) if unicodedata.category(character)[0] not in "PS"]
+    return word[inside[0] : inside[-1] + 1] if inside else ""
+
+
+def _equally_wide(lengths: Sequence[int]) -> list[int]:
+    """Returns the least length of each bucket; texts without words have one of their own."""
+    most = int(np.quantile(lengths, _SHARE, method="inverted_cdf"))
+    widths = (digit * 10**zeros for zeros in range(10) for digit in (1, 2, 5))
+    width = next(width for width in widths if (_MOST_BUCKETS - 1) * width >= most)
+    return [0, *range(1, min(max(lengths) + width, (_MOST_BUCKETS - 1) * width + 1) + 1, width)]
+
+
+def draw(table: Table, kind: str, path: Path) -> None:
+    """Draws the main metrics of a table, a panel for each; standard error says why there is no picture."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        if (missing := missing_extra(error)) is None:
+            raise
+        print(f"no picture {path}: {missing}", file=sys.stderr)
+        return
+    buckets = table["buckets"]
+    names = [name for name in _DRAWN if name in buckets[0]]
+    figure = Figure(figsize=(min(1.5 + 0.7 * len(buckets), 7.0), 0.6 + 1.7 * len(names)), layout="constrained")
+    places = range(len(buckets))
+    panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
+    for name, panel in zip(names, panels, strict=True):
+        panel.bar(places, [bucket[name] for bucket in buckets], width=0.8, color="tab:blue")
+        panel.set_ylabel(_DRAWN[name])
+        panel.grid(axis="y", alpha=0.3)
+        panel.set_axisbelow(True)
+    panels[-1].set_xticks(places, [f"{_label(bucket)}\nn = {bucket['examples']:,}" for bucket in buckets], fontsize=8)
+    panels[-1].set_xlabel(_TITLES[kind].format(unit=table["unit"]))
+    try:
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150)
+    except OSError as error:
+        print(f"no picture {path}: {error.strerror}", file=sys.stderr)
+
+
+def _label(bucket: Mapping[str, Any]) -> str:
+    first, last = bucket["from"], bucket["to"]
+    if first is None:
+        return "none"
+    if last is None:
+        return f"{first:,} or more"
+    return f"{first:,}" if first == last else f"{first:,}–{last:,}"
