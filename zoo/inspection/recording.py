@@ -216,7 +216,7 @@ class _RecordingFeatures(_Recording):
 class _OneBlock(_Recording):
     """Makes attention in blocks look at all keys in one block, of which masks leave each query its window."""
 
-    def blocks(self, length, keys, start, causal):
+    def blocks(self, length, keys, start, *others):
         return QueryBlocks.whole(length, keys, start)
 
 
