@@ -7,11 +7,12 @@ import re
 from typing import Any
 
 from zoo.layers import BaseAttention, LinearAttention, LocalAttention, MultiHeadAttention, PerformerAttention
-from zoo.layers.attention.single_head import Attention
+from zoo.layers.attention.single_head import Attention, SelfAttention
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.cosine import CosineScore
 from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
+from zoo.layers.scores.per_head import PerHeadScore
 from zoo.layers.scores.tanh_concat import TanhConcatScore
 
 _FORMULAS = {
@@ -20,6 +21,9 @@ _FORMULAS = {
     ("value", BaseAttention.project_memory): "value",
     ("key", Attention.project_memory): "key",
     ("value", Attention.project_memory): "value",
+    ("query", SelfAttention.project_query): "query W_q + b_q",
+    ("key", SelfAttention.project_memory): "key W_k + b_k",
+    ("value", SelfAttention.project_memory): "value W_v + b_v",
     ("query", MultiHeadAttention.project_query): "query W_q + b_q",
     ("key", MultiHeadAttention.project_memory): "key W_k + b_k",
     ("value", MultiHeadAttention.project_memory): "value W_v + b_v",
@@ -42,6 +46,8 @@ _FORMULAS = {
     ("score_key", GeneralScore.project_key): "W key",
     ("score_query", CosineScore.project_query): "query / (τ |query|)",
     ("score_key", CosineScore.project_key): "key / |key|",
+    ("score_query", PerHeadScore.project_query): "its own projection in each head",
+    ("score_key", PerHeadScore.project_key): "its own projection in each head",
     ("score_query", LocationScore.project_query): "W query",
     ("score_key", LocationScore.project_key): "0",
 }
@@ -52,6 +58,8 @@ def of_step(layer: Any, layer_class: type, step: str, method: str) -> str:
     formula = _FORMULAS.get((step, getattr(layer_class, method)))
     if formula is None:
         return f"{layer_class.__name__}.{method}"
+    if step == "output" and not getattr(layer, "output_projection", True):
+        return formula.removesuffix(" W_o + b_o")
     return formula if getattr(layer, "use_bias", True) else re.sub(r" \+ b(_\w)?$", "", formula)
 
 

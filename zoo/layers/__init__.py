@@ -16,6 +16,7 @@ from zoo.layers.attention.single_head import (
     DotAttention,
     GeneralAttention,
     ScaledDotProductAttention,
+    SelfAttention,
 )
 from zoo.layers.attention.sliding_window import SlidingWindowAttention
 from zoo.layers.blocks.feed_forward import FeedForward, GatedFeedForward
@@ -25,6 +26,7 @@ from zoo.layers.blocks.transformer_decoder import TransformerDecoderBlock
 from zoo.layers.blocks.transformer_encoder import TransformerEncoderBlock
 from zoo.layers.positions.alibi import ALiBiPositions
 from zoo.layers.positions.base import Positions
+from zoo.layers.positions.integer import IntegerPositions
 from zoo.layers.positions.learned import LearnedPositions
 from zoo.layers.positions.rotary import RotaryPositions
 from zoo.layers.positions.shaw import ShawRelativePositions
@@ -42,6 +44,7 @@ from zoo.layers.scores import (
     DotScore,
     GeneralScore,
     LocationScore,
+    PerHeadScore,
     ScaledDotScore,
     Score,
     TanhConcatScore,
@@ -71,6 +74,7 @@ __all__ = [
     "GeneralAttention",
     "GeneralScore",
     "GroupedQueryAttention",
+    "IntegerPositions",
     "LearnedPositions",
     "LinearAttention",
     "LocalAttention",
@@ -78,6 +82,7 @@ __all__ = [
     "LuongAttentionCell",
     "Maxout",
     "MultiHeadAttention",
+    "PerHeadScore",
     "PerformerAttention",
     "Positions",
     "RecurrentAttentionCell",
@@ -85,6 +90,7 @@ __all__ = [
     "ScaledDotProductAttention",
     "ScaledDotScore",
     "Score",
+    "SelfAttention",
     "ShawRelativePositions",
     "SinusoidalPositions",
     "SlidingWindowAttention",

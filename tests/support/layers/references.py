@@ -86,19 +86,26 @@ def output(layer, value, weights, first):
     """Returns the output [B, T, D] for values [B, S, Dv] and weights [B, N, T, S]."""
     value = value.astype("float64")
     batch, heads, queries, _ = weights.shape
+    projected = values(layer, value)
     if not layer.has_heads:
-        return np.stack([weights[b, 0] @ value[b] for b in range(batch)])
-    kernel, size = to_numpy(layer.output_dense.kernel), layer.value_dim
-    projected = value @ to_numpy(layer.value_dense.kernel) + _bias(layer.value_dense)
+        return np.stack([weights[b, 0] @ projected[b] for b in range(batch)])
+    size = layer.value_dim
+    kernel = np.eye(heads * size) if layer.output_dense is None else to_numpy(layer.output_dense.kernel)
     result = np.zeros((batch, queries, kernel.shape[1]))
     for b, head in np.ndindex(batch, heads):
         group = head * layer.memory_heads // heads
         attended = weights[b, head] @ projected[b, :, group * size : (group + 1) * size]
         attended = attended + _shaw(layer, weights[b, head], first)
         result[b] += attended @ kernel[head * size : (head + 1) * size]
-    result += _bias(layer.output_dense)
+    result += 0.0 if layer.output_dense is None else _bias(layer.output_dense)
     result[~weights.any(axis=(1, 3))] = 0.0
     return result
+
+
+def values(layer, value):
+    """Returns the values [B, S, Dv] as they are summed, [B, S, N · H] or, without a projection, as they are."""
+    dense = getattr(layer, "value_dense", None)
+    return value if dense is None else value @ to_numpy(dense.kernel) + _bias(dense)
 
 
 def _bias(dense):

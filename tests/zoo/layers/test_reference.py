@@ -1,4 +1,4 @@
-"""Each layer against NumPy loops written from its formula, and against one example worked out by hand."""
+"""Each layer against NumPy loops written from its formula."""
 
 import math
 from pathlib import Path
@@ -74,7 +74,7 @@ def _concat_score(score):
 
 def _tanh_concat_score(score):
     w = np.concatenate([to_numpy(score.query_dense.kernel), to_numpy(score.key_dense.kernel)])[:, 0]  # [Dq + Dk]
-    bias = to_numpy(score.query_dense.bias)[0]
+    bias = to_numpy(score.query_dense.bias)[0] if score.use_bias else 0.0
     return lambda query, key, place: math.tanh(_dot(w, [*query, *key]) + bias)
 
 
@@ -134,13 +134,23 @@ def _attend(score, query, value, key, allowed):
     return output, weights
 
 
+def _self_attention(layer, query, value, key, allowed):
+    query, value, key = _dense(layer.query_dense, query), _dense(layer.value_dense, value), _dense(layer.key_dense, key)
+    output, weights = _single_head(layer, query, value, key, allowed)
+    output[~allowed.any(axis=1)] = 0.0
+    return output, weights
+
+
 def _single_head(layer, query, value, key, allowed):
     return _attend(_score_function(layer.score), query, value, key, allowed)
 
 
 def _multi_head(layer, query, value, key, allowed):
     """Returns output [T, D] and weights [N, T, S] of one sequence: each head with matrices of its own, then the sum."""
-    kernel, bias = _weights(layer.output_dense)  # [N·H, D]
+    if layer.output_projection:
+        kernel, bias = _weights(layer.output_dense)  # [N·H, D]
+    else:
+        kernel, bias = np.eye(layer.num_heads * layer.value_dim), 0.0
     output, weights = np.zeros((len(query), kernel.shape[1])), []
     for head in range(layer.num_heads):
         group = head * getattr(layer, "num_key_value_heads", layer.num_heads) // layer.num_heads
@@ -149,7 +159,8 @@ def _multi_head(layer, query, value, key, allowed):
             _dense(layer.value_dense, value, _columns(group, layer.value_dim)),
             _dense(layer.key_dense, key, _columns(group, layer.key_dim)),
         )
-        attended, head_weights = _attend(_score_function(layer.score), *projected, allowed)
+        score = layer.score if layer.share_score else layer.score.head_scores[head]
+        attended, head_weights = _attend(_score_function(score), *projected, allowed)
         weights.append(head_weights)
         output += attended @ kernel[_columns(head, layer.value_dim)]
     output += bias
@@ -172,6 +183,7 @@ _LAYERS = {
     layers.GroupedQueryAttention: _multi_head,
     layers.MultiHeadAttention: _multi_head,
     layers.ScaledDotProductAttention: _single_head,
+    layers.SelfAttention: _self_attention,
 }
 
 
@@ -226,12 +238,13 @@ _SCORE_CASES = [case for case in CASES if issubclass(case.covers, layers.Score)]
 @pytest.mark.parametrize("case", _SCORE_CASES, ids=lambda case: case.name)
 def test_scores(case):
     layer, inputs = build(case), arrays(case)
-    score, lengths = _score_function(layer), case.output[-2:]
+    lengths = case.output[-2:]
+    scores = [_score_function(score) for score in getattr(layer, "head_scores", [layer])]
     # Whatever axes lead, the score of a pair depends on that pair alone.
     queries, keys = (value.reshape(-1, *value.shape[-2:]) for value in inputs.values())
     expected = np.zeros((len(queries), *lengths))
     for b, t, s in np.ndindex(expected.shape):
-        expected[b, t, s] = score(queries[b][t], keys[b][s], s)
+        expected[b, t, s] = scores[b % len(scores)](queries[b][t], keys[b][s], s)
     _check(call(case, layer, inputs), expected.reshape(case.output))
 
 
@@ -289,108 +302,3 @@ def test_maxout():
     for b, t, j in np.ndindex(case.output):
         expected[b, t, j] = max(inputs[b, t, 3 * j + k] for k in range(3))
     _check(call(case, case.make("float32"), arrays(case)), expected)
-
-
-# By hand. With scores (ln 3, 0) the weights are (3/4, 1/4), with equal scores (1/2, 1/2).
-_LN3 = math.log(3.0)
-_EYE = np.eye(2)
-_VALUE = np.array([[4.0, 4.0], [0.0, 8.0]])
-
-
-def _single(layer, *inputs, **options):
-    results = layer(*(np.array([value], "float32") for value in inputs), return_attention_scores=True, **options)
-    return tuple(to_numpy(result)[0] for result in results)
-
-
-def _set(layer, *weights):
-    layer.set_weights(
-        [np.array(weight, "float32").reshape(w.shape) for weight, w in zip(weights, layer.weights, strict=True)]
-    )
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [layers.ScaledDotProductAttention(), layers.Attention(layers.ScaledDotScore())],
-    ids=lambda x: type(x).__name__,
-)
-def test_scaled_dot_by_hand(layer):
-    query = [[math.sqrt(2.0) * _LN3, 0.0], [0.0, 0.0]]  # divided by √2: scores (ln 3, 0) and (0, 0)
-    score = layers.ScaledDotScore()(np.array([query], "float32"), np.array([_EYE], "float32"))
-    _check((to_numpy(score)[0],), [[_LN3, 0.0], [0.0, 0.0]])
-    _check(_single(layer, query, _VALUE, _EYE), [[3.0, 5.0], [2.0, 6.0]], [[0.75, 0.25], [0.5, 0.5]])
-
-
-def test_additive_by_hand():
-    layer = layers.AdditiveAttention(1)
-    layer.build((1, 2, 2), (1, 2, 2))
-    # Hidden values: tanh of 99 or −99, or of 0, with v = ln 3. The bias takes 99 off.
-    _set(layer, [[99.0], [0.0]], [-99.0], [[0.0], [99.0]], [[_LN3]])
-    query, value = [[1.0, 5.0], [0.0, 5.0]], [[4.0, 1.0], [8.0, 0.0]]
-    # Row 1: tanh(99 − 99 + 99) = 1, tanh(0) = 0 → (ln 3, 0). Row 2: tanh(0) = 0, tanh(−99) = −1 → (0, −ln 3).
-    scores = to_numpy(layer.score(np.array([query], "float32"), np.array([value], "float32")))
-    _check((scores[0],), [[_LN3, 0.0], [0.0, -_LN3]])
-    _check(_single(layer, query, value), [[5.0, 0.75], [5.0, 0.75]], [[0.75, 0.25], [0.75, 0.25]])
-
-
-def _identity_heads(layer, query_scale=1.0, key_scale=1.0):
-    """Makes two heads of size 1: head i sees feature i, and the output puts them side by side."""
-    layer.build((1, 2, 2), (1, 2, 2))
-    zeros = np.zeros(2)
-    weights = [_EYE * query_scale, zeros, _EYE * key_scale, zeros, _EYE, zeros, _EYE, zeros]
-    _set(layer, *weights)
-    return layer
-
-
-def test_multi_head_by_hand():
-    layer = _identity_heads(layers.MultiHeadAttention(num_heads=2, key_dim=1))
-    # Head 1: queries (ln 3, 0), keys (1, 0), values (4, 0). Head 2: queries (0, ln 3), keys (0, 1), values (4, 8).
-    output, weights = _single(layer, _EYE * _LN3, _VALUE, _EYE)
-    _check((weights,), [[[0.75, 0.25], [0.5, 0.5]], [[0.5, 0.5], [0.25, 0.75]]])
-    _check((output,), [[3.0, 6.0], [2.0, 7.0]])
-
-
-def _identity_feed_forward():
-    layer = layers.FeedForward(2)
-    layer.build((1, 2, 2))
-    _set(layer, _EYE, np.zeros(2), _EYE, np.zeros(2))
-    return layer
-
-
-def test_feed_forward_by_hand():
-    layer = layers.FeedForward(2)
-    layer.build((1, 2, 2))
-    _set(layer, [[1.0, 0.0], [1.0, -1.0]], [0.0, 1.0], [[2.0, 0.0], [0.0, 3.0]], [0.5, 0.0])
-    # (1, 2) → (3, −1) → (3, 0) → (6.5, 0);  (0, −1) → (−1, 2) → (0, 2) → (0.5, 6).
-    _check((to_numpy(layer(np.array([[[1, 2], [0, -1]]], "float32")))[0],), [[6.5, 0.0], [0.5, 6.0]])
-
-
-def test_maxout_by_hand():
-    output = to_numpy(layers.Maxout(2)(np.array([[1, 3, 5, 2], [-1, -2, 0, 0]], "float32")))
-    _check((output,), [[3.0, 5.0], [-1.0, 0.0]])
-
-
-@pytest.mark.parametrize(
-    ("normalize_first", "expected"),
-    # Uniform attention adds the mean of the rows; a norm of two features is (1, −1) or (−1, 1); ReLU keeps the 1.
-    # Post-norm: rows + (1, 2) = (3, 2), (1, 6) → (1, −1), (−1, 1) → + (1, 0), (0, 1) = (2, −1), (−1, 2) → norm.
-    # Pre-norm: the mean of the normed rows is 0; rows + (1, 0), (0, 1).
-    [(False, [[1.0, -1.0], [-1.0, 1.0]]), (True, [[3.0, 0.0], [0.0, 5.0]])],
-)
-def test_encoder_block_by_hand(normalize_first, expected):
-    attention = _identity_heads(layers.MultiHeadAttention(2, 1), query_scale=0.0)
-    block = layers.TransformerEncoderBlock(attention, _identity_feed_forward(), normalize_first, epsilon=1e-9)
-    _check((_single(block, [[2.0, 0.0], [0.0, 4.0]])[0],), expected)
-
-
-@pytest.mark.parametrize(
-    ("normalize_first", "expected"),
-    # Post-norm: self-attention adds (2, 0) to row 1 and the mean (1, 2) to row 2: (4, 0), (1, 6) → (1, −1), (−1, 1);
-    # cross-attention adds the memory's mean (2, 6): (3, 5), (1, 7) → (−1, 1) twice; + (0, 1) = (−1, 2) → (−1, 1).
-    # Pre-norm: normed rows (1, −1), (−1, 1), so + (1, −1) and + (0, 0): (3, −1), (0, 4); + (2, 6) = (5, 5), (2, 10);
-    # a row of equal features is normed to 0 and adds 0, the other adds (0, 1).
-    [(False, [[-1.0, 1.0], [-1.0, 1.0]]), (True, [[5.0, 5.0], [2.0, 11.0]])],
-)
-def test_decoder_block_by_hand(normalize_first, expected):
-    heads = [_identity_heads(layers.MultiHeadAttention(2, 1, name=name), query_scale=0.0) for name in ("own", "cross")]
-    block = layers.TransformerDecoderBlock(*heads, _identity_feed_forward(), normalize_first, epsilon=1e-9)
-    _check((_single(block, [[2.0, 0.0], [0.0, 4.0]], _VALUE)[0],), expected)

@@ -24,8 +24,8 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             of queries at a time, and once more in the backward pass, so that memory grows with S and not with T · S;
             all at once if a user's score draws random numbers. `"fused"`: by the backend's own kernel
             (`keras.ops.dot_product_attention`) for scaled dot products, without active dropout and without a mask and
-            a bias at once; otherwise as `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else blockwise for
-            sizes that are known and large, else dense.
+            a bias at once, unless a subclass overrides a part of what it computes; otherwise as `"auto"`. `"auto"`:
+            fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and large, else dense.
 
     Call arguments:
         query: [B, T, Dq].
@@ -122,6 +122,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
 
+    @execution.in_kernel
     def normalize(self, scores, query, visible):
         """Returns the attention weights, in the shape of the scores.
 
@@ -132,6 +133,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """
         return masks.masked_softmax(scores, visible.mask())
 
+    @execution.in_kernel
     def weighted_sum(self, weights, value, visible):
         """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
 
@@ -292,6 +294,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """Returns whether this layer has a `fused_output` for a call with a mask (`masked`) or a bias (`biased`)."""
         return False
 
+    @execution.in_kernel
     def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
         """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
 

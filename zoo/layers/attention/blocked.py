@@ -10,7 +10,6 @@ from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
 from zoo.layers.core.kernels import checkpointed_map
-from zoo.layers.scores.location import LocationScore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +43,7 @@ class BlockedAttention(MultiHeadAttention):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        if isinstance(self.score, LocationScore):
+        if self.score.needs_all_keys:
             raise ValueError(
                 f"`score` of {type(self).__name__} must depend on queries and keys; LocationScore depends on the place "
                 f"of a key among all keys, but a block sees only some. Received: score={self.score!r}."

@@ -5,6 +5,7 @@ from keras import ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.execution import in_kernel
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -12,7 +13,8 @@ class GroupedQueryAttention(MultiHeadAttention):
     """Multi-head attention whose heads share keys and values in groups: `headᵢ` uses `K W_k^g` and `V W_v^g`.
 
     The group of head i is `g = ⌊i · G / N⌋`. With one group this is multi-query attention (Shazeer 2019), with N groups
-    multi-head attention. Keys, values and caches are N / G times smaller.
+    multi-head attention. Keys, values and caches are N / G times smaller; with `share_score=False` each head has a
+    projection of its group's keys, and caches shrink by the values alone.
 
     Args:
         num_heads: N, a positive integer.
@@ -68,12 +70,22 @@ class GroupedQueryAttention(MultiHeadAttention):
         batch, _, _, size = ops.shape(folded)
         return ops.reshape(folded, (batch, self.num_heads, length, size))
 
+    def keys_to_compare(self, key):
+        return key if self.share_score else self._repeat(key)
+
+    @in_kernel
     def compare_heads(self, query, key):
+        if not self.share_score:
+            return self.score.compare(query, key)
         return self._unfold(self.score.compare(self._fold(query), key), ops.shape(query)[2])
 
+    @in_kernel
     def sum_heads(self, weights, value):
         return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
 
     def repeated(self, memory):
-        times = self.num_heads // self.num_key_value_heads
-        return tuple(ops.repeat(memory[name], times, axis=1) for name in ("key", "value"))
+        return tuple(self._repeat(memory[name]) for name in ("key", "value"))
+
+    def _repeat(self, heads):
+        """Returns [B, N, S, H] from [B, G, S, H]."""
+        return ops.repeat(heads, self.num_heads // self.num_key_value_heads, axis=1)

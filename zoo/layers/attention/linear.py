@@ -62,6 +62,8 @@ class LinearAttention(MultiHeadAttention):
         name, score, positions = type(self).__name__, kwargs.get("score"), kwargs.get("positions")
         if score is not None:
             raise ValueError(f"{name} takes no `score`: its features define one. Received: score={score!r}.")
+        if not kwargs.get("share_score", True):
+            raise ValueError(f"{name} has no `score`, and nothing to share. Received: share_score=False.")
         if getattr(positions, "acts_on_scores", False):
             raise ValueError(
                 f"`positions` of {name} must act on queries and keys, like RotaryPositions: there are no scores to act "

@@ -6,18 +6,24 @@ from keras import ops
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.attention.masks import rank_4
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.execution import in_kernel, is_in_kernel
 from zoo.layers.core.kernels import fused_attention
-from zoo.layers.core.projections import apply_positionwise, projection, reshape
+from zoo.layers.core.projections import apply_positionwise, effective_kernel, projection, reshape
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
+from zoo.layers.scores.per_head import PerHeadScore
+
+_IN_KERNEL = ("attend_rows", "compare", "compare_heads", "normalize", "weighted_sum", "sum_heads")
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class MultiHeadAttention(BaseAttention):
     """Multi-head attention: `concat(head₁ … head_N) W_o`, `headᵢ = attention(Q W_qⁱ, K W_kⁱ, V W_vⁱ)`.
 
-    Each projection is one matrix for all heads, and is initialised as one.
+    Each projection is one matrix for all heads, and is initialised as one. Of W_q, W_k and W_v, [D, N · p], head i has
+    the columns from i · p to (i + 1) · p, and of W_o the same rows; `head_kernels` returns them one by one.
+    Without `output_projection` the heads are only concatenated: `concat(head₁ … head_N)`, [B, T, N · p_v].
 
     Args:
         num_heads: N, a positive integer.
@@ -31,13 +37,17 @@ class MultiHeadAttention(BaseAttention):
         kernel_initializer: Initializer of the projections.
         query_dim: Size of each head for query, p_q. Default: `key_dim`, from which it may differ if the score takes
             queries and keys of different sizes (general, additive, concat with and without v, location, your own).
+        output_projection: Whether there is W_o.
+        share_score: Whether all heads compare by one score function. If not, each has a copy of it with weights of its
+            own: `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
         ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
-            the positions need equal sizes (dot products, cosine; rotary positions and Shaw's).
+            the positions need equal sizes (dot products, cosine; rotary positions and Shaw's), or there is an
+            `output_dim` without `output_projection`.
 
     Example:
         >>> import numpy as np
@@ -61,6 +71,8 @@ class MultiHeadAttention(BaseAttention):
         "use_bias",
         "kernel_initializer",
         "query_dim",
+        "output_projection",
+        "share_score",
     )
     has_heads = True
 
@@ -75,6 +87,8 @@ class MultiHeadAttention(BaseAttention):
         use_bias=True,
         kernel_initializer="glorot_uniform",
         query_dim=None,
+        output_projection=True,
+        share_score=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -83,7 +97,14 @@ class MultiHeadAttention(BaseAttention):
         self.query_dim = check_size("query_dim", query_dim, optional=True) or self.key_dim
         self.value_dim = check_size("value_dim", value_dim, optional=True) or self.key_dim
         self.output_dim = check_size("output_dim", output_dim, optional=True)
-        self.score = get_score("scaled_dot" if score is None else score, dtype=self.dtype_policy)
+        if output_dim is not None and not output_projection:
+            raise ValueError(
+                "`output_dim` needs `output_projection=True`: concatenated heads have the size num_heads · value_dim. "
+                f"Received: output_dim={output_dim}."
+            )
+        self.output_projection = output_projection
+        self.score = self._score("scaled_dot" if score is None else score, share_score)
+        self.share_score = not isinstance(self.score, PerHeadScore)
         self.positions = _check_positions(positions)
         self._check_equal_sizes()
         self.use_bias = use_bias
@@ -92,9 +113,15 @@ class MultiHeadAttention(BaseAttention):
         self.key_dense = self._dense(self.memory_heads * self.key_dim, "key")
         self.value_dense = self._dense(self.memory_heads * self.value_dim, "value")
 
+    def _score(self, score, share):
+        if share or isinstance(score, PerHeadScore):
+            return get_score(score, dtype=self.dtype_policy)
+        return PerHeadScore(score, self.num_heads, dtype=self.dtype_policy, name="score")
+
     def _check_equal_sizes(self):
         for component in (self.score, self.positions):
             if component is not None and component.needs_equal_sizes and self.query_dim != self.key_dim:
+                component = component.score if isinstance(component, PerHeadScore) else component
                 raise ValueError(
                     f"`query_dim` must equal `key_dim` with {type(component).__name__}. "
                     f"Received: query_dim={self.query_dim}, key_dim={self.key_dim}."
@@ -127,8 +154,10 @@ class MultiHeadAttention(BaseAttention):
         self.score.build_for_attention(
             (batch, self.num_heads, length, self.query_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
         )
-        self.output_dense = self._dense(self.output_dim or query_shape[-1], "output")
-        self.output_dense.build((batch, length, self.num_heads * self.value_dim))
+        self.output_dense = None
+        if self.output_projection:
+            self.output_dense = self._dense(self.output_dim or query_shape[-1], "output")
+            self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
     def _encoded_shape(self, shape):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
@@ -146,8 +175,13 @@ class MultiHeadAttention(BaseAttention):
     def project_memory(self, value, key=None, start_index=0):
         key = self._heads(self.key_dense, value if key is None else key, self.key_dim, start_index)
         value = _split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
-        return {"key": self.score.project_key(key), "value": value}
+        return {"key": self.score.project_key(self.keys_to_compare(key)), "value": value}
 
+    def keys_to_compare(self, key):
+        """Returns the projected keys [B, N or G, S, H] as the score takes them."""
+        return key
+
+    @in_kernel
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
         if self.positions is not None:
@@ -156,10 +190,12 @@ class MultiHeadAttention(BaseAttention):
                 scores = scores if term is None else scores + ops.cast(term, scores.dtype)
         return scores
 
+    @in_kernel
     def compare_heads(self, query, key):
         """Returns the scores of each head without positions, [B, N, T, S], of what the score has projected."""
         return self.score.compare(query, key)
 
+    @in_kernel
     def weighted_sum(self, weights, value, visible):
         output = self.sum_heads(weights, value)
         if self.positions is not None:
@@ -167,6 +203,7 @@ class MultiHeadAttention(BaseAttention):
             output = output if term is None else output + ops.cast(term, output.dtype)
         return output
 
+    @in_kernel
     def sum_heads(self, weights, value):
         """Returns the sum of values [B, N, S, H] with weights [B, N, T, S], without positions, [B, N, T, H]."""
         return ops.matmul(weights, value)
@@ -178,12 +215,10 @@ class MultiHeadAttention(BaseAttention):
         return self.score.hidden_size
 
     def can_fuse(self, masked, biased):
-        is_product = type(self.score).compare is DotScore.compare
+        is_product = type(self.score).compare is DotScore.compare and is_in_kernel(self, _IN_KERNEL)
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
-        steps = ("compare", "normalize", "weighted_sum", "attend_rows")  # a subclass may have its own
-        is_usual = all(getattr(type(self), step) is getattr(MultiHeadAttention, step) for step in steps)
         # Keras' operation takes a mask or a bias on PyTorch, not both.
-        return is_product and is_usual and not acts_on_scores and not (masked and biased)
+        return is_product and not acts_on_scores and not (masked and biased)
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.
@@ -198,10 +233,43 @@ class MultiHeadAttention(BaseAttention):
         batch, _, length, _ = ops.shape(output)
         merged = output if isinstance(length, int) and length == 1 else ops.transpose(output, (0, 2, 1, 3))
         merged = reshape(merged, (batch, length, self.num_heads * self.value_dim))
-        return apply_positionwise(self.output_dense, merged)
+        return merged if self.output_dense is None else apply_positionwise(self.output_dense, merged)
+
+    def head_kernels(self):
+        """Returns the matrices of each head, a dict of NumPy arrays in float32.
+
+        `query` [N, D, p_q], `key` [N, D, p_k] and `value` [N, D, p_v] are W_q⁽ⁱ⁾, W_k⁽ⁱ⁾ and W_v⁽ⁱ⁾, where D is the
+        last axis of the queries, keys and values (with concatenated positions that of queries and keys with them);
+        `output` [N, p_v, p_o] is W_o⁽ⁱ⁾, if there is an output projection: `Σᵢ headᵢ W_o⁽ⁱ⁾ = concat(headᵢ) W_o`. With
+        grouped queries, keys and values have an array for each group, [G, D, p].
+
+        Raises:
+            ValueError: If the layer has not been built.
+        """
+        if not self.built:
+            raise ValueError(
+                f"Build {type(self).__name__}, or call it, first: its kernels have the sizes of its inputs."
+            )
+        kernels = {
+            "query": _columns(self.query_dense, self.query_dim),
+            "key": _columns(self.key_dense, self.key_dim),
+            "value": _columns(self.value_dense, self.value_dim),
+        }
+        if self.output_dense is not None:
+            kernel = effective_kernel(self.output_dense)
+            kernels["output"] = kernel.reshape(self.num_heads, self.value_dim, kernel.shape[-1])
+        return kernels
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        if not self.output_projection:
+            return (*query_shape[:-1], self.num_heads * self.value_dim)
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
+
+
+def _columns(dense, size):
+    """Returns the kernel [D, N · size] of a projection for each head, [N, D, size]."""
+    kernel = effective_kernel(dense)
+    return kernel.reshape(len(kernel), -1, size).swapaxes(0, 1)
 
 
 def _check_positions(positions):

@@ -3,6 +3,8 @@
 import keras
 
 from zoo.layers.attention.base import BaseAttention
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores import get_score
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
@@ -60,6 +62,84 @@ class Attention(BaseAttention):
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], value_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SelfAttention(Attention):
+    """Self-attention with one head: `softmax(Q Kᵀ / √d_k) V`, `Q = X W_q`, `K = X W_k`, `V = X W_v`, without W_o.
+
+    `layer(x)` is `layer(x, x)`; with other values it is cross-attention with the same projections. For several heads,
+    and for positions, see `MultiHeadAttention`.
+
+    Args:
+        units: d_k, the size of queries and keys, and by default of values, a positive integer. W_q, W_k and W_v are
+            [D, d_k], the kernels of `query_dense`, `key_dense` and `value_dense`.
+        value_dim: d_v, the size of values and of the output. Default: `units`.
+        score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
+        use_bias: Whether the projections have biases.
+        kernel_initializer: Initializer of the projections.
+        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`. The output is
+    [B, T, d_v], weights are [B, T, S].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import SelfAttention
+        >>> output, weights = SelfAttention(24)(np.ones((1, 6, 16), "float32"), return_attention_scores=True)
+        >>> output.shape, weights.shape
+        (TensorShape([1, 6, 24]), TensorShape([1, 6, 6]))
+
+    Reference:
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, equation 1, https://arxiv.org/abs/1706.03762
+    """
+
+    saved_options = ("units", "value_dim", "use_bias", "kernel_initializer")
+
+    def __init__(
+        self,
+        units,
+        value_dim=None,
+        score="scaled_dot",
+        use_bias=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(score, **kwargs)
+        self.units = check_size("units", units)
+        self.value_dim = check_size("value_dim", value_dim, optional=True) or self.units
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.query_dense = self._dense(self.units, "query")
+        self.key_dense = self._dense(self.units, "key")
+        self.value_dense = self._dense(self.value_dim, "value")
+
+    def _dense(self, units, name):
+        return projection(self, units, name, self.use_bias, self.kernel_initializer)
+
+    def __call__(self, query, value=None, *args, **kwargs):
+        if value is None and kwargs.get("memory") is None:
+            value = query
+        return super().__call__(query, value, *args, **kwargs)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = value_shape or query_shape
+        key_shape = key_shape or value_shape
+        self.query_dense.build(query_shape)
+        self.key_dense.build(key_shape)
+        self.value_dense.build(value_shape)
+        super().build((*query_shape[:-1], self.units), value_shape, (*key_shape[:-1], self.units))
+        self.memory_sizes = (value_shape[-1], key_shape[-1])
+
+    def project_query(self, query, start_index=0):
+        return apply_positionwise(self.query_dense, query)
+
+    def project_memory(self, value, key=None, start_index=0):
+        key = apply_positionwise(self.key_dense, value if key is None else key)
+        return {"key": self.score.project_key(key), "value": apply_positionwise(self.value_dense, value)}
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return (*query_shape[:-1], self.value_dim)
 
 
 class NamedAttention(Attention):

@@ -34,6 +34,17 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, drop):
     return layer.attend_unfused(query, memory, visible, bias, seed, names)
 
 
+def in_kernel(method):
+    """Marks a method as a part of what fused kernels compute, too; one that overrides it lacks the mark."""
+    method.in_kernel = True
+    return method
+
+
+def is_in_kernel(layer, names):
+    """Returns whether fused kernels compute what the methods of these names do."""
+    return all(getattr(getattr(layer, name), "in_kernel", False) for name in names)
+
+
 def _can_fuse(layer, visible, bias):
     wanted = layer.implementation == "fused" or (layer.implementation == "auto" and has_fused_attention())
     return wanted and layer.can_fuse(visible.hides, bias is not None)

@@ -25,6 +25,19 @@ def projection(owner, units, name, use_bias=False, kernel_initializer="glorot_un
     )
 
 
+def effective_kernel(dense):
+    """Returns the matrix [D, units] that a projection multiplies with, a NumPy array in float32.
+
+    In a quantised layer it is measured; low-rank corrections are part of it.
+    """
+    if dense.quantization_mode is None:
+        return ops.convert_to_numpy(ops.cast(dense.kernel, "float32"))
+    size = dense.input_spec.axes[-1]
+    rows = dense(ops.eye(size, dtype=dense.compute_dtype))
+    bias = 0.0 if dense.bias is None else dense.bias
+    return ops.convert_to_numpy(ops.cast(rows, "float32") - ops.cast(bias, "float32"))
+
+
 def reshape(tensor, shape):
     """Returns `tensor` with another shape.
 

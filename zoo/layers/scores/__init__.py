@@ -9,6 +9,7 @@ from zoo.layers.scores.cosine import CosineScore
 from zoo.layers.scores.dot import DotScore
 from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
+from zoo.layers.scores.per_head import PerHeadScore
 from zoo.layers.scores.scaled_dot import ScaledDotScore
 from zoo.layers.scores.tanh_concat import TanhConcatScore
 
@@ -21,6 +22,7 @@ __all__ = [
     "DotScore",
     "GeneralScore",
     "LocationScore",
+    "PerHeadScore",
     "ScaledDotScore",
     "Score",
     "TanhConcatScore",

@@ -12,7 +12,8 @@ class Score(KeepsQuantization):
 
     `hidden_size` is how many numbers `compare` computes for each pair of a query and a key; it decides how many queries
     make a chunk. `needs` names the sizes that the weights depend on, `query_dim` and `key_dim`; `needs_equal_sizes`
-    says whether these two must be equal.
+    says whether these two must be equal, and `needs_all_keys` whether `compare` must get all keys at once, since the
+    place of a key among them matters.
 
     Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file. The
     sizes that it needs must be equal in all of them.
@@ -41,6 +42,11 @@ class Score(KeepsQuantization):
     hidden_size = 1
     needs: tuple[str, ...] = ("query_dim", "key_dim")
     needs_equal_sizes = False
+    needs_all_keys = False
+
+    def copy(self, name):
+        """Returns a score like this one with weights of its own, and another name."""
+        return type(self).from_config({**self.get_config(), "name": name})
 
     def build(self, query_shape, key_shape):
         """Creates no weights."""

@@ -58,6 +58,11 @@ class CallableScore(Score):
         self.function = function
         self.hidden_size = check_size("hidden_size", hidden_size)
 
+    def copy(self, name):
+        if isinstance(self.function, keras.layers.Layer):
+            return super().copy(name)
+        return type(self)(self.function, self.hidden_size, dtype=self.dtype_policy, name=name)  # no weights to copy
+
     def build(self, query_shape, key_shape):
         if isinstance(self.function, keras.layers.Layer) and not self.function.built:
             # Called and not only built, since a layer may be built by its first call only.

@@ -42,6 +42,7 @@ class LocationScore(Score):
 
     saved_options = ("max_length", "kernel_initializer")
     needs = ("query_dim",)
+    needs_all_keys = True
 
     def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)

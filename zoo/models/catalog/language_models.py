@@ -22,6 +22,12 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     """Options of `CausalLM`."""
 
     tied_embeddings: bool = flag(True, TIED)
+    output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ h + b_o.")
+
+    def check(self) -> None:
+        super().check()
+        if self.tied_embeddings and self.hidden_dim != self.model_dim:
+            raise self.untied_only("tied_embeddings", "false")
 
 
 @dataclass(frozen=True, kw_only=True)

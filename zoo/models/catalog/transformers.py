@@ -7,7 +7,7 @@ from zoo.models.catalog.convolutional import GEHRING
 from zoo.models.catalog.recurrent import BAHDANAU
 from zoo.models.shared.options import Seq2SeqOptions
 from zoo.models.shared.transformer_options import MAX_LENGTH, TransformerOptions
-from zoo.options import choice, size
+from zoo.options import choice, flag, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads": 4, "dropout": 0.3}
@@ -25,18 +25,24 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
         "auto",
         ("auto", "all", "target", "none"),
         "Which embeddings share a matrix: source, target and output (all), for a shared vocabulary; target and output "
-        "(target); none; or auto: all where the vocabularies are equally large, else target.",
+        "(target); none; or auto: all where the vocabularies are equally large, else target, and none where the output "
+        "is not of the embeddings' size (`concat_projection=false`).",
     )
+    output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ Decoder(Y) + b_o.")
     max_length: int = size(256, MAX_LENGTH)
 
     def check(self) -> None:
         """See `Options`; `tied_embeddings="auto"` is replaced by what it means for these vocabularies."""
         super().check()
+        grown = self.hidden_dim != self.model_dim
+        if grown and self.tied_embeddings in ("all", "target"):
+            raise self.untied_only("tied_embeddings", "none")
         if self.tied_embeddings == "all":
             self.check_shared_vocabulary()
         if self.tied_embeddings == "auto":
             shared = self.source_vocab_size == self.target_vocab_size
-            object.__setattr__(self, "tied_embeddings", "all" if shared else "target")
+            tied = "none" if grown else "all" if shared else "target"
+            object.__setattr__(self, "tied_embeddings", tied)
 
 
 def _register(name: str, paper: Paper, summary: str, **config: Any) -> None:

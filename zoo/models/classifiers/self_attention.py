@@ -5,7 +5,6 @@ import keras
 from zoo.models.catalog.classifiers import SelfAttentionClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
 from zoo.models.shared.base import build_all, real
-from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
 
 
@@ -15,7 +14,8 @@ class SelfAttentionClassifier(ClassifierModel):
 
     `c = x + attention(x)`, `h = relu(W c + b)`, `logits = V max_t h_t + d`. A feature of `h` can represent a
     word together with the cue that it attends to; without the nonlinearity a mean over the tokens would sum words and
-    cues separately, and lose which belong together.
+    cues separately, and lose which belong together. `x = √D · E + P`, without `scale_embeddings` `E + P`, or `[E; P]`;
+    without `output_projection`, `attention(x) = softmax(Q Kᵀ / √d_k) V`.
 
     Call arguments and results: see `ClassifierModel`; attention has one layer and one head.
 
@@ -31,18 +31,20 @@ class SelfAttentionClassifier(ClassifierModel):
         super().__init__(*arguments, **options)
         policy = self.dtype_policy
         make = TransformerLayers(self.options.single_layer(), policy)
-        self.input_positions = InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
+        self.input_positions = make.input_positions(self.max_length)
         (positions,) = make.attention_positions(causal=False)
         self.attention_layer = make.full_attention("attention", positions)
-        self.hidden_dense = keras.layers.Dense(self.model_dim, activation="relu", dtype=policy, name="hidden")
+        self.hidden_dense = keras.layers.Dense(self.options.hidden_dim, activation="relu", dtype=policy, name="hidden")
 
     def embedding_scale(self):
         return self.model_dim, self.model_dim**-0.5  # multiplied by √D, they have unit variance
 
     def build_encoder(self, shape):
-        build_all([self.input_positions, self.hidden_dense], shape)
+        build_all([self.input_positions], shape)
+        shape = (*shape[:-1], self.options.hidden_dim)
+        build_all([self.hidden_dense], shape)
         self.attention_layer.build(shape, shape)
-        return self.model_dim
+        return self.options.hidden_dim
 
     def _attend(self, embedded, mask, training=None, return_attention_scores=False):
         """Returns the embeddings with their positions, the attended ones, and if asked for the weights."""

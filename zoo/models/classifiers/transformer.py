@@ -6,13 +6,14 @@ from keras import ops
 from zoo.models.catalog.classifiers import TransformerClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
 from zoo.models.shared.base import build_all, real
-from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.transformer_layers import TransformerLayers
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class TransformerClassifier(ClassifierModel):
     """Encoder of a Transformer whose vectors are pooled.
+
+    Embeddings enter as `√D · E + P`, without `scale_embeddings` as `E + P`, or concatenated, `[E; P]`.
 
     Call arguments and results: see `ClassifierModel`; attention is that of each token to the others, in every layer.
 
@@ -27,8 +28,8 @@ class TransformerClassifier(ClassifierModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         policy = self.dtype_policy
-        self.input_positions = InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
         make = TransformerLayers(self.options, policy)
+        self.input_positions = make.input_positions(self.max_length)
         self.encoder_blocks = make.encoder_blocks()
         self.encoder_norm = make.final_norm("encoder_norm")
 
@@ -36,8 +37,10 @@ class TransformerClassifier(ClassifierModel):
         return self.model_dim, self.model_dim**-0.5  # multiplied by √D, they have unit variance
 
     def build_encoder(self, shape):
-        build_all([self.input_positions, *self.encoder_blocks, self.encoder_norm], shape)
-        return self.model_dim
+        size = self.options.hidden_dim
+        build_all([self.input_positions], shape)
+        build_all([*self.encoder_blocks, self.encoder_norm], (*shape[:-1], size))
+        return size
 
     def encode(self, embedded, mask, training=None):
         return self._encode(embedded, mask, training)[0]

@@ -8,8 +8,7 @@ from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared.base import build_all
-from zoo.models.shared.embeddings import ReversibleEmbedding
-from zoo.models.shared.positions import InputPositions
+from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
@@ -22,6 +21,9 @@ class CausalLM(LanguageModel):
 
     The last map of each part of a block begins `√(2 · num_layers)` times smaller than usual, so that the sum of them
     begins with the same variance at any depth.
+
+    `p = softmax(W_oᵀ h + b_o)`; W_o is the transposed table of the embeddings where they are tied; b_o is there with
+    `output_bias`. Embeddings enter as `√D · E + P`, without `scale_embeddings` as `E + P`, or concatenated, `[E; P]`.
 
     Call arguments and results: see `LanguageModel`.
 
@@ -37,23 +39,27 @@ class CausalLM(LanguageModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         policy = self.dtype_policy
-        self.embedding = ReversibleEmbedding(
-            self.vocab_size,
-            self.model_dim,
-            tie_weights=self.tied_embeddings,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
-            dtype=policy,
-            name="embedding",
-        )
-        self.input_positions = InputPositions(self.positions, self.max_length, dtype=policy, name="positions")
-        self.embedding_dropout = Dropout(self.dropout, dtype=policy, name="embedding_dropout")
+        table = {
+            "embeddings_initializer": keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
+            "dtype": policy,
+            "name": "embedding",
+        }
+        if self.options.hidden_dim == self.model_dim:
+            table["tie_weights"] = self.tied_embeddings
+            self.embedding = ReversibleEmbedding(self.vocab_size, self.model_dim, **table)
+        else:
+            self.embedding = keras.layers.Embedding(self.vocab_size, self.model_dim, **table)
         make = TransformerLayers(self.options, policy)
+        self.input_positions = make.input_positions(self.max_length)
+        self.embedding_dropout = Dropout(self.dropout, dtype=policy, name="embedding_dropout")
         self.blocks = make.encoder_blocks(causal=True, name="block")
         self.final_norm = make.final_norm("final_norm")
+        self.output_layer = make_output(self.options, self.vocab_size, policy)
 
     def build(self, input_shape=None):
         self.embedding.build((None, None))
-        build_all([self.input_positions, *self.blocks, self.final_norm], (None, None, self.model_dim))
+        build_all([self.input_positions], (None, None, self.model_dim))
+        build_all([*self.blocks, self.final_norm, self.output_layer], (None, None, self.options.hidden_dim))
         self._shrink_residuals()
         self.built = True
 
@@ -61,8 +67,9 @@ class CausalLM(LanguageModel):
         """Divides the initial random terms of the residual sum by the root of their number."""
         for block in self.blocks:
             for part in (block.attention, block.feed_forward):
-                kernel = part.output_dense.kernel
-                kernel.assign(kernel / (2 * self.num_layers) ** 0.5)
+                if part.output_dense is not None:  # heads without W_o
+                    kernel = part.output_dense.kernel
+                    kernel.assign(kernel / (2 * self.num_layers) ** 0.5)
 
     def _embed(self, tokens, training=None, start_index=0):
         embedded = self.input_positions(self.embedding(tokens) * self.options.embedding_factor, start_index=start_index)
@@ -70,7 +77,7 @@ class CausalLM(LanguageModel):
 
     def _logits(self, hidden):
         hidden = self._normalize(hidden)
-        return apply_positionwise(lambda rows: self.embedding(rows, reverse=True), hidden)
+        return apply_positionwise(lambda rows: to_logits(rows, self.embedding, self.output_layer), hidden)
 
     def _normalize(self, hidden):
         return hidden if self.final_norm is None else self.final_norm(hidden)

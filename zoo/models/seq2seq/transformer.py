@@ -10,14 +10,18 @@ from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, real
-from zoo.models.shared.embeddings import ReversibleEmbedding
-from zoo.models.shared.positions import InputPositions
+from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class Transformer(Seq2SeqModel):
     """Encoder-decoder Transformer.
+
+    `p = softmax(W_oᵀ Decoder(Y) + b_o)`; b_o is there with `output_bias`, and W_o is the transposed table of the target
+    embeddings where they are tied. Embeddings enter as `√D · E + P`, without `scale_embeddings` as `E + P`; positions
+    may be concatenated with them, `[E; P]`, and lead back to D by a map or, without `concat_projection`, let all
+    matrices grow to D + P.
 
     Attention from the target to the source is always full, and knows no positions but those of the embeddings. Keys and
     values are shared by groups of heads in the decoder alone, where a step reads them all (Ainslie et al. 2023, section
@@ -37,15 +41,16 @@ class Transformer(Seq2SeqModel):
         super().__init__(*arguments, **options)
         self._make_embeddings()
         policy = {"dtype": self.dtype_policy}
-        self.source_positions = InputPositions(self.positions, self.max_length, name="source_positions", **policy)
-        self.target_positions = InputPositions(self.positions, self.max_length, name="target_positions", **policy)
-        self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
         encoder_options = dataclasses.replace(self.options, num_key_value_heads=0)
         encoder = TransformerLayers(encoder_options, self.dtype_policy)
         decoder = TransformerLayers(self.options, self.dtype_policy)
+        self.source_positions = encoder.input_positions(self.max_length, "source_positions")
+        self.target_positions = decoder.input_positions(self.max_length, "target_positions")
+        self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
         self.encoder_blocks, self.decoder_blocks = encoder.encoder_blocks(), decoder.decoder_blocks()
         self.encoder_norm = encoder.final_norm("encoder_norm")
         self.decoder_norm = decoder.final_norm("decoder_norm")
+        self.output_layer = make_output(self.options, self.target_vocab_size, self.dtype_policy)
 
     def _make_embeddings(self):
         def embedding(cls, size, name, **options):
@@ -54,20 +59,22 @@ class Transformer(Seq2SeqModel):
             options |= {"embeddings_initializer": initializer, "dtype": self.dtype_policy, "name": name}
             return cls(size, self.model_dim, **options)
 
-        tied = self.tied_embeddings != "none"
-        self.target_embedding = embedding(
-            ReversibleEmbedding, self.target_vocab_size, "target_embedding", tie_weights=tied
-        )
+        # Activations that outgrew the embeddings take no logits from them.
+        reversible = self.options.hidden_dim == self.model_dim
+        cls = ReversibleEmbedding if reversible else keras.layers.Embedding
+        tying = {"tie_weights": self.tied_embeddings != "none"} if reversible else {}
+        self.target_embedding = embedding(cls, self.target_vocab_size, "target_embedding", **tying)
         self.source_embedding = self.target_embedding
         if self.tied_embeddings != "all":
             self.source_embedding = embedding(keras.layers.Embedding, self.source_vocab_size, "source_embedding")
 
     def build(self, input_shape=None):
-        shape = (None, None, self.model_dim)
+        shape = (None, None, self.options.hidden_dim)
         build_all([self.target_embedding, self.source_embedding], (None, None))
-        build_all([self.source_positions, self.target_positions, *self.encoder_blocks], shape)
+        build_all([self.source_positions, self.target_positions], (None, None, self.model_dim))
+        build_all(self.encoder_blocks, shape)
         build_all(self.decoder_blocks, shape, shape)
-        build_all([self.encoder_norm, self.decoder_norm], shape)
+        build_all([self.encoder_norm, self.decoder_norm, self.output_layer], shape)
         self.built = True
 
     def _embed_source(self, ids, training):
@@ -106,7 +113,7 @@ class Transformer(Seq2SeqModel):
     def _logits(self, hidden):
         if self.decoder_norm is not None:
             hidden = self.decoder_norm(hidden)
-        return apply_positionwise(lambda rows: self.target_embedding(rows, reverse=True), hidden)
+        return apply_positionwise(lambda rows: to_logits(rows, self.target_embedding, self.output_layer), hidden)
 
     def _write(self, target, memory, training=None, return_self_attention_scores=False):
         """Returns the outputs of the decoder [B, T, D], and the weights of cross-attention and self-attention."""

@@ -49,6 +49,38 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         return ops.cast(ops.transpose(self.embeddings), self.reverse_dtype)
 
 
+class Bias(keras.layers.Layer):
+    """Adds a learned vector of `units` numbers: `x + b`."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+
+    def build(self, input_shape):
+        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
+
+    def call(self, inputs):
+        return inputs + ops.cast(self.bias, inputs.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+def make_output(options: Any, symbols: int, dtype: Any) -> keras.layers.Layer | None:
+    """Returns what a model has for its logits beside its embedding, see `to_logits`: a map, a bias or nothing."""
+    if options.hidden_dim != options.model_dim:
+        return keras.layers.Dense(symbols, use_bias=options.output_bias, dtype=dtype, name="output")
+    return Bias(symbols, dtype=dtype, name="output") if options.output_bias else None
+
+
+def to_logits(hidden: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Any:
+    """Returns logits [P, V] of activations [P, D]: `W_oᵀ h + b_o`, where W_o is that of the embedding if it fits."""
+    if isinstance(output, keras.layers.Dense):
+        return output(hidden)
+    logits = embedding(hidden, reverse=True)
+    return logits if output is None else output(logits)
+
+
 def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
     """Returns the embeddings of a model whose transposed table gives its logits, unless it is quantised."""
     tables = [layer for layer in model._flatten_layers() if isinstance(layer, ReversibleEmbedding)]

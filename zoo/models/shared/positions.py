@@ -6,7 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.positions.base import distances
-from zoo.models.shared.transformer_options import INPUT_POSITIONS
+from zoo.models.shared.transformer_options import CONCATENATED, INPUT_POSITIONS
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -23,34 +23,44 @@ class EndlessPositions(layers.LearnedPositions):
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class InputPositions(SavesOptions):
-    """Adds positions to embeddings: `x + p`, or `W [x; p] + b`, or leaves them as they are.
+    """Adds positions to embeddings: `x + p`, or `W [x; p] + b`, or `[x; p]`, or leaves them as they are.
 
     Args:
         kind: One of `zoo.models.shared.transformer_options.POSITIONS`; those of self-attention change nothing here.
-        max_length: Rows of a learned table, see `EndlessPositions`.
+        max_length: Rows of a learned table, see `EndlessPositions`; positions that normalised integers tell apart.
+        size: Size of concatenated positions, P; 0 for that of the embeddings.
+        project: Whether concatenated positions are followed by a map W back to D.
 
     Call arguments:
         inputs: Embeddings [B, T, D].
         start_index: Position of the first row, an integer or a scalar tensor.
 
     Returns:
-        [B, T, D].
+        [B, T, D]; without a map [B, T, D + P].
     """
 
-    saved_options = ("kind", "max_length")
+    saved_options = ("kind", "max_length", "size", "project")
 
-    def __init__(self, kind, max_length, **kwargs):
+    def __init__(self, kind, max_length, size=0, project=True, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.kind = kind
         self.max_length = max_length
+        self.size = size
+        self.project = project
         self.positions = self._positions()
         self.output_dense = None
 
     def _positions(self):
-        options = {"concatenate": self.kind.endswith("concat"), "dtype": self.dtype_policy, "name": "positions"}
         if self.kind not in INPUT_POSITIONS:
             return None
+        options = {"dtype": self.dtype_policy, "name": "positions"}
+        if self.kind in CONCATENATED:
+            options |= {"concatenate": True, "size": self.size or None}
+        if self.kind == "integer":
+            return layers.IntegerPositions(**options)
+        if self.kind == "integer_normalized":
+            return layers.IntegerPositions(self.max_length, **options)
         if self.kind in ("sinusoidal", "concat"):
             return layers.SinusoidalPositions(**options)
         return EndlessPositions(self.max_length, initializer=keras.initializers.RandomNormal(stddev=0.1), **options)
@@ -59,7 +69,7 @@ class InputPositions(SavesOptions):
         if self.positions is None:
             return
         self.positions.build(input_shape)
-        if self.positions.concatenate:
+        if self.positions.concatenate and self.project:
             self.output_dense = keras.layers.Dense(input_shape[-1], dtype=self.dtype_policy, name="output")
             self.output_dense.build((*input_shape[:-1], self.positions.encoded_size(input_shape[-1])))
 
@@ -70,7 +80,9 @@ class InputPositions(SavesOptions):
         return encoded if self.output_dense is None else self.output_dense(encoded)
 
     def compute_output_shape(self, input_shape):
-        return input_shape
+        if self.positions is None or self.project:
+            return input_shape
+        return self.positions.compute_output_shape(input_shape)
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

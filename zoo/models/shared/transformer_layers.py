@@ -5,7 +5,7 @@ import keras
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.blocks.normalization import make_normalization
-from zoo.models.shared.positions import TwoSidedALiBiPositions
+from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
 from zoo.models.shared.transformer_options import MAX_DISTANCES
 
@@ -26,6 +26,18 @@ class TransformerLayers:
     def __init__(self, options, dtype):
         self.options = options
         self.dtype = dtype
+
+    def input_positions(self, max_length, name="positions"):
+        """Returns the layer that gives embeddings their positions."""
+        options = self.options
+        return InputPositions(
+            options.positions,
+            max_length,
+            options.position_dim,
+            options.concat_projection,
+            dtype=self.dtype,
+            name=name,
+        )
 
     def encoder_blocks(self, causal=False, name="encoder_block"):
         """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask."""
@@ -85,16 +97,25 @@ class TransformerLayers:
         return {
             "num_heads": self.options.num_heads,
             "key_dim": self.options.head_dim,
+            "value_dim": self.options.value_dim or None,
+            "query_dim": self.options.query_dim or None,
+            "output_projection": self.options.output_projection,
             "positions": positions,
             "use_bias": self.options.use_bias,
             "dtype": self.dtype,
             "name": name,
         }
 
+    def _compared(self):
+        return {
+            "score": self._score(),
+            "share_score": self.options.share_score,
+            "dropout": self.options.attention_dropout,
+        }
+
     def full_attention(self, name, positions=None):
         """Returns attention to everything: of a sequence to another one, or with positions to itself."""
-        arguments = self._attention_arguments(name, positions)
-        arguments |= {"score": self._score(), "dropout": self.options.attention_dropout}
+        arguments = self._attention_arguments(name, positions) | self._compared()
         if not self.options.num_key_value_heads:
             return layers.MultiHeadAttention(**arguments)
         return layers.GroupedQueryAttention(num_key_value_heads=self.options.num_key_value_heads, **arguments)
@@ -109,7 +130,7 @@ class TransformerLayers:
             return layers.LinearAttention(**arguments)
         if kind == "performer":
             return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
-        arguments |= {"score": self._score(), "dropout": self.options.attention_dropout}
+        arguments |= self._compared()
         if kind == "local":
             return layers.SlidingWindowAttention(window=self.options.window, **arguments)
         return layers.BlockLocalAttention(block_size=self.options.window, **arguments)

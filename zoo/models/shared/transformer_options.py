@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 from zoo.errors import InputError
 from zoo.options import Options, choice, count, flag, rate, size, text
+from zoo.synonyms import SCORES, unique
 
 SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer")
 # They have sums in place of weights: nothing to score, to drop or to add a bias to.
 WITHOUT_SCORES = ("linear", "performer")
-INPUT_POSITIONS = ("sinusoidal", "learned", "concat", "learned_concat")
+CONCATENATED = ("concat", "learned_concat")
+INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 SCORE_POSITIONS = ("alibi", "relative", "t5")
 POSITIONS = (*INPUT_POSITIONS, "rotary", *SCORE_POSITIONS, "none")
+# Their queries and keys must have one size.
+OF_EQUAL_SIZES = {"score": ("dot", "scaled_dot", "cosine"), "positions": ("rotary", "relative")}
 NORMALIZATIONS = ("layer_norm", "rms_norm")
 # Distances that the papers distinguish: Shaw et al. 2018, section 4.1; Raffel et al. 2020, section 2.1.
 MAX_DISTANCES = {"relative": 16, "t5": 128}
@@ -27,20 +31,39 @@ MAX_LENGTH = "Rows of a table of learned positions; in longer texts all position
 class AttentionOptions(Options):
     """Options of one attention layer of a Transformer, and of the positions that it sees."""
 
-    model_dim: int = size(512, "Size of the activations, D.")
+    model_dim: int = size(512, "Size of the embeddings and of the activations, D.")
     dropout: float = rate(0.1, "Rate of dropout on embeddings and on the result of each part of a block.")
     attention_dropout: float = rate(0.0, "Rate of dropout on the attention weights; none with linear attention.")
     score: str = text(
         "scaled_dot",
         "How queries and keys are compared, in all attention: a name that `zoo.layers.scores.get_score` knows. "
         "cosine has a learned temperature, which begins at 0.1, as cosines alone cannot separate keys well.",
+        synonyms=unique(SCORES),
     )
     positions: str = choice(
         "sinusoidal",
         POSITIONS,
         "At the embeddings sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
-        "put beside them, followed by a linear map back to D. In self-attention rotary, alibi (in an encoder one side "
-        "counts double), relative (Shaw) or t5. With none, an encoder knows no order.",
+        "put beside them; for study integer, which adds the position p itself to every feature, or integer_normalized, "
+        "p / (max_length - 1). In self-attention rotary, alibi (in an encoder one side counts double), relative (Shaw) "
+        "or t5. With none, an encoder knows no order.",
+    )
+    concat_projection: bool = flag(
+        True,
+        "Whether a linear map leads from concatenated positions back to D, W [x; p] + b; if not, all that follows has "
+        "the size D + P, and tied embeddings, of size D, cannot give the logits.",
+    )
+    position_dim: int = count(0, "Size of concatenated positions, P; 0: that of the embeddings, D.")
+    query_dim: int = count(0, "Size of a head for queries, p_q; 0: `key_dim`. Dot products need equal ones.")
+    key_dim: int = count(0, "Size of a head for keys, p_k; 0: that of the activations, divided by the heads.")
+    value_dim: int = count(0, "Size of a head for values, p_v; 0: `key_dim`.")
+    output_dim: int = count(
+        0,
+        "Size of what an attention returns, p_o; since it is added to its inputs, only the size of the activations "
+        "fits. 0: that.",
+    )
+    output_projection: bool = flag(
+        True, "Whether W_o follows the concatenated heads; if not, N · p_v must be the size of the activations."
     )
     scale_embeddings: bool = flag(
         True, "Whether embeddings are multiplied by √D before positions, as in the paper; else by 1: E + P."
@@ -50,15 +73,42 @@ class AttentionOptions(Options):
     )
 
     @property
+    def hidden_dim(self) -> int:
+        """Size of the activations: D, or D + P with concatenated positions that no map leads back."""
+        return self.model_dim if self.concat_projection else self.model_dim + (self.position_dim or self.model_dim)
+
+    @property
     def embedding_factor(self) -> float:
         """What embeddings are multiplied by: √D or 1."""
         return float(self.model_dim**0.5) if self.scale_embeddings else 1.0
 
     def check(self) -> None:
+        self._check_concatenated()
         if self.positions == "t5" and 0 < self.max_distance <= T5_EXACT:
             raise InputError(
                 f"`max_distance` must be above {T5_EXACT} with positions='t5', which keep nearer ones apart. "
                 f"Received: max_distance={self.max_distance}."
+            )
+
+    def untied_only(self, name: str, untied: str) -> InputError:
+        """Returns the error of tied embeddings, the option `name`, where the activations are larger than they are."""
+        return InputError(
+            f"`{name}` must be {untied} with `concat_projection=false`: logits come from activations of size D + P = "
+            f"{self.hidden_dim}, embeddings have the size D = {self.model_dim}. Received: {name}={getattr(self, name)}."
+        )
+
+    def _check_concatenated(self) -> None:
+        if self.positions not in CONCATENATED:
+            for name, default in (("concat_projection", True), ("position_dim", 0)):
+                if getattr(self, name) != default:
+                    raise InputError(
+                        f"`{name}` is for the positions {' and '.join(CONCATENATED)}. "
+                        f"Received: {name}={getattr(self, name)}, positions={self.positions!r}."
+                    )
+        if self.position_dim % 2 and self.positions == "concat":
+            raise InputError(
+                f"`position_dim` must be even with positions='concat', pairs of sine and cosine. "
+                f"Received: position_dim={self.position_dim}."
             )
 
 
@@ -68,7 +118,12 @@ class TransformerOptions(AttentionOptions):
 
     num_layers: int = size(6, "Number of blocks; in an encoder-decoder, of each side.")
     intermediate_dim: int = size(2048, "Size inside the feed-forward networks.")
-    num_heads: int = size(8, "Heads of each attention, N; divides `model_dim`.")
+    num_heads: int = size(
+        8, "Heads of each attention, N; divides the size of the activations, unless `key_dim` is set."
+    )
+    share_score: bool = flag(
+        True, "Whether all heads of an attention compare by one score function; if not, each has weights of its own."
+    )
     feed_forward_dropout: float = rate(0.0, "Rate of dropout inside the feed-forward networks.")
     normalize_first: bool = flag(False, "Whether blocks normalise before each part (pre-norm) and not after it.")
     normalization: str = choice("layer_norm", NORMALIZATIONS, "Kind of normalisation.")
@@ -89,24 +144,47 @@ class TransformerOptions(AttentionOptions):
 
     @property
     def head_dim(self) -> int:
-        """Size of a head, H."""
-        return self.model_dim // self.num_heads
+        """Size of a head for keys, p_k."""
+        return self.key_dim or self.hidden_dim // self.num_heads
 
     def check(self) -> None:
         super().check()
         self._check_heads()
+        self._check_head_sizes()
         self._check_self_attention()
 
     def _check_heads(self) -> None:
         sizes = f"Received: model_dim={self.model_dim}, num_heads={self.num_heads}."
-        if self.model_dim % self.num_heads or self.model_dim % 2:
-            raise InputError(f"`model_dim` must be even and a multiple of `num_heads`. {sizes}")
+        if self.model_dim % 2 or (not self.key_dim and self.hidden_dim % self.num_heads):
+            if self.hidden_dim == self.model_dim:
+                raise InputError(f"`model_dim` must be even and a multiple of `num_heads`. {sizes}")
+            raise InputError(
+                "`model_dim` must be even, and with `concat_projection=false` the sum of `model_dim` and "
+                f"`position_dim` a multiple of `num_heads`. {sizes[:-1]}, position_dim={self.position_dim}."
+            )
         if self.positions == "rotary" and self.head_dim < 2:
             raise InputError(f"`positions='rotary'` rotates pairs of features: heads need at least two. {sizes}")
         if self.num_key_value_heads and self.num_heads % self.num_key_value_heads:
             raise InputError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. "
                 f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}."
+            )
+
+    def _check_head_sizes(self) -> None:
+        query_dim, value_dim = self.query_dim or self.head_dim, self.value_dim or self.head_dim
+        for name, equal in OF_EQUAL_SIZES.items():
+            if query_dim != self.head_dim and getattr(self, name) in equal:
+                raise InputError(
+                    f"`query_dim` must equal `key_dim` with {name}={getattr(self, name)!r}. "
+                    f"Received: query_dim={query_dim}, key_dim={self.head_dim}."
+                )
+        size = f"the size of the activations, {self.hidden_dim}, to which the result of an attention is added"
+        if self.output_dim not in (0, self.hidden_dim):
+            raise InputError(f"`output_dim` must be {size}. Received: output_dim={self.output_dim}.")
+        if not self.output_projection and self.num_heads * value_dim != self.hidden_dim:
+            raise InputError(
+                f"Without `output_projection`, num_heads · value_dim must be {size}. "
+                f"Received: num_heads={self.num_heads}, value_dim={value_dim}."
             )
 
     def _check_self_attention(self) -> None:
@@ -118,6 +196,7 @@ class TransformerOptions(AttentionOptions):
         if self.self_attention in WITHOUT_SCORES:
             refused["attention_dropout"] = self.attention_dropout
             refused |= {} if self.score == "scaled_dot" else {"score": self.score}
+            refused |= {} if self.share_score else {"share_score": "false"}
             refused |= {"positions": self.positions} if self.positions in SCORE_POSITIONS else {}
         for name, value in refused.items():
             if value:

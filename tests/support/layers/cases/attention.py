@@ -66,6 +66,26 @@ CASES = [
         **_OF_ONE_SIZE,
     ),
     Case(
+        "self_attention",
+        layers.SelfAttention,
+        lambda policy: layers.SelfAttention(19, dtype=policy),
+        parameters=19 * (11 + 17 + 13),
+        output=(2, 3, 19),
+        weights=(2, 3, 5),
+        **ATTENTION,
+    ),
+    Case(
+        "self_attention_with_biases",
+        layers.SelfAttention,
+        lambda policy: layers.SelfAttention(
+            19, value_dim=23, score="additive", use_bias=True, kernel_initializer="he_normal", dtype=policy, **DROPOUT
+        ),
+        parameters=19 * (11 + 1 + 17 + 1) + 23 * (13 + 1) + 19 * (19 + 1 + 19 + 1),
+        output=(2, 3, 23),
+        weights=(2, 3, 5),
+        **ATTENTION,
+    ),
+    Case(
         "multi_head_attention",
         layers.MultiHeadAttention,
         _multi_head,
@@ -94,6 +114,17 @@ CASES = [
         **ATTENTION,
     ),
     Case(
+        "concatenated_heads_with_scores_of_their_own",
+        layers.MultiHeadAttention,
+        lambda policy: layers.MultiHeadAttention(
+            7, 19, value_dim=23, score="additive", output_projection=False, share_score=False, dtype=policy
+        ),
+        output=(2, 3, 7 * 23),
+        weights=(2, 7, 3, 5),
+        parameters=7 * (19 * (11 + 1 + 17 + 1) + 23 * (13 + 1)) + 7 * 19 * (19 + 1 + 19 + 1),
+        **ATTENTION,
+    ),
+    Case(
         "grouped_query_attention",
         layers.GroupedQueryAttention,
         lambda policy: layers.GroupedQueryAttention(6, 2, 19, value_dim=23, dtype=policy),
@@ -112,6 +143,18 @@ CASES = [
         parameters=7 * 37 * (11 + 1) + 19 * (17 + 1) + 19 * (13 + 1) + (7 * 19 + 1) * 11 + 37 * 19,
         flat=FLAT,
         **_SEVEN_HEADS,
+    ),
+    Case(
+        "grouped_query_attention_with_scores_of_their_own",
+        layers.GroupedQueryAttention,
+        lambda policy: layers.GroupedQueryAttention(
+            6, 2, 19, query_dim=37, score="general", share_score=False, dtype=policy, **DROPOUT
+        ),
+        output=(2, 3, 11),
+        weights=(2, 6, 3, 5),
+        parameters=6 * 37 * (11 + 1) + 2 * 19 * (17 + 1 + 13 + 1) + (6 * 19 + 1) * 11 + 6 * 37 * 19,
+        flat=FLAT,
+        **ATTENTION,
     ),
     Case(
         "multi_head_attention_with_positions",

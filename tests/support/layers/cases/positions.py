@@ -37,6 +37,21 @@ CASES = [
         0,
     ),
     Case(
+        "integer_positions",
+        layers.IntegerPositions,
+        lambda policy: layers.IntegerPositions(dtype=policy),
+        parameters=0,
+        **_INPUTS,
+    ),
+    Case(
+        "concatenated_normalized_integer_positions",
+        layers.IntegerPositions,
+        lambda policy: layers.IntegerPositions(max_length=7, concatenate=True, size=3, dtype=policy),
+        {"inputs": (2, 5, 11)},
+        (2, 5, 11 + 3),
+        0,
+    ),
+    Case(
         "learned_positions",
         layers.LearnedPositions,
         lambda policy: layers.LearnedPositions(37, initializer="he_normal", dtype=policy),

@@ -70,10 +70,10 @@ _SCORES = [
     Case(
         "tanh_concat_score",
         layers.TanhConcatScore,
-        lambda policy: layers.TanhConcatScore(kernel_initializer="he_normal", dtype=policy),
+        lambda policy: layers.TanhConcatScore(kernel_initializer="he_normal", use_bias=False, dtype=policy),
         _PAIR,
         (2, 3, 5),
-        11 + 17 + 1,
+        11 + 17,
     ),
     Case(
         "additive_score",
@@ -115,6 +115,14 @@ _SCORES = [
         (2, 3, 5),
         11 * 31,
         flat=("key",),
+    ),
+    Case(
+        "per_head_score",
+        layers.PerHeadScore,
+        lambda policy: layers.PerHeadScore("additive", 7, dtype=policy),
+        {"query": (2, 7, 3, 11), "key": (2, 7, 5, 17)},
+        (2, 7, 3, 5),
+        7 * 11 * (11 + 1 + 17 + 1),
     ),
     Case(
         "callable_score_of_a_layer",
@@ -181,6 +189,20 @@ _MULTI_HEAD = [
             ("key", "key/kernel", "key/bias"),
         ),
         ("layer_as_score", lambda policy: Distance(31, dtype=policy), 19, 31 * (19 + 1 + 19 + 1), ()),
+        (
+            "layer_as_score_of_each_head",
+            lambda policy: layers.PerHeadScore(Distance(31, dtype=policy), 7, dtype=policy),
+            19,
+            7 * 31 * (19 + 1 + 19 + 1),
+            (),
+        ),
+        (
+            "location_of_each_head",
+            lambda policy: layers.PerHeadScore(layers.LocationScore(31, dtype=policy), 7, dtype=policy),
+            37,
+            7 * 37 * 31,
+            ("key", "key/kernel", "key/bias"),
+        ),
         ("function_as_score", lambda policy: first_feature, 37, 0, ()),
     )
 ]
