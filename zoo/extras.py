@@ -7,7 +7,7 @@ from types import TracebackType
 from zoo.errors import InputError
 
 EXTRAS = {
-    "train": ("babel", "sacrebleu", "tensorboardX", "tqdm", "yaml"),
+    "train": ("babel", "google_crc32c", "sacrebleu", "tensorboardX", "tqdm", "yaml"),
     "tensorflow": ("tensorflow", "tensorflow_datasets", "tensorflow_text"),
     "jax": ("jax",),
     "torch": ("torch",),

@@ -27,6 +27,12 @@ from typing import Any, Self
 
 from zoo.errors import InputError, unknown_name
 
+LARGEST = 2**31 - 1
+"""Largest integer: libraries count in 32 bits."""
+
+LONGEST_SHOWN = 200
+"""Characters of a wrong value that a message repeats."""
+
 _KINDS = {int: "integer", float: "number", bool: "true or false", str: "text", list: "list of texts"}
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -101,8 +107,10 @@ class Option:
         if isinstance(value, str):
             value = self.synonyms.get(value, value)
         if not self._fits(value):
-            short = name.rpartition(".")[2]
-            raise InputError(f"`{name}` must be {self.expected()}. Received: {short}={value!r}.")
+            short, shown = name.rpartition(".")[2], repr(value)
+            shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+            limit = f", at most {LARGEST}" if self._is_too_large(value) else ""
+            raise InputError(f"`{name}` must be {self.expected()}{limit}. Received: {short}={shown}.")
         return list(value) if self.kind is list else self.kind(value)
 
     def _fits(self, value: Any) -> bool:
@@ -111,7 +119,9 @@ class Option:
         if self.kind in (bool, str):
             return isinstance(value, self.kind) and (not self.choices or value in self.choices)
         wanted = numbers.Integral if self.kind is int else numbers.Real
-        if not isinstance(value, wanted) or isinstance(value, bool) or not math.isfinite(value):
+        if not isinstance(value, wanted) or isinstance(value, bool) or self._is_too_large(value):
+            return False
+        if not math.isfinite(value):
             return False
         number: Any = value
         return (
@@ -120,6 +130,9 @@ class Option:
             and (self.above is None or number > self.above)
             and (self.below is None or number < self.below)
         )
+
+    def _is_too_large(self, value: Any) -> bool:
+        return self.kind is int and isinstance(value, numbers.Integral) and not -LARGEST - 1 <= int(value) <= LARGEST
 
     def read(self, name: str, value: Any) -> Any:
         """Returns the value of a command line (a text) or of TOML, YAML or JSON in the option's type.

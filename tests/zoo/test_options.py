@@ -113,3 +113,17 @@ def test_descriptions_derive_from_the_declarations():
     types = {name: option.type_name for name, option in Layer.declared().items()}
     assert types["units"] == "integer" and types["scale"] == "number" and types["score"] == "dot, general, on"
     assert Option.like(None) == Option(None, str, automatic=True) and Option.like(3).kind is int
+
+
+@pytest.mark.parametrize("value", [2**31, 10**22, -(2**31) - 1, np.int64(2**40)])
+def test_integers_that_libraries_cannot_count_are_refused(value):
+    expected = "`units` must be a positive integer, at most 2147483647. Received: units="
+    with pytest.raises(InputError, match=expected):
+        Layer(vocab_size=5, units=value)
+    assert Layer(vocab_size=2**31 - 1).vocab_size == 2**31 - 1
+
+
+def test_long_values_are_cut_in_messages():
+    with pytest.raises(InputError) as caught:
+        Layer(vocab_size="x" * 5000)
+    assert len(str(caught.value)) < 300
