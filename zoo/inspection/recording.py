@@ -141,6 +141,7 @@ class _RecordingAttention(_Recording):
             recorder.record("key", "all keys so far", memory["key"])
         if memory["value"] is not recorder.value:
             recorder.record("value", "all values so far", memory["value"])
+        recorder.key, recorder.value = memory["key"], memory["value"]
         return super().attend(query, memory, visible, *arguments)
 
     def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
@@ -216,8 +217,8 @@ class _RecordingFeatures(_Recording):
 class _OneBlock(_Recording):
     """Makes attention in blocks look at all keys in one block, of which masks leave each query its window."""
 
-    def blocks(self, length, keys, start, *others):
-        return QueryBlocks.whole(length, keys, start)
+    def blocks(self, length, start, causal):
+        return QueryBlocks.whole(length, self._recorder.value.shape[-2], start)
 
 
 class _RecordingProjections(_Recording):
