@@ -51,6 +51,13 @@ SMALL = {
     "self_attention_classifier": [
         _ATTENTION,
         {**_ATTENTION, "pooling": "mean", "positions": "learned", "score": "additive", "max_length": 5},
+        {
+            **_ATTENTION,
+            "positions": "concat",
+            "concat_projection": False,
+            "position_dim": 4,
+            "output_projection": False,
+        },
     ],
     "transformer_classifier": [
         _TRANSFORMER,
@@ -61,6 +68,7 @@ SMALL = {
             "positions": "rotary",
             "normalization": "rms_norm",
         },
+        {**_TRANSFORMER, "positions": "concat", "concat_projection": False, "share_score": False, "score": "additive"},
     ],
     "birnn_classifier": [_RECURRENT, {**_RECURRENT, "pooling": "mean", "cell_type": "lstm", "num_layers": 2}],
     "birnn_attention_classifier": [_RECURRENT],

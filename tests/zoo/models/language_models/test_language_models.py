@@ -38,11 +38,23 @@ _MODERN = {
     "num_heads": 4,
     "num_key_value_heads": 2,
 }
+_TAUGHT = {
+    "positions": "learned_concat",
+    "concat_projection": False,
+    "position_dim": 3,
+    "tied_embeddings": False,
+    "output_bias": True,
+    "output_projection": False,
+    "value_dim": 3,
+    "score": "general",
+    "share_score": False,
+}
 SMALL = {
     "causal_lm_tiny": [
         _TRANSFORMER,
         {**_TRANSFORMER, **_MODERN},
         {**_TRANSFORMER, "positions": "relative", "score": "additive", "use_bias": True, "tied_embeddings": False},
+        {**_TRANSFORMER, **_TAUGHT},
     ],
     "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
     "lstm_lm": [_RECURRENT, {**_RECURRENT, "units": 7, "num_layers": 3, "tied_embeddings": False}],

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from support.formulas import compare, kernel
 from support.layers.recurrent import step_reference
 from support.models import numpy
 from support.seq2seq_models import SOURCE_SYMBOLS, TARGET_SYMBOLS, B, batch, create, logits
@@ -15,28 +16,6 @@ from zoo.vocabulary import PAD
 SEARCH = {"embedding_dim": 7, "units": 6, "attention_units": 5, "readout_units": 3}
 LUONG = {"embedding_dim": 7, "units": 6, "num_layers": 1, "attention_units": 5}
 SCORES = ("additive", "dot", "general", "scaled_dot", "concat", "tanh_concat", "cosine", "location")
-
-
-def kernel(dense):
-    return numpy(dense.kernel)
-
-
-def compare(score, state, annotations):
-    """Returns score(s, h_j) of a state with each annotation, [S]."""
-    name = type(score).__name__
-    if name == "DotScore":
-        return annotations @ state
-    if name == "ScaledDotScore":
-        return annotations @ state / np.sqrt(len(state))
-    if name == "CosineScore":
-        return annotations @ state / np.linalg.norm(annotations, axis=1) / np.linalg.norm(state)
-    if name == "GeneralScore":
-        return annotations @ kernel(score.key_dense) @ state
-    if name == "EndlessLocationScore":
-        return (state @ kernel(score.query_dense))[: len(annotations)]
-    bias = numpy(score.query_dense.bias) if score.use_bias else 0
-    hidden = np.tanh(state @ kernel(score.query_dense) + annotations @ kernel(score.key_dense) + bias)
-    return hidden[:, 0] if name == "TanhConcatScore" else hidden @ kernel(score.score_dense)[:, 0]
 
 
 def attend(score, state, annotations):

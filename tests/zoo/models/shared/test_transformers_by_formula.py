@@ -1,0 +1,250 @@
+"""Whole Transformers of all tasks against copies in NumPy that are written from the formulas, one query at a time."""
+
+import numpy as np
+import pytest
+from support import models
+from support.formulas import compare, kernel
+from support.models import numpy
+from support.seq2seq_models import batch, create, logits, steps
+
+import zoo
+from zoo.vocabulary import END, PAD, START
+
+SMALL = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3}
+GROWN = {"positions": "concat", "concat_projection": False, "position_dim": 4, "num_heads": 2}
+
+
+def dense(layer, inputs):
+    return inputs @ kernel(layer) + (0.0 if layer.bias is None else numpy(layer.bias))
+
+
+def softmax(scores):
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
+
+
+def norm(layer, inputs):
+    centred = inputs - inputs.mean(axis=1, keepdims=True)
+    return centred / np.sqrt(inputs.var(axis=1, keepdims=True) + 1e-5) * numpy(layer.gamma) + numpy(layer.beta)
+
+
+def attention(layer, inputs, memory, causal=False):
+    """Returns `concat(head₁ … head_N) W_o + b_o`, [T, D]."""
+    sizes = {"query": layer.query_dim, "key": layer.key_dim, "value": layer.value_dim}
+    sources = {"query": inputs, "key": memory, "value": memory}
+    projected = {name: dense(getattr(layer, f"{name}_dense"), source) for name, source in sources.items()}
+    heads = []
+    for head in range(layer.num_heads):
+        groups = {"query": head, "key": head * layer.memory_heads // layer.num_heads}
+        groups["value"] = groups["key"]
+        q, k, v = (projected[name][:, groups[name] * size :][:, :size] for name, size in sizes.items())
+        score = layer.score if layer.share_score else layer.score.head_scores[head]
+        seen = [t + 1 if causal else len(k) for t in range(len(q))]
+        heads.append([softmax(compare(score, q[t], k[: seen[t]])) @ v[: seen[t]] for t in range(len(q))])
+    joined = np.concatenate(heads, axis=1)
+    return dense(layer.output_dense, joined) if layer.output_projection else joined
+
+
+def feed_forward(layer, inputs):
+    return dense(layer.output_dense, np.maximum(dense(layer.intermediate_dense, inputs), 0.0))
+
+
+def run_block(block, hidden, parts):
+    """Returns what is left of the activations after each part, a function, inside its residual connection."""
+    for layer, part in zip(block.norms, parts, strict=True):
+        if block.normalize_first:
+            hidden = hidden + part(norm(layer, hidden))
+        else:
+            hidden = norm(layer, hidden + part(hidden))
+    return hidden
+
+
+def run_stack(blocks, last, hidden, causal=False):
+    for block in blocks:
+        parts = (
+            lambda x, b=block: attention(b.attention, x, x, causal),
+            lambda x, b=block: feed_forward(b.feed_forward, x),
+        )
+        hidden = run_block(block, hidden, parts)
+    return hidden if last is None else norm(last, hidden)
+
+
+def embed(model, table, layer, ids):
+    """Returns the embeddings with their positions, [T, D] or [T, D + P]."""
+    embedded, places = numpy(table.embeddings)[ids], np.arange(len(ids))
+    embedded = embedded * np.sqrt(model.model_dim) if model.scale_embeddings else embedded
+    kind, size = model.positions, model.position_dim or model.model_dim
+    if kind in ("sinusoidal", "concat"):
+        encoded = np.zeros((len(ids), size))
+        for place, pair in np.ndindex(len(ids), size // 2):
+            angle = place / 10000 ** (2 * pair / size)
+            encoded[place, 2 * pair : 2 * pair + 2] = np.sin(angle), np.cos(angle)
+    elif kind in ("learned", "learned_concat"):
+        encoded = numpy(layer.positions.embeddings)[np.minimum(places, model.max_length - 1)]
+    elif kind == "integer":
+        encoded = places[:, None]
+    elif kind == "integer_normalized":
+        encoded = np.minimum(places / (model.max_length - 1), 1)[:, None]
+    else:
+        return embedded
+    if not kind.endswith("concat"):
+        return embedded + encoded
+    joined = np.concatenate([embedded, encoded], axis=1)
+    return dense(layer.output_dense, joined) if model.concat_projection else joined
+
+
+def give_logits(model, table, hidden):
+    """Returns `W_oᵀ h + b_o`, [T, V]."""
+    if model.options.hidden_dim != model.model_dim:
+        return dense(model.output_layer, hidden)
+    matrix = numpy(table.embeddings).T if table.tie_weights else numpy(table.reverse_embeddings)
+    return hidden @ matrix + (numpy(model.output_layer.bias) if model.output_bias else 0.0)
+
+
+def translate(model, source, target):
+    """Returns the logits [T, V] of one sentence pair."""
+    memory = embed(model, model.source_embedding, model.source_positions, source)
+    memory = run_stack(model.encoder_blocks, model.encoder_norm, memory)
+    hidden = embed(model, model.target_embedding, model.target_positions, target)
+    for block in model.decoder_blocks:
+        parts = (
+            lambda x, b=block: attention(b.self_attention, x, x, causal=True),
+            lambda x, b=block: attention(b.cross_attention, x, memory),
+            lambda x, b=block: feed_forward(b.feed_forward, x),
+        )
+        hidden = run_block(block, hidden, parts)
+    hidden = hidden if model.decoder_norm is None else norm(model.decoder_norm, hidden)
+    return give_logits(model, model.target_embedding, hidden)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_layers": 2},
+        {"normalize_first": True, "output_bias": True, "tied_embeddings": "none"},
+        {"output_bias": True, "scale_embeddings": False},
+        {"positions": "learned", "max_length": 5, "tied_embeddings": "all"},
+        {"positions": "concat", "position_dim": 4, "score": "cosine"},
+        {"positions": "learned_concat", "scale_embeddings": False, "score": "dot"},
+        {**GROWN, "output_bias": True, "normalize_first": True},
+        {"positions": "learned_concat", "concat_projection": False, "score": "additive", "share_score": False},
+        {"positions": "integer", "num_key_value_heads": 1, "score": "general", "share_score": False},
+        {"positions": "integer_normalized", "max_length": 5, "score": "location", "share_score": False},
+        {"output_projection": False, "share_score": False, "score": "tanh_concat", "positions": "none"},
+        {"query_dim": 5, "key_dim": 4, "value_dim": 7, "output_dim": 6, "score": "concat", "num_heads": 2},
+        {"num_heads": 1, "key_dim": 5, "value_dim": 6, "output_projection": False, "use_bias": False},
+        {"score": "bahdanau", "share_score": False, "num_heads": 1},
+    ],
+    ids=str,
+)
+def test_transformer(options):
+    model, (source, target) = create("transformer_tiny", {**SMALL, **options}), batch()
+    result, stepwise = logits(model, source, target), steps(model, source, target)
+    for row in range(len(source)):
+        sentence, translation = (ids[row][ids[row] != PAD] for ids in (source, target))
+        expected = translate(model, sentence, translation)
+        for found in (result, stepwise):
+            np.testing.assert_allclose(found[row, : len(translation)], expected, atol=3e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"output_bias": True, "positions": "integer_normalized", "scale_embeddings": False},
+        {**GROWN, "tied_embeddings": False, "output_bias": True, "normalize_first": False},
+        {"output_projection": False, "share_score": False, "score": "general", "use_bias": True},
+    ],
+    ids=str,
+)
+def test_language_model(options):
+    options = {**SMALL, "normalize_first": True, "activation": "relu", "max_length": 11, **options}
+    model = models.create("causal_lm_tiny", vocab_size=13, **options)
+    text = np.array([START, 5, 9, 4, 7, 5])
+    hidden = embed(model, model.embedding, model.input_positions, text)
+    expected = give_logits(model, model.embedding, run_stack(model.blocks, model.final_norm, hidden, causal=True))
+    np.testing.assert_allclose(numpy(model({"tokens": text[None]}))[0], expected, atol=3e-5)
+    first, state = model.prefill(text[None, :3], model.initial_state(1, 7))
+    np.testing.assert_allclose(numpy(first)[0], expected[2], atol=3e-5)
+    for place in (3, 4, 5):
+        found, state = model.decode_step(text[place : place + 1], state)
+        np.testing.assert_allclose(numpy(found)[0], expected[place], atol=3e-5)
+
+
+TEXT = np.array([5, 9, 4, 7, END, PAD, PAD])
+
+
+def classified(name, **options):
+    """Returns a classifier and its logits of a text that is padded."""
+    model = models.create(name, vocab_size=13, num_classes=3, **{"model_dim": 6, **options})
+    return model, numpy(model({"tokens": TEXT[None]}))[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_embeddings": False, "positions": "learned", "num_layers": 2},
+        {**GROWN, "share_score": False, "score": "additive"},
+        {"output_projection": False, "positions": "integer"},
+    ],
+    ids=str,
+)
+def test_transformer_classifier(options):
+    model, result = classified("transformer_classifier", **{**SMALL, **options})
+    hidden = embed(model, model.embedding, model.input_positions, TEXT[TEXT != PAD])
+    encoded = run_stack(model.encoder_blocks, model.encoder_norm, hidden)
+    np.testing.assert_allclose(result, dense(model.output_dense, encoded.mean(axis=0)), atol=3e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_embeddings": False, "positions": "sinusoidal", "output_projection": False},
+        {"positions": "concat", "concat_projection": False, "position_dim": 4, "key_dim": 5},
+        {"positions": "integer_normalized", "score": "general", "query_dim": 3, "key_dim": 5, "value_dim": 7},
+    ],
+    ids=str,
+)
+def test_self_attention_classifier(options):
+    model, result = classified("self_attention_classifier", **options)
+    inputs = embed(model, model.embedding, model.input_positions, TEXT[TEXT != PAD])
+    attended = inputs + attention(model.attention_layer, inputs, inputs)
+    hidden = np.maximum(dense(model.hidden_dense, attended), 0.0)
+    np.testing.assert_allclose(result, dense(model.output_dense, hidden.max(axis=0)), atol=3e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"positions": "concat", "concat_projection": False, "tied_embeddings": "all"},
+            r"`tied_embeddings` must be none with `concat_projection=false`: .* D \+ P = 12, .* D = 6. "
+            "Received: tied_embeddings=all",
+        ),
+        ({"concat_projection": False}, "`concat_projection` is for the positions concat and learned_concat. Received"),
+        ({"position_dim": 4}, "`position_dim` is for .* Received: position_dim=4, positions='sinusoidal'"),
+        ({"positions": "concat", "position_dim": 5}, "`position_dim` must be even with positions='concat'.*=5"),
+        ({**GROWN, "num_heads": 3}, "the sum of `model_dim` and `position_dim` a multiple of .*, position_dim=4"),
+        ({"output_dim": 7}, "`output_dim` must be the size of the activations, 6, .* Received: output_dim=7"),
+        (
+            {"output_projection": False, "value_dim": 5},
+            "Without `output_projection`, num_heads · value_dim must be the size .* num_heads=3, value_dim=5",
+        ),
+        ({"query_dim": 3}, "`query_dim` must equal `key_dim` with score='scaled_dot'.* query_dim=3, key_dim=2"),
+        ({"query_dim": 3, "score": "general", "positions": "relative"}, "`query_dim` must .* positions='relative'"),
+        ({"self_attention": "linear", "share_score": False}, "`share_score` does not go together with"),
+        ({"key_dim": -1}, "`key_dim` must be an integer of 0 or more. Received: key_dim=-1"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(options, message):
+    with pytest.raises(zoo.errors.InputError, match=message):
+        create("transformer_tiny", {**SMALL, **options})
+
+
+def test_tied_embeddings_of_a_language_model_need_activations_of_their_size():
+    with pytest.raises(zoo.errors.InputError, match="`tied_embeddings` must be false with `concat_projection=false`"):
+        zoo.create_model("causal_lm_tiny", vocab_size=13, positions="concat", concat_projection=False)
+
+
+def test_embeddings_are_not_tied_to_larger_activations_by_themselves():
+    model = create("transformer_tiny", {**SMALL, **GROWN})
+    assert model.tied_embeddings == "none" and model.output_layer.kernel.shape[0] == 10
