@@ -130,7 +130,9 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
     for name, length in lengths.items():
         if length is not None and (not isinstance(length, int) or length < 0):
             raise InputError(f"`{name}` must be an integer of at least 0. Received: {name}={length!r}.")
-    if not getattr(model_or_layer, "built", False):
+    if not isinstance(model_or_layer, keras.layers.Layer):
+        raise InputError(f"`model_or_layer` must be a built model or layer. Received: {model_or_layer!r}.")
+    if not model_or_layer.built:
         raise InputError(
             f"{type(model_or_layer).__name__} is not built, so that its sizes are not known: call it first, or its "
             "`build` with shapes such as (None, None, 512)."

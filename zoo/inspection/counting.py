@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,12 +116,12 @@ class _Counter:
             if isinstance(layer, AttentionPooling):
                 return self._pooling(layer, args, kwargs, path)
             return self._call(layer, args, kwargs, path)
+        except InputError:
+            raise  # of a layer inside
         except (TypeError, AttributeError, NotImplementedError, ValueError) as error:
-            if type(error) is ValueError and "KerasTensor" not in str(error):
-                raise  # of the layer itself, such as one about sizes
             raise InputError(
-                f"{type(layer).__name__} cannot be counted: its `call` must take symbolic tensors, as keras.ops do. "
-                f"Received: {error}"
+                f"{type(layer).__name__} cannot be counted: its `call` must take symbolic tensors of these lengths, as "
+                f"keras.ops do. Received: {_cause(error)}"
             ) from error
 
     def _call(self, layer: Any, args: Any, kwargs: Any, path: tuple[str, ...]) -> list[CountedStep]:
@@ -222,6 +223,13 @@ class _Counter:
         weights += self._new(layer.weights)
         steps.append(_step("/".join(path) or layer.name, results[0], operations, weights))
         return [projection, *(step.repeated(length) for step in steps)]
+
+
+def _cause(error: Exception) -> str:
+    """Returns the message of an error, without what Keras writes around it, in one line."""
+    message = re.search("\x1b\\[1m(.*?)\x1b\\[0m", str(error), flags=re.DOTALL)
+    text = message.group(1) if message else str(error)
+    return f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}"
 
 
 def _state(batch: int, sizes: Any) -> Any:

@@ -1,10 +1,13 @@
 """The operations that a call consists of: it is made with symbolic tensors, and nothing is computed."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import keras
+
+_ONE_AT_A_TIME = threading.RLock()  # layers keep the nodes of their calls in lists, by number
 
 
 class _Inline(keras.layers.Layer):
@@ -62,11 +65,11 @@ def _node(tensor: Any) -> Any:
 @contextmanager
 def without_traces(layer: Any) -> Iterator[None]:
     """A context after which a layer has forgotten that it was called with symbolic tensors inside it."""
-    layers = list(layer._flatten_layers()) if isinstance(layer, keras.layers.Layer) else []
-    nodes = [nodes for part in layers for nodes in (part._inbound_nodes, part._outbound_nodes)]
-    lengths = [len(each) for each in nodes]
-    try:
-        yield
-    finally:
-        for each, length in zip(nodes, lengths, strict=True):
-            del each[length:]
+    with _ONE_AT_A_TIME:
+        nodes = [nodes for part in layer._flatten_layers() for nodes in (part._inbound_nodes, part._outbound_nodes)]
+        lengths = [len(each) for each in nodes]
+        try:
+            yield
+        finally:
+            for each, length in zip(nodes, lengths, strict=True):
+                del each[length:]

@@ -207,7 +207,7 @@ def _argument_with_batch(name: str, argument: Any, rank: int) -> Any:
     argument = ops.convert_to_tensor(argument)
     if rank == 1 and name in ("attention_mask", "attention_bias"):
         argument = argument[..., None, :]
-    if rank == 1 and name in ("query_mask", "mask") and not argument.shape:
+    if rank == 1 and name in ("query_mask", "mask") and len(argument.shape) == 0:
         argument = argument[None]
     has_own_batch = name == "attention_bias" and len(argument.shape) < 3  # [T, S] is for all heads
     return argument if has_own_batch else argument[None]
@@ -258,7 +258,8 @@ def _counts(layer: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Op
         counted = count_steps(layer, *args, all_weights=True, **kwargs)
     except InputError:
         return {}
-    return {step.name.removeprefix(f"{layer.name}/"): step.operations for step in counted}
+    prefix = f"{layer.attention.name}/" if isinstance(layer, AttentionPooling) else ""
+    return {step.name.removeprefix(prefix): step.operations for step in counted}
 
 
 def _as_given(name: str, array: Any, rank: int, is_vector: dict[str, bool]) -> Any:

@@ -1,5 +1,6 @@
 """`zoo.cost`: the course's figures, every named model against the compiler's count, recurrence, convolution."""
 
+import concurrent.futures
 import math
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
 import zoo
@@ -186,12 +188,32 @@ def test_wrong_input(heads):
         zoo.cost(model, 5, value_length=7)
     with pytest.raises(KeyError, match="Steps: weights"):
         zoo.cost(heads, 5)["weight"]
+    with pytest.raises(InputError, match="must be a built model or layer. Received: 'rnnsearch'"):
+        zoo.cost("rnnsearch", 5)
+    layer = layers.Attention(lambda query, key: np.matmul(query, np.swapaxes(key, -1, -2)))
+    with pytest.raises(InputError, match=r"^Attention cannot be counted: its `call` must take symbolic [^\n]*$"):
+        zoo.cost(built(layer, (None, None, 5), (None, None, 5)), 3)
+    table = built(layers.LearnedPositions(4), (None, None, 8))
+    if keras.backend.backend() != "torch":  # there a length is never known
+        with pytest.raises(InputError, match="Received: ValueError: `max_length` must be at least 5"):
+            zoo.cost(table, 5)
 
 
 def test_the_layer_does_not_change(heads):
     before = [(len(part._inbound_nodes), len(part._outbound_nodes)) for part in heads._flatten_layers()]
     zoo.cost(heads, 5)
     assert [(len(part._inbound_nodes), len(part._outbound_nodes)) for part in heads._flatten_layers()] == before
+
+
+def test_several_threads_count_at_once(heads):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        costs = list(pool.map(lambda _: zoo.cost(heads, 5).multiplications, range(12)))
+    assert set(costs) == {5_268_880}
+
+
+def test_nothing_to_compute():
+    model = zoo.create_model("transformer_tiny", source_vocab_size=13, target_vocab_size=13, num_layers=1)
+    assert zoo.cost(model, 0, 0).multiplications == zoo.cost(model, 3, 3, batch_size=0).multiplications == 0
 
 
 COMPILED = """

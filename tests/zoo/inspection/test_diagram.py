@@ -10,8 +10,7 @@ from zoo.errors import InputError
 from zoo.inspection.architecture import Architecture
 
 SVG = "{http://www.w3.org/2000/svg}"
-# A name of each architecture.
-NAMES = ["rnnsearch", "luong_local_p", "rnn_encdec", "convs2s_small", "transformer_tiny", "lstm_lm", "cnn_classifier"]
+NAMES = ["rnnsearch", "convs2s_small", "lstm_lm", "cnn_classifier"]
 
 
 def texts(svg):

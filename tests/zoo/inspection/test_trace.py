@@ -94,6 +94,8 @@ def test_a_single_vector(attention):
     assert_equal(single["output"], whole["output"][0, 0], 0)
     assert_equal(single["weights"], whole["weights"][0, :, 0], 0)
     assert (single["mask"] == mask).all()
+    hidden = zoo.trace(attention, X[0, 0], X[1], query_mask=False)
+    assert not hidden["output"].any() and not hidden["weights"].any()
     masked = zoo.trace(attention, X[0, 0], X[1], attention_mask=mask)
     assert_equal(masked["weights"], zoo.trace(attention, X[0, 0], X[1], value_mask=mask)["weights"])
 
@@ -210,6 +212,32 @@ def test_dropout_is_a_step_like_in_a_call():
     assert 0 < kept.mean() < 1
     assert_equal(trace["dropped_weights"][kept], 2 * trace["weights"][kept])
     assert_equal(trace["weighted_sum"], trace["dropped_weights"] @ trace["value"])
+
+
+def test_heads_by_option():
+    layer = layers.MultiHeadAttention(2, 3, output_projection=False)
+    trace = zoo.trace(layer, X)
+    assert_equal(trace["output"], trace["concatenation"], 0)
+    layer = layers.MultiHeadAttention(2, 3, score="additive", share_score=False)
+    assert_equal(zoo.trace(layer, X)["output"], to_numpy(layer(X, X)))
+    layer = layers.SelfAttention(3)
+    trace = zoo.trace(layer, X[0])
+    assert_equal(trace["query"], X[0] @ to_numpy(layer.query_dense.kernel))
+    assert_equal(trace["output"], to_numpy(layer(X))[0])
+
+
+def test_pooling_of_a_sequence():
+    layer = layers.AttentionPooling(layers.AdditiveAttention(3))
+    trace = zoo.trace(layer, X[0], mask=np.arange(5) < 3)
+    assert_equal(trace["output"], to_numpy(layer(X[:1], mask=np.arange(5)[None] < 3))[0])
+    assert {step.name: step.operations.multiplications for step in trace.steps}["score_key"] == 5 * 8 * 3
+
+
+def test_what_is_hidden_may_be_nan(attention):
+    mask = np.arange(5) < 4
+    trace = zoo.trace(attention, np.where(mask[:, None], X[0], np.nan), query_mask=mask, value_mask=mask)
+    assert np.isfinite(trace["output"]).all()
+    assert_equal(trace["output"][:4], zoo.trace(attention, X[0, :4])["output"])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
