@@ -14,7 +14,7 @@ import keras
 from keras import ops
 
 from zoo.inspection import formulas
-from zoo.layers import BaseAttention, LinearAttention, MultiHeadAttention, ScaledDotScore
+from zoo.layers import BaseAttention, LinearAttention, MultiHeadAttention, Positions, ScaledDotScore, Score
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.scores.dot import DotScore
@@ -71,9 +71,9 @@ def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
     if recorder.all_weights or not isinstance(layer, LinearAttention):
         copy.__dict__["implementation"] = "dense"
     score_mixin = _RecordingProjections if has_heads else _RecordingScore
-    for name, mixin in (("score", score_mixin), ("positions", _RecordingPositions)):
+    for name, kind, mixin in (("score", Score, score_mixin), ("positions", Positions, _RecordingPositions)):
         part = getattr(layer, name, None)
-        if part is not None:
+        if isinstance(part, kind):
             copy.__dict__[name] = _copy(part, (mixin,), recorder)
     return copy
 
@@ -252,7 +252,7 @@ class _RecordingScore(_RecordingProjections):
 
 def _record_comparison(recorder, score, compare, query, key):
     """Returns `compare(query, key)`, and records it: a scaled product before the scale and after it."""
-    if not score.is_scaled_product():
+    if recorder.unscaled is None or not score.is_scaled_product():
         scores = compare(query, key)
         return recorder.record_scores("raw_scores", formulas.of_class(score._original_class()), scores)
     raw = recorder.record_scores("raw_scores", "query · key", compare(recorder.unscaled, key))

@@ -124,6 +124,29 @@ class Doubled(layers.MultiHeadAttention):
         return 2 * super().compare(query, key, visible)
 
 
+class Unscaled(layers.MultiHeadAttention):
+    """A user's attention that has a `score` and does not ask it."""
+
+    def compare(self, query, key, visible):
+        return self.compare_heads(query, key)
+
+
+class Named(layers.BaseAttention):
+    """A user's attention in which `score` is something else."""
+
+    score = "the usual one"
+
+    def compare(self, query, key, visible):
+        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+
+@pytest.mark.parametrize("layer", [Unscaled(2, 3), Named()], ids=["unscaled", "named"])
+def test_a_subclass_that_uses_other_parts(layer):
+    trace = zoo.trace(layer, X)
+    assert_equal(trace["scores"], trace["query"] @ trace["key"].swapaxes(-1, -2))
+    assert_equal(trace["output"], to_numpy(layer(X, X)))
+
+
 def test_what_a_subclass_overrides_is_traced():
     trace = zoo.trace(Nearby(), X[0])
     assert_equal(trace["scores"], -np.abs(np.subtract.outer(np.arange(5), np.arange(5))))
