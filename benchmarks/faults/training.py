@@ -1,8 +1,4 @@
-"""What a tired operator and a bad disk do to training.
-
-Each scenario takes a folder for its files and a number of tries, and returns how often it was tried and how often what
-`docs/reliability.md` promises held; standard error names what did not.
-"""
+"""What a tired operator and a bad disk do to training."""
 
 import contextlib
 import io
@@ -15,14 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faults.case import Attempt, Case, Stage
 from benchmarks.process import ROOT
-
-Outcome = tuple[int, int]
-"""How often something was tried, and how often it held."""
 
 RUN = ("--model", "cnn_classifier", "--data", "senses")
 SETTINGS = (
@@ -59,16 +53,6 @@ def train(arguments: Sequence[str], **options: Any) -> tuple[int | None, str]:
     return ended(start(arguments, **options))
 
 
-def count(outcomes: Iterator[tuple[bool, str]]) -> Outcome:
-    """Returns how many there are, and how many are true; the others are described on standard error."""
-    tried = held = 0
-    for has_held, description in outcomes:
-        tried, held = tried + 1, held + has_held
-        if not has_held:
-            print(f"did not hold: {description}", file=sys.stderr)
-    return tried, held
-
-
 def is_one_line(status: int | None, error: str, statuses: Sequence[int]) -> bool:
     """Returns whether a command ended as one that knows why: with such a status, and no traceback."""
     return status in statuses and bool(error.strip()) and "Traceback" not in error and "Exception ignored" not in error
@@ -81,147 +65,137 @@ def log_of(workdir: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in json.loads(line).items() if key not in clock} for line in lines]
 
 
-def stops(folder: Path, tries: int = 5) -> Outcome:
-    """Runs whose loss is lost, all at once on one core: each says so and exits."""
+def finished(stage: Stage) -> tuple[Path, float]:
+    """Returns a tiny run that nothing stopped, and the seconds that it took."""
+    workdir, seconds = stage.shared / "finished run", stage.shared / "seconds"
+    if not seconds.exists():
+        began = time.monotonic()
+        status, error = train(begin(workdir))
+        if status != 0:
+            raise RuntimeError(f"A run that nothing stops ends with status {status}: {error}")
+        seconds.write_text(f"{time.monotonic() - began}", encoding="utf-8")
+    return workdir, float(seconds.read_text(encoding="utf-8"))
+
+
+def stops(stage: Stage) -> Iterator[Attempt]:
+    """Runs whose loss is lost, all at once on one core."""
     core = min(os.sched_getaffinity(0))
     processes = [
-        start(begin(folder / f"run{index}", *LOST_LOSS), preexec_fn=lambda: os.sched_setaffinity(0, {core}))
-        for index in range(tries)
+        start(begin(stage.folder / f"run{index}", *LOST_LOSS), preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+        for index in range(stage.tries)
     ]
-    results = [ended(process) for process in processes]
-    return count((is_one_line(*result, [1]), f"a run that lost its loss: {result}") for result in results)
+    for result in [ended(process) for process in processes]:
+        yield Attempt(is_one_line(*result, [1]), f"a run that lost its loss: {result}")
 
 
-def signals(folder: Path, tries: int = 10, seed: int = 0) -> Outcome:
-    """Ctrl-C or SIGTERM at a random moment, every other time twice: one line, and 130 or 143."""
-    chance = random.Random(seed)
-    began = time.monotonic()
-    train(begin(folder / "whole"))
-    span = time.monotonic() - began
-
-    def outcomes() -> Iterator[tuple[bool, str]]:
-        for index in range(tries):
-            number, delay = chance.choice([signal.SIGINT, signal.SIGTERM]), chance.uniform(0.15, 1) * span
-            process = start(begin(folder / f"run {index}"), preexec_fn=_hear_ctrl_c)
-            time.sleep(delay)
-            for _ in range(1 + index % 2):
-                process.send_signal(number)
-                time.sleep(0.1)
-            status, error = ended(process)
-            finished = status == 0 and (folder / f"run {index}" / "model.keras").is_file()
-            held = (finished or is_one_line(status, error, [128 + number])) and "Traceback" not in error
-            yield held, f"{number.name} after {delay:.1f} of {span:.1f} s: {status}, {error}"
-
-    return count(outcomes())
+def signals(stage: Stage) -> Iterator[Attempt]:
+    """Ctrl-C or SIGTERM at a random moment, every other time twice."""
+    _, span = finished(stage)
+    stage.begin()
+    for index in range(stage.tries):
+        workdir = stage.folder / f"run {index}"
+        number, delay = stage.chance.choice([signal.SIGINT, signal.SIGTERM]), stage.chance.uniform(0.15, 1) * span
+        process = start(begin(workdir), preexec_fn=_hear_ctrl_c)
+        time.sleep(delay)
+        for _ in range(1 + index % 2):
+            process.send_signal(number)
+            time.sleep(0.1)
+        status, error = ended(process)
+        done = status == 0 and (workdir / "model.keras").is_file()
+        held = (done or is_one_line(status, error, [128 + number])) and "Traceback" not in error
+        yield Attempt(held, f"{number.name} after {delay:.1f} of {span:.1f} s: {status}, {error}")
 
 
 def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # A process in the background of a shell ignores it.
 
 
-def kills(folder: Path, tries: int = 5, seed: int = 0) -> Outcome:
-    """SIGKILL at a random moment, and --resume: the same metrics to the last bit, and nothing left over."""
-    chance = random.Random(seed)
-    began = time.monotonic()
-    train(begin(folder / "whole"))
-    span, whole = time.monotonic() - began, log_of(folder / "whole")
-
-    def outcomes() -> Iterator[tuple[bool, str]]:
-        for index in range(tries):
-            workdir, delay = folder / f"run{index}", chance.uniform(0.3, 1) * span
-            process = start(begin(workdir))
-            time.sleep(delay)
-            process.kill()
-            process.communicate()
-            begun = (workdir / "config.json").is_file()
-            status, error = train(["--workdir", str(workdir), "--resume"] if begun else begin(workdir))
-            held = status == 0 and log_of(workdir) == whole and not list(workdir.glob("**/.tmp-*"))
-            yield held, f"killed after {delay:.1f} of {span:.1f} s: {status}, {error}"
-
-    return count(outcomes())
+def kills(stage: Stage) -> Iterator[Attempt]:
+    """SIGKILL at a random moment, and --resume."""
+    original, span = finished(stage)
+    whole = log_of(original)
+    stage.begin()
+    for index in range(stage.tries):
+        workdir, delay = stage.folder / f"run{index}", stage.chance.uniform(0.3, 1) * span
+        process = start(begin(workdir))
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        begun = (workdir / "config.json").is_file()
+        status, error = train(["--workdir", str(workdir), "--resume"] if begun else begin(workdir))
+        held = status == 0 and log_of(workdir) == whole and not list(workdir.glob("**/.tmp-*"))
+        yield Attempt(held, f"killed after {delay:.1f} of {span:.1f} s: {status}, {error}")
 
 
-def small_files(folder: Path, tries: int = 4) -> Outcome:
-    """A file-size limit, as a full disk: one line and exit status 1, and without the limit --resume goes on."""
+def small_files(stage: Stage) -> Iterator[Attempt]:
+    """A limit on the size of files, as a full disk, and --resume without it."""
+    for index in range(stage.tries):
+        workdir, limit = stage.folder / f"run{index}", 1000 * 6**index
 
-    def outcomes() -> Iterator[tuple[bool, str]]:
-        for index in range(tries):
-            workdir, limit = folder / f"run{index}", 1000 * 6**index
+        def limited(limit: int = limit) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-            def limited(limit: int = limit) -> None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-            status, error = train(begin(workdir), preexec_fn=limited)
-            held = status == 0 or is_one_line(status, error, [1])
-            if held and (workdir / "config.json").is_file():
-                status, error = train(["--workdir", str(workdir), "--resume"])
-                held = status == 0
-            yield held, f"files of at most {limit} bytes: {status}, {error}"
-
-    return count(outcomes())
+        status, error = train(begin(workdir), preexec_fn=limited)
+        held = status == 0 or is_one_line(status, error, [1])
+        if held and (workdir / "config.json").is_file():
+            status, error = train(["--workdir", str(workdir), "--resume"])
+            held = status == 0
+        yield Attempt(held, f"files of at most {limit} bytes: {status}, {error}")
 
 
-def removed_directory(folder: Path, tries: int = 1) -> Outcome:
-    """The work directory is deleted in mid-run: one line, and no traceback."""
-
-    def outcomes() -> Iterator[tuple[bool, str]]:
-        for index in range(tries):
-            workdir = folder / f"run{index}"
-            process = start(begin(workdir, "training.max_steps=2000"))
-            while process.poll() is None and not list(workdir.glob("checkpoints/step_*.npz")):
-                time.sleep(0.1)
-            shutil.rmtree(workdir, ignore_errors=True)
-            status, error = ended(process)
-            yield is_one_line(status, error, [1, 2]), f"a directory that is gone: {status}, {error}"
-
-    return count(outcomes())
+def removed_directory(stage: Stage) -> Iterator[Attempt]:
+    """The work directory is deleted in mid-run."""
+    for index in range(stage.tries):
+        workdir = stage.folder / f"run{index}"
+        process = start(begin(workdir, "training.max_steps=2000"))
+        while process.poll() is None and not list(workdir.glob("checkpoints/step_*.npz")):
+            time.sleep(0.1)
+        shutil.rmtree(workdir, ignore_errors=True)
+        status, error = ended(process)
+        yield Attempt(is_one_line(status, error, [1, 2]), f"a directory that is gone: {status}, {error}")
 
 
-def two_at_once(folder: Path, tries: int = 2) -> Outcome:
-    """Two processes in one directory: one trains, the other says that it does."""
-
-    def outcomes() -> Iterator[tuple[bool, str]]:
-        for index in range(tries):
-            results = [ended(process) for process in [start(begin(folder / f"run{index}")) for _ in range(2)]]
-            refused = [result for result in results if result[0] == 2]
-            held = sorted(status or 0 for status, _ in results) == [0, 2] and is_one_line(*refused[0], [2])
-            yield held, f"two at once: {results}"
-
-    return count(outcomes())
+def two_at_once(stage: Stage) -> Iterator[Attempt]:
+    """Two processes in one directory."""
+    for index in range(stage.tries):
+        results = [ended(process) for process in [start(begin(stage.folder / f"run{index}")) for _ in range(2)]]
+        refused = [result for result in results if result[0] == 2]
+        held = sorted(status or 0 for status, _ in results) == [0, 2] and is_one_line(*refused[0], [2])
+        yield Attempt(held, f"two at once: {results}")
 
 
-def flipped_bytes(folder: Path, tries: int = 1, seed: int = 0) -> Outcome:
-    """One byte is changed in each file of a finished and of an unfinished run: `zoo.load` and --resume end with one
-    line, or go on and end with the same metrics and weights.
+def flipped_bits(stage: Stage) -> Iterator[Attempt]:
+    """One bit is changed in each file of a finished and of an unfinished run, which is then loaded and resumed.
 
     In this process, since there are many.
     """
-    train(begin(folder / "finished"))
-    unfinished = Path(shutil.copytree(folder / "finished", folder / "unfinished"))
+    original, _ = finished(stage)
+    unfinished = Path(shutil.copytree(original, stage.folder / "unfinished"))
     for name in ("model.keras", "MODEL_CARD.md"):
         (unfinished / name).unlink()
-    whole, weights, chance = log_of(folder / "finished"), _weights(folder / "finished"), random.Random(seed)
-
-    def outcomes() -> Iterator[tuple[bool, str]]:
-        for original in (folder / "finished", unfinished):
-            for path in sorted(path for path in original.rglob("*") if path.is_file() and path.stat().st_size):
-                for _ in range(tries):
-                    copy = Path(shutil.copytree(original, folder / "copy"))
-                    damaged = copy / path.relative_to(original)
-                    at = _flip(damaged, chance)
-                    for ask in (_load, _resume):
-                        error = ask(copy, whole, weights)
-                        yield not error, f"byte {at} of {path.relative_to(folder)}, {ask.__name__}: {error}"
-                    shutil.rmtree(copy)
-
-    return count(outcomes())
+    weights = _weights(original)
+    stage.begin()
+    files = [
+        (folder, path.relative_to(folder))
+        for folder in (original, unfinished)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.stat().st_size
+    ]
+    while True:  # the files in another order each time, so that the first ones are no different from the last
+        for folder, path in stage.chance.sample(files, len(files)):
+            for ask in (_load, _resume) if (folder / "model.keras").exists() else (_resume,):
+                copy = Path(shutil.copytree(folder, stage.folder / "copy"))
+                at = _flip(copy / path, stage.chance)
+                error = ask(copy, weights)
+                shutil.rmtree(copy)
+                yield Attempt(not error, f"bit {at} of {path} of a run, {folder.name}, {ask.__name__}: {error}")
 
 
 def _flip(path: Path, chance: random.Random) -> int:
-    """Changes a bit of a byte and returns the byte's place."""
+    """Changes a bit of a file and returns which."""
     content = bytearray(path.read_bytes())
-    at = chance.randrange(len(content))
-    content[at] ^= 1 << chance.randrange(8)
+    at = chance.randrange(8 * len(content))
+    content[at // 8] ^= 1 << at % 8
     path.write_bytes(content)
     return at
 
@@ -232,12 +206,10 @@ def _weights(workdir: Path) -> list[bytes]:
     return [variable.numpy().tobytes() for variable in zoo.load(workdir).model.weights]
 
 
-def _load(workdir: Path, whole: list[dict[str, Any]], weights: list[bytes]) -> str:
+def _load(workdir: Path, weights: list[bytes]) -> str:
     """Returns what is wrong with how a damaged directory loads."""
     from zoo.errors import InputError
 
-    if not (workdir / "model.keras").is_file():
-        return ""
     try:
         return "" if _weights(workdir) == weights else "other weights, silently"
     except InputError as error:
@@ -246,7 +218,7 @@ def _load(workdir: Path, whole: list[dict[str, Any]], weights: list[bytes]) -> s
         return f"{type(error).__name__}: {error}"
 
 
-def _resume(workdir: Path, whole: list[dict[str, Any]], weights: list[bytes]) -> str:
+def _resume(workdir: Path, weights: list[bytes]) -> str:
     """Returns what is wrong with how a damaged directory is resumed."""
     from training.train import main
     from zoo.cli import run_command
@@ -262,12 +234,26 @@ def _resume(workdir: Path, whole: list[dict[str, Any]], weights: list[bytes]) ->
     return "" if _weights(workdir) == weights else f"other weights: {text.getvalue()}"
 
 
-SCENARIOS: dict[str, Callable[[Path], Outcome]] = {
-    "a training that stops, five at once on a core": stops,
-    "Ctrl-C or SIGTERM at a random moment": signals,
-    "SIGKILL at a random moment, and --resume": kills,
-    "a limit on the size of files": small_files,
-    "the work directory deleted in mid-run": removed_directory,
-    "two processes in one directory": two_at_once,
-    "a byte changed in each file of a work directory": flipped_bytes,
-}
+CASES = [
+    Case("training that loses its loss, all at once on a core", "one line, exit status 1, always an end", stops, 5, 40),
+    Case("training: Ctrl-C or SIGTERM at a random moment", "one line, exit status 130 or 143", signals, 8, 50),
+    Case(
+        "training: SIGKILL at a random moment, then --resume", "the same to the last bit, no left-overs", kills, 5, 70
+    ),
+    Case(
+        "training: files cannot grow, as on a full disk",
+        "one line, exit status 1; --resume goes on",
+        small_files,
+        4,
+        40,
+    ),
+    Case("training: the work directory is deleted", "one line, exit status 1 or 2", removed_directory, 1, 10),
+    Case("training: two in one work directory", "one trains, one is refused with exit status 2", two_at_once, 1, 15),
+    Case(
+        "training: a bit changed in a file of a work directory",
+        "the same weights, or one line that names the file",
+        flipped_bits,
+        200,
+        50,
+    ),
+]

@@ -60,15 +60,19 @@ class Server(Process):
 
     def versions(self) -> set[int]:
         """Returns the versions that answer; none while it starts."""
+        available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+        return {version for version, state in self.states().items() if state == available}
+
+    def states(self) -> dict[int, int]:
+        """Returns the state of each version; of none while it starts."""
         request = get_model_status_pb2.GetModelStatusRequest()
         request.model_spec.name = MODEL
         with grpc.insecure_channel(self.address, OPTIONS) as channel:
             try:
                 status = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request, timeout=5)
             except grpc.RpcError:
-                return set()
-        available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-        return {entry.version for entry in status.model_version_status if entry.state == available}
+                return {}
+        return {entry.version: entry.state for entry in status.model_version_status}
 
     def wait(self) -> None:
         """Returns when a version answers; raises `Failed` if the server has ended, or `TimeoutError`."""

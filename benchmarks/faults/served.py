@@ -1,0 +1,98 @@
+"""A server in a process of its own, and the models that the cases of serving attack."""
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from benchmarks.faults.case import Stage
+from benchmarks.faults.training import finished
+from benchmarks.serving.questions import MODEL
+from benchmarks.serving.server import HOST, OPTIONS, Server
+from export.wire.protos import predict_pb2
+from export.wire.tensors import to_proto
+
+SECONDS = 60  # for an answer: far more than one takes, on a machine that does much else
+TEXT = "the apple fell from the tree"
+
+
+class Attacked(Server):
+    """`export.serve` over gRPC and REST."""
+
+    def __init__(self, base: Path, *flags: str):
+        with socket.create_server(("", 0)) as free:
+            self.rest_port = free.getsockname()[1]
+        super().__init__(base, f"--rest_api_port={self.rest_port}", "--file_system_poll_wait_seconds=0.2", *flags)
+
+    def channel(self) -> grpc.Channel:
+        """Returns a new connection, to be closed."""
+        return grpc.insecure_channel(self.address, OPTIONS)
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Returns a new connection to REST, to be closed."""
+        return http.client.HTTPConnection(HOST, self.rest_port, timeout=SECONDS)
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal."""
+        self._process.send_signal(number)
+
+    def hears_signals(self) -> bool:
+        """Tells whether it has a handler of its own for SIGTERM."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+        return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+    def status(self) -> int:
+        """Waits for its end and returns its exit status."""
+        return self._process.wait(SECONDS)
+
+    def errors(self) -> str:
+        """Returns what it has written to standard error."""
+        file = self._errors.fileno()  # read in place, since the server writes where this file stands
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+
+
+@contextlib.contextmanager
+def attacked(base: Path, *flags: str) -> Iterator[Attacked]:
+    """Serves a model for the length of the block."""
+    with Attacked(base, *flags) as server:
+        server.wait()
+        yield server
+
+
+def scale_request(x: float) -> predict_pb2.PredictRequest:
+    """Returns a request to a model of `scaling`."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = MODEL
+    request.inputs["x"].CopyFrom(to_proto(np.array([x], np.float32)))
+    return request
+
+
+def classifier(stage: Stage) -> Path:
+    """Returns the base path of a classifier of texts, as users export it."""
+    base = stage.shared / "classifier"
+    if not base.exists():
+        from export.saved_model import export_saved_model
+
+        export_saved_model(finished(stage)[0], base, 1)
+    return base
+
+
+def scaling(stage: Stage, version: int) -> Path:
+    """Returns the directory of a version of a model that multiplies by its version."""
+    folder = stage.shared / "scaling" / str(version)
+    if not folder.exists():
+        import tensorflow as tf
+
+        model = tf.Module()
+        model.factor = tf.Variable(float(version))
+        spec = tf.TensorSpec([None], tf.float32, name="x")
+        signature = tf.function(lambda x: {"y": model.factor * x}, input_signature=[spec])
+        tf.saved_model.save(model, str(folder), signatures=signature)
+    return folder

@@ -1,0 +1,260 @@
+"""What strangers, operators and disks do to a server."""
+
+import contextlib
+import itertools
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+
+from benchmarks.faults import hostile
+from benchmarks.faults.case import Attempt, Case, Stage
+from benchmarks.faults.served import SECONDS, Attacked, attacked, scale_request, scaling
+from benchmarks.faults.training import finished, is_one_line
+from benchmarks.process import ROOT
+from benchmarks.serving.connections import call, greet
+from benchmarks.serving.questions import METHOD
+from benchmarks.serving.server import HOST, publish, wait_until
+from export.wire.protos import get_model_status_pb2, predict_pb2
+from export.wire.tensors import to_array
+
+SLOW = 300  # connections of each kind
+PATIENCE = 30.0  # seconds in which others are answered
+REQUESTS, CHANNELS, WINDOW = 100_000, 4, 32  # of which so many are under way in each channel
+GROWTH = 0.05
+
+
+def _scaled(channel: grpc.Channel, x: float) -> tuple[int, float]:
+    """Returns the version that answered, and what it says of a number."""
+    content = channel.unary_unary(METHOD)(scale_request(x).SerializeToString(), timeout=SECONDS)
+    response = predict_pb2.PredictResponse.FromString(content)
+    return response.model_spec.version.value, float(to_array(response.outputs["y"])[0])
+
+
+def _base(stage: Stage, name: str = "base") -> Path:
+    """Returns a base path with version 1."""
+    base = stage.folder / name
+    base.mkdir()
+    publish(scaling(stage, 1), base, 1)
+    return base
+
+
+def slow_and_many(stage: Stage) -> Iterator[Attempt]:
+    """Connections that trickle, break off or say nothing, while others ask."""
+    with attacked(_base(stage)) as server, contextlib.ExitStack() as stack:
+        stage.begin()
+        for index in range(SLOW):
+            rest = stack.enter_context(socket.create_connection((HOST, server.rest_port), timeout=SECONDS))
+            rest.sendall(
+                [b"", b"POST /v1/mod", b"POST /v1/models/x:predict HTTP/1.1\r\nContent-Length: 99\r\n\r\n{"][index % 3]
+            )
+            one = stack.enter_context(socket.create_connection((HOST, server.port), timeout=SECONDS))
+            if index % 3:
+                greet(one)
+            if index % 3 == 2:
+                one.sendall(call(scale_request(1.0).SerializeToString())[:-1])
+        for index in range(stage.tries):
+            began = time.monotonic()
+            if index % 2:
+                with server.channel() as channel:
+                    right = _scaled(channel, index) == (1, index)
+            else:
+                right = b"3.0" in _rest(server, b'{"instances": [3.0]}')
+            waited = time.monotonic() - began
+            seen = f"{2 * SLOW} connections at once"
+            yield Attempt(right and waited < PATIENCE, f"answered {right} after {waited:.1f} s", seen=seen)
+
+
+def _rest(server: Attacked, body: bytes) -> bytes:
+    connection = server.connect()
+    try:
+        connection.request("POST", "/v1/models/measured:predict", body)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def swaps(stage: Stage) -> Iterator[Attempt]:
+    """Versions come and go while clients ask; each answer must be that of the version that it names."""
+    base, tally, stopped = _base(stage), Counter[str](), threading.Event()
+    with attacked(base) as server:
+        stage.begin()
+
+        def ask() -> None:
+            with server.channel() as channel:
+                while not stopped.is_set():
+                    try:
+                        version, y = _scaled(channel, 3.0)
+                        tally["" if y == 3.0 * version else f"version {version} answers {y}"] += 1
+                    except grpc.RpcError as error:
+                        tally[f"{error.code().name}: {error.details()}"] += 1
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for client in clients:
+            client.start()
+        try:
+            for version in itertools.count(2):
+                publish(scaling(stage, version), base, version)
+                wait_until(lambda version=version: version in server.versions(), SECONDS)  # type: ignore[misc]
+                shutil.rmtree(base / str(version - 1))
+                if stage.left() <= 1.0:
+                    break
+        finally:
+            stopped.set()
+            for client in clients:
+                client.join()
+    yield Attempt(True, "", tally.pop("", 0), f"{version - 1} swaps")
+    for problem, count in tally.items():
+        yield Attempt(False, f"{count} times {problem}", count)
+
+
+def memory(stage: Stage) -> Iterator[Attempt]:
+    """Very many small requests over several channels; the resident set of the server before and after."""
+    base, message = _base(stage), scale_request(3.0).SerializeToString()
+    most = REQUESTS if stage.tries > 1 else REQUESTS // 10
+    with attacked(base) as server, contextlib.ExitStack() as stack:
+        stage.begin()
+        calls = [stack.enter_context(server.channel()).unary_unary(METHOD) for _ in range(CHANNELS)]
+        sent, under_way, before = 0, deque[grpc.Future](), 0
+        while sent < most and stage.left() > 1.0:
+            under_way.append(calls[sent % CHANNELS].future(message, timeout=SECONDS))
+            sent += 1
+            if len(under_way) >= CHANNELS * WINDOW:
+                under_way.popleft().result()
+            if sent == most // 20:  # by then it has all that it needs
+                before = server.memory()
+        for future in under_way:
+            future.result()
+        after = server.memory()
+    growth = after / before - 1 if before else float("inf")
+    seen = f"resident {before / 1e6:.0f} → {after / 1e6:.0f} MB"
+    yield Attempt(growth <= GROWTH, f"{sent:,} requests, {seen}", sent, seen)
+
+
+def damaged_versions(stage: Stage) -> Iterator[Attempt]:
+    """A new version of which one file is missing, empty, cut off or has a wrong bit."""
+    whole, base = scaling(stage, 2), _base(stage)
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    damages = [(file, how) for how in ("missing", "empty", "cut off", "with a wrong bit") for file in files]
+    version = 1
+    with attacked(base) as server, server.channel() as channel:
+        stage.begin()
+        for file, how in itertools.cycle(stage.chance.sample(damages, len(damages))):
+            version += 1
+            coming = stage.folder / "coming"
+            shutil.copytree(whole, coming)
+            story = f"{file} {how}"
+            with contextlib.suppress(IndexError):  # of an empty file no bit can be wrong
+                story += _damage(coming / file, how, stage)
+            coming.rename(base / str(version))
+            try:
+                _wait_for(server, version)
+                answered, y = _scaled(channel, 3.0)
+                yield Attempt((answered, y) in [(1, 3.0), (version, 6.0)], f"{story}: version {answered} answers {y}")
+            except (grpc.RpcError, TimeoutError) as error:
+                yield Attempt(False, f"{story}: {error}; {server.errors()[-300:]}")
+            shutil.rmtree(base / str(version))
+            wait_until(lambda: server.versions() == {1}, SECONDS)
+
+
+def _damage(path: Path, how: str, stage: Stage) -> str:
+    """Damages a file; returns where."""
+    if how == "missing":
+        path.unlink()
+        return ""
+    content = bytearray(path.read_bytes())
+    at = stage.chance.randrange(8 * len(content)) if content else 0
+    if how == "with a wrong bit" and content:
+        content[at // 8] ^= 1 << at % 8
+    else:
+        del content[0 if how == "empty" else at // 8 :]
+    path.write_bytes(content)
+    return f" (bit {at})"
+
+
+def _wait_for(server: Attacked, version: int) -> None:
+    """Returns when a version has been loaded, or has failed to."""
+    end = get_model_status_pb2.ModelVersionStatus.END
+    available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+    wait_until(lambda: server.states().get(version) in (end, available), SECONDS)
+
+
+def stops(stage: Stage) -> Iterator[Attempt]:
+    """SIGTERM at a random moment, also while it starts, with clients that ask; and SIGKILL, with a new server after."""
+    base = _base(stage)
+    stage.begin()
+    for index in range(stage.tries):
+        with Attacked(base, "--drain_seconds=5") as server:
+            if index % 3:
+                server.wait()
+            else:  # while Python itself starts, a signal is Python's
+                wait_until(server.hears_signals, SECONDS)
+            number = signal.SIGKILL if index % 3 == 2 else signal.SIGTERM
+            with server.channel() as channel:
+                ask = channel.unary_unary(METHOD)
+                message = scale_request(3.0).SerializeToString()
+                futures = [ask.future(message, timeout=SECONDS) for _ in range(64 if index % 3 else 0)]
+                time.sleep(stage.chance.uniform(0, 0.2 if index % 3 else 4))
+                server.send_signal(number)
+                codes = {future.code().name for future in futures}
+            story = f"{number.name}: status {(status := server.status())}, {codes}, {server.errors()!r}"
+        right = status in ((-number,) if number == signal.SIGKILL else (0, 128 + number))
+        yield Attempt(right and codes <= {"OK", "UNAVAILABLE", "CANCELLED"} and "Traceback" not in story, story)
+
+
+def export_on_full_disk(stage: Stage) -> Iterator[Attempt]:
+    """An export whose files cannot grow."""
+    workdir, _ = finished(stage)
+    stage.begin()
+    for index in range(stage.tries):
+        limit, base = 1000 * 8**index, stage.folder / f"export{index}"
+
+        def limited(limit: int = limit) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        command = [sys.executable, "-m", "export.saved_model", str(workdir), "--output", str(base)]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, preexec_fn=limited)
+        left = sorted(str(path.relative_to(base)) for path in base.glob("*"))
+        done = result.returncode == 0 and left == ["1"]
+        held = done or (is_one_line(result.returncode, result.stderr, [1]) and not left)
+        yield Attempt(held, f"files of at most {limit} bytes: {result.returncode}, {left}, {result.stderr}")
+
+
+_ANSWERED = "a status that says what is wrong; it goes on, and logs no traceback"
+CASES = [
+    Case(
+        "export: files cannot grow, as on a full disk",
+        "one line, exit status 1, nothing left",
+        export_on_full_disk,
+        3,
+        20,
+    ),
+    Case("serving: messages made up by hypothesis, gRPC", _ANSWERED, hostile.over_grpc, 3000, 30),
+    Case("serving: requests made up by hypothesis, REST", _ANSWERED, hostile.over_rest, 3000, 30),
+    Case(
+        f"serving: {SLOW} slow senders each of gRPC and REST",
+        f"others are answered within {PATIENCE:.0f} s",
+        slow_and_many,
+        200,
+        15,
+    ),
+    Case("serving: answers while versions are swapped", "each wholly that of its version, none fails", swaps, 3, 20),
+    Case("serving: a damaged file in a new version", "it loads, or the one before answers", damaged_versions, 40, 25),
+    Case("serving: SIGTERM or SIGKILL at a random moment", "exit status 0 or 143; calls end", stops, 6, 30),
+    Case(
+        f"serving: memory over {REQUESTS:,} requests",
+        f"the resident set grows by at most {GROWTH:.0%}",
+        memory,
+        2,
+        75,
+    ),
+]

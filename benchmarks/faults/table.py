@@ -1,0 +1,90 @@
+"""Runs cases and writes down what came of them."""
+
+import contextlib
+import datetime
+import itertools
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.faults.case import Attempt, Case, Stage
+from benchmarks.report import machine_and_commit, table
+
+TITLE = "# What was tried, and what held"
+QUICK = 10  # times fewer tries, in as many times less time
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of a case."""
+
+    case: Case
+    attempts: Sequence[Attempt]
+    seconds: float
+
+    @property
+    def failures(self) -> list[str]:
+        """Returns the stories of what did not hold."""
+        return [attempt.story for attempt in self.attempts if not attempt.held]
+
+    def has_held(self) -> bool:
+        """Tells whether it was tried and always held."""
+        return any(attempt.times for attempt in self.attempts) and not self.failures
+
+    def cells(self) -> list[str]:
+        """Returns the row of the table."""
+        tried = sum(attempt.times for attempt in self.attempts)
+        held = sum(attempt.times for attempt in self.attempts if attempt.held)
+        seen = next((attempt.seen for attempt in reversed(self.attempts) if attempt.seen), "")
+        verdict = "all" if self.has_held() else f"**{held:,}**"
+        return [self.case.tried, f"{tried:,}", verdict, self.case.promise, seen, f"{self.seconds:.0f} s"]
+
+
+def run_cases(cases: Iterable[Case], seed: int, quick: bool, seconds: float) -> list[Row]:
+    """Runs cases one after the other, as long as there is time, and says on standard error how they go."""
+    end, rows = time.monotonic() + seconds, []
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        for case in cases:
+            if time.monotonic() > end:
+                print(f"not run, as the time is up: {case.tried}", file=sys.stderr)
+                continue
+            print(f"{case.tried} …", file=sys.stderr, flush=True)
+            rows.append(_run(case, Path(folder), seed, quick, end))
+            for story in rows[-1].failures:
+                print(f"  did not hold: {story[-3000:]}", file=sys.stderr, flush=True)
+    return rows
+
+
+def _run(case: Case, shared: Path, seed: int, quick: bool, deadline: float) -> Row:
+    began, attempts = time.monotonic(), []
+    tries, seconds = (-(-case.tries // QUICK), case.seconds / QUICK) if quick else (case.tries, case.seconds)
+    with tempfile.TemporaryDirectory(dir=shared, ignore_cleanup_errors=True) as folder:
+        chance = random.Random(f"{seed} {case.tried}")
+        stage = Stage(Path(folder), chance, tries, seconds, shared, deadline)
+        try:
+            with contextlib.closing(case.attempts(stage)) as generator:  # type: ignore[type-var]
+                for attempt in itertools.islice(generator, tries):
+                    attempts.append(attempt)
+                    if time.monotonic() > stage.end:
+                        break
+        except Exception:  # a case that breaks is a promise that nobody has seen kept
+            attempts.append(Attempt(False, traceback.format_exc()))
+    return Row(case, attempts, time.monotonic() - began)
+
+
+def markdown(rows: Sequence[Row], command: str) -> str:
+    """Returns the page: the table, what did not hold, and by which command, when and where it was measured."""
+    lines = table(["tried", "how often", "held", "what must hold", "seen", "took"], [row.cells() for row in rows])
+    failed = [row for row in rows if not row.has_held()]
+    for row in failed:
+        stories = row.failures or ["It was never tried."]
+        lines += ["", f"What did not hold, {row.case.tried}:", ""]
+        lines += [f"- {' '.join(story.split())[:300]}" for story in stories[:5]]
+    where = f"{machine_and_commit()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
+    intro = f"Written by `{command}`. {where} The promises stand in `SECURITY.md` and `docs/reliability.md`."
+    return "\n".join([TITLE, "", intro, "", *lines, ""])
