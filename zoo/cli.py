@@ -1,7 +1,8 @@
 """The parts that all commands share: one-line errors, exit statuses, signals and `--import`.
 
 Exit status 0 is success, 2 is bad usage or bad input (one line on standard error, no traceback), 130 and 143 are Ctrl-C
-and SIGTERM (likewise), and 1 is a failure: of the disk (likewise), or an internal one (Python's own traceback).
+and SIGTERM (likewise), and 1 is a failure: of the disk or of a pipe (likewise), or an internal one (Python's own
+traceback).
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any, NoReturn
 from zoo.errors import InputError
 from zoo.extras import missing_extra
 from zoo.signals import NAMES, exit_status, raising_signals, received_signal
-from zoo.startup import without_greeting
+from zoo.startup import discard_output, open_standard_streams, without_greeting
 
 Command = Callable[[Sequence[str] | None], None]
 
@@ -82,17 +83,22 @@ def run_command(main: Command, argv: Sequence[str] | None = None, at_end: signal
 
     Returns:
         0 on success; 2 after an `InputError`, where a path may not be read or written or an extra is not installed; 1
-        where the disk is full; 130 after Ctrl-C and 143 after SIGTERM. Other exceptions pass through.
+        where the disk is full or nobody reads the output any more; 130 after Ctrl-C and 143 after SIGTERM. Other
+        exceptions pass through.
     """
     # TensorFlow's C++ code complains about a missing GPU; errors that matter reach Python as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    open_standard_streams()
     with raising_signals(at_end):
         try:
             main(argv)
+            sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
             outcome = _outcome(error)
             if outcome is None:
                 raise
+            if isinstance(error, BrokenPipeError):
+                discard_output()
             line, status = outcome
             print(line, file=sys.stderr)
             return status
@@ -108,6 +114,8 @@ def _outcome(error: BaseException) -> tuple[str, int] | None:
         return f"error: {' '.join(str(error).split())}", 2
     if isinstance(error, ModuleNotFoundError) and (missing := missing_extra(error)):
         return f"error: {missing}", 2
+    if isinstance(error, BrokenPipeError):
+        return "error: nobody reads the output any more (broken pipe)", 1
     if reason := disk_full(error):
         return f"error: {reason}", 1
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:

@@ -15,6 +15,26 @@ from zoo.extras import EXTRAS
 _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")
 
 
+def open_standard_streams() -> None:
+    """Opens the null device for standard streams that the process was started without.
+
+    Else the next file or socket would have their number, and be written what is printed.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def discard_output() -> None:
+    """Sends what is still to be written to standard output, which nobody reads any more, nowhere."""
+    number = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(number, 1)
+    os.close(number)
+
+
 @contextlib.contextmanager
 def without_greeting() -> Iterator[None]:
     """Holds standard error back while the block imports TensorFlow, and then passes on all of it but the greeting.

@@ -236,9 +236,9 @@ def _resume(workdir: Path, weights: list[bytes]) -> str:
 
 CASES = [
     Case("training that loses its loss, all at once on a core", "one line, exit status 1, always an end", stops, 5, 40),
-    Case("training: Ctrl-C or SIGTERM at a random moment", "one line, exit status 130 or 143", signals, 8, 50),
+    Case("training: Ctrl-C or SIGTERM at a random moment", "one line, exit status 130 or 143", signals, 8, 40),
     Case(
-        "training: SIGKILL at a random moment, then --resume", "the same to the last bit, no left-overs", kills, 5, 70
+        "training: SIGKILL at a random moment, then --resume", "the same to the last bit, no left-overs", kills, 5, 60
     ),
     Case(
         "training: files cannot grow, as on a full disk",

@@ -79,3 +79,38 @@ def test_nothing_is_held_back_once_tensorflow_is_there(capfd, monkeypatch):
     with without_greeting():
         os.write(2, b"I0000 now\n")
         assert capfd.readouterr().err == "I0000 now\n"
+
+
+PRINTS = """
+import sys
+from zoo.cli import run_command
+def main(argv):
+    files = [open("/dev/null") for _ in range(3)]
+    print("a lot of text " * 100_000)
+    print("and an error", file=sys.stderr)
+    assert min(file.fileno() for file in files) > 2
+sys.exit(run_command(main))
+"""
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_standard_streams_may_be_closed(closed):
+    """As a service manager or `command >&- 2>&-` starts it."""
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    assert subprocess.run([sys.executable, "-c", PRINTS], preexec_fn=close, timeout=60).returncode == 0
+
+
+def test_a_pipe_that_nobody_reads_is_one_line():
+    """As `command | head -1` does."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-c", PRINTS], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writer)
+    assert result.returncode == 1
+    assert result.stderr == "error: nobody reads the output any more (broken pipe)\n"

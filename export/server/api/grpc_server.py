@@ -30,7 +30,8 @@ _OPTIONS = {
 }
 _FOREVER = 1e6  # seconds
 _OTHERS = 4  # threads for reflection
-_PATIENCE = 10.0  # seconds that a message may take to arrive once its call has a thread
+# Seconds that a message may take to arrive once its call has a thread, and while other calls wait for one.
+_PATIENCE, _PATIENCE_WHEN_BUSY = 10.0, 2.0
 _HEALTH_THREAD = futures.ThreadPoolExecutor(1, "health")
 _SERVICES = [
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"],
@@ -60,7 +61,7 @@ class _Calls(grpc.GenericRpcHandler):
     def __init__(self, answer: Answer, count: Count, settings: Settings):
         self._answer = answer
         self._count = count
-        self._most = settings.max_queued_requests
+        self._most, self._max_threads = settings.max_queued_requests, settings.grpc_max_threads
         self._in_progress = 0
         self._changing = threading.Lock()
         self._receiving: dict[grpc.ServicerContext, float] = {}  # since when
@@ -134,8 +135,9 @@ class _Calls(grpc.GenericRpcHandler):
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!")
 
     def _end_slow_calls(self) -> None:
-        while not self._stopped.wait(_PATIENCE / 10):
-            cutoff = time.monotonic() - _PATIENCE
+        while not self._stopped.wait(_PATIENCE_WHEN_BUSY / 8):
+            patience = _PATIENCE_WHEN_BUSY if self._in_progress > self._max_threads else _PATIENCE
+            cutoff = time.monotonic() - patience
             for context, since in list(self._receiving.items()):
                 if since < cutoff:
                     context.cancel()
