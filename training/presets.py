@@ -30,7 +30,8 @@ class Recipe:
 
 RECIPES = {
     "dates_rnnsearch": Recipe("rnnsearch", "dates"),
-    "senses_self_attention_classifier": Recipe("self_attention_classifier", "senses"),
+    "senses_self_attention_classifier": Recipe("self_attention_classifier", "senses", ("model.model_dim=48",)),
+    "subjects_self_attention_classifier": Recipe("self_attention_classifier", "subjects", ("model.model_dim=32",)),
     "sums_causal_lm_tiny": Recipe("causal_lm_tiny", "sums", ("model.model_dim=64", "model.intermediate_dim=256")),
 }
 

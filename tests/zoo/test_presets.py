@@ -5,9 +5,11 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 import zoo
+from training.data import load_data
 from training.presets import LARGEST, RECIPES
 from zoo import presets
 from zoo.errors import InputError
@@ -44,6 +46,55 @@ def test_dates():
 def test_sums():
     run = loaded("sums_causal_lm_tiny")
     assert run.generate(["17+25=", "8+9="]) == ["42", "17"]
+
+
+COURSES = {
+    "I ate a juicy apple after lunch.": "apple.fruit",
+    "I updated my Apple phone to the latest version.": "apple.company",
+}
+
+
+@pytest.mark.parametrize("typed", [str, str.lower, str.upper, lambda text: text[:-1]])
+def test_senses_of_the_courses(typed):
+    answers = loaded("senses_self_attention_classifier").classify([typed(text) for text in COURSES])
+    assert [answer.label for answer in answers] == list(COURSES.values())
+    assert min(answer.probabilities.max() for answer in answers) >= 0.9
+
+
+def test_senses_on_sentences_of_people():
+    data = load_data("senses:natural").split("test")
+    answers = loaded("senses_self_attention_classifier").classify(data.texts)
+    assert np.mean([answer.label == label for answer, label in zip(answers, data.labels, strict=True)]) >= 0.9
+
+
+def test_vectors_of_a_word_differ_by_its_sense():
+    """Of twins, which have the same words: the vector of the word is another in the other sense, and else like."""
+    run, data = loaded("senses_self_attention_classifier"), load_data("senses:twins").split("test").take(range(360))
+    answers = run.classify(data.texts)
+    assert np.mean([answer.label == label for answer, label in zip(answers, data.labels, strict=True)]) >= 0.99
+    vectors = [
+        vector[tokens.index(f"▁{label.split('.')[0]}")]
+        for (tokens, vector), label in zip(run.embed(data.texts), data.labels, strict=True)
+    ]
+    units = np.array([vector / np.linalg.norm(vector) for vector in vectors])
+    cosines, labels = units @ units.T, np.array(data.labels)
+    words = np.array([label.split(".")[0] for label in labels])
+    same = (labels[:, None] == labels) & ~np.eye(len(labels), dtype=bool)
+    other = (words[:, None] == words) & (labels[:, None] != labels)
+    assert np.median(cosines[same]) >= 0.8
+    assert np.median(cosines[other]) <= 0.5
+    assert np.median([cosines[row, row + 1] for row in range(0, len(labels), 2)]) <= 0.5
+
+
+def test_the_cat_sat_on_the_mat():
+    """What sits is the cat: the verb looks at it, and not at the mat; and the other way round."""
+    run = loaded("subjects_self_attention_classifier")
+    texts = ["The cat sat on the mat.", "The mat sat on the cat."]
+    assert [answer.label for answer in run.classify(texts)] == ["cat", "mat"]
+    for (tokens, weights), subject, other in zip(run.attention(texts), ("cat", "mat"), ("mat", "cat"), strict=True):
+        sat = weights[0, 0, tokens.index("▁sat")]
+        assert tokens[sat.argmax()] == f"▁{subject}"
+        assert sat[tokens.index(f"▁{subject}")] > 5 * sat[tokens.index(f"▁{other}")]
 
 
 def test_unknown():

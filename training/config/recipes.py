@@ -20,11 +20,11 @@ def load_recipes() -> list[dict[str, Any]]:
 
 def recipe(model: str, data: str) -> Settings:
     """Returns settings by section for a model on data; empty sections where the defaults suit."""
-    spec, kind = get_spec(model), data.partition(":")[0]
+    spec, kinds = get_spec(model), {data, data.partition(":")[0]}
     merged: Settings = {section: {} for section in SECTIONS}
     for entry in load_recipes():
         fits_model = any(fnmatch.fnmatch(model, pattern) for pattern in entry.get("models", ["*"]))
-        if fits_model and kind in entry.get("kinds", [kind]) and spec.task in entry.get("tasks", [spec.task]):
+        if fits_model and kinds & set(entry.get("kinds", kinds)) and spec.task in entry.get("tasks", [spec.task]):
             for section in SECTIONS:
                 merged[section] |= entry.get(section, {})
     # A recipe may be for data of another task, which is reported later, or name what a registered model lacks.

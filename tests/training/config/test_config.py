@@ -139,7 +139,7 @@ def test_a_configuration_with_an_unknown_key_is_refused():
 
 SPECS = {
     "seq2seq": ("dates", TEXT, "tfds:x"),
-    "classifier": ("senses", "tsv:data", "tfds:x"),
+    "classifier": ("senses", "senses:twins", "subjects", "tsv:data", "tfds:x"),
     "language_model": ("sums", "lines:data", "tfds:x"),
 }
 
@@ -159,7 +159,7 @@ def test_every_recipe_is_of_use():
         assert entry.keys() <= {"models", "kinds", "tasks", "model", "data", "training"}
         models = [model for pattern in entry.get("models", ["*"]) for model in zoo.list_models(pattern)]
         tasks = {get_spec(model).task for model in models} & set(entry.get("tasks", SPECS))
-        kinds = {spec.partition(":")[0] for task in tasks for spec in SPECS[task]}
+        kinds = {kind for task in tasks for spec in SPECS[task] for kind in (spec, spec.partition(":")[0])}
         assert kinds and set(entry.get("kinds", ())) <= kinds
 
 

@@ -112,7 +112,7 @@ def test_malformed_specs(spec):
         ("tvs:here", "Unknown data SPEC 'tvs'. Did you mean tsv"),
         (
             "",
-            "Expected one of dates, lines:DIR, senses[:natural|:twins], sums, text:DIR:SRC-TGT, "
+            "Expected one of dates, lines:DIR, senses[:natural|:twins], subjects, sums, text:DIR:SRC-TGT, "
             "tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR",
         ),
     ],

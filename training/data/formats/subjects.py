@@ -1,0 +1,79 @@
+"""The `subjects` dataset: sentences of two nouns, to be labelled with the one that does what the verb says.
+
+    The cat sat on the mat.                         cat
+    Later the mat slowly slid under the cat.        mat
+
+Sentences come in pairs in which the nouns have changed places, so that only their order tells. Every two nouns belong
+to one split, whatever the seed: the cat and the mat, in either order, are only in the test.
+"""
+
+import functools
+import itertools
+import random
+
+from training.data.dataset import Labelled, LabelledData, check_split
+from training.data.registry import register_data
+
+SIZES = {"train": 12_000, "val": 1_000, "test": 2_000}
+"""Sentences in each split."""
+
+NOUNS = tuple(
+    "cat mat dog table king hat box bird horse chair bear wall ball child wolf bed queen tree door ship".split()
+)
+"""The labels."""
+
+_ADJECTIVES = "old young black white small big red grey tired strange quiet dusty famous other".split()
+_VERBS = """sat on, sat near, lay under, lay beside, stood behind, stood in front of, fell on, leaned on, rested on,
+slept under, slid under, rolled to, moved past, landed on, hid behind, stayed with, waited for, appeared behind,
+disappeared behind, jumped over, turned to, ran into, looked at, belonged to, came from, went to, broke, touched, saw,
+followed, passed, liked, needed, found, carried, pushed, hit"""
+_OPENINGS = "Yesterday, Later, In the morning, At night, Suddenly, After lunch, Once, For an hour, Last week"
+_ADVERBS = "slowly, often, never, always, quietly, soon, almost, finally, just, really"
+_ENDINGS = "again, for an hour, in the rain, at last, without a sound, all day, in the dark, this morning, twice"
+_TESTED = ("cat", "mat")
+
+
+@functools.cache
+def nouns(split: str) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of nouns that belong to a split, whatever the seed."""
+    check_split(split)
+    both = [pair for pair in itertools.combinations(NOUNS, 2) if pair != _TESTED]
+    random.Random("the nouns of each split").shuffle(both)
+    test, val = 30, 15
+    splits = {"test": [_TESTED, *both[:test]], "val": both[test : test + val], "train": both[test + val :]}
+    return tuple(splits[split])
+
+
+def examples(split: str, seed: int = 0) -> list[tuple[str, str]]:
+    """Generates a split: distinct sentences and the label of each; examples 2n and 2n + 1 have the same words."""
+    chance, made = random.Random(f"subjects {split} {seed}"), dict[str, str]()
+    pairs = nouns(split)
+    while len(made) < SIZES[split]:
+        first, second = pairs[len(made) // 2 % len(pairs)]
+        frame = _frame(chance)
+        made |= {frame.format(first, second): first, frame.format(second, first): second}
+    return list(made.items())
+
+
+def _frame(chance: random.Random) -> str:
+    """Returns a sentence without its two nouns."""
+
+    def some(words: str, share: float) -> str:
+        return f"{chance.choice(words.split(', '))} " if chance.random() < share else ""
+
+    adjectives = [f"{chance.choice(_ADJECTIVES)} " if chance.random() < 0.3 else "" for _ in range(2)]
+    verb = chance.choice(" ".join(_VERBS.split()).split(", "))
+    opening, adverb, ending = some(_OPENINGS, 0.3), some(_ADVERBS, 0.2), some(_ENDINGS, 0.3).rstrip()
+    clause = f"{opening}the {adjectives[0]}{{}} {adverb}{verb} the {adjectives[1]}{{}} {ending}".rstrip()
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
+@register_data("subjects", "subjects")
+def load_subjects(spec: str, seed: int = 0) -> LabelledData:
+    """Opens the generated dataset; by default subwords."""
+
+    def load_split(name: str) -> Labelled:
+        made = examples(name, seed)
+        return Labelled([text for text, _ in made], [label for _, label in made])
+
+    return LabelledData(spec=spec, tokenizer="subword", load_split=load_split)
