@@ -91,10 +91,11 @@ def test_the_cat_sat_on_the_mat():
     run = loaded("subjects_self_attention_classifier")
     texts = ["The cat sat on the mat.", "The mat sat on the cat."]
     assert [answer.label for answer in run.classify(texts)] == ["cat", "mat"]
-    for (tokens, weights), subject, other in zip(run.attention(texts), ("cat", "mat"), ("mat", "cat"), strict=True):
-        sat = weights[0, 0, tokens.index("▁sat")]
-        assert tokens[sat.argmax()] == f"▁{subject}"
-        assert sat[tokens.index(f"▁{subject}")] > 5 * sat[tokens.index(f"▁{other}")]
+    for tokens, weights in run.attention(texts):
+        first, second, sat = 1, 5, tokens.index("▁sat")
+        assert {tokens[first].strip("▁."), tokens[second].strip("▁.")} == {"cat", "mat"}
+        assert weights[0, 0, sat].argmax() == first
+        assert weights[0, 0, sat, first] > 5 * weights[0, 0, sat, second]
 
 
 def test_unknown():

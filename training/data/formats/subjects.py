@@ -65,15 +65,15 @@ def _frame(chance: random.Random) -> str:
     verb = chance.choice(" ".join(_VERBS.split()).split(", "))
     opening, adverb, ending = some(_OPENINGS, 0.3), some(_ADVERBS, 0.2), some(_ENDINGS, 0.3).rstrip()
     clause = f"{opening}the {adjectives[0]}{{}} {adverb}{verb} the {adjectives[1]}{{}} {ending}".rstrip()
-    return f"{clause[0].upper()}{clause[1:]}."
+    return f"{clause[0].upper()}{clause[1:]}{chance.choice(('.', ''))}"
 
 
 @register_data("subjects", "subjects")
 def load_subjects(spec: str, seed: int = 0) -> LabelledData:
-    """Opens the generated dataset; by default subwords."""
+    """Opens the generated dataset; by default words."""
 
     def load_split(name: str) -> Labelled:
         made = examples(name, seed)
         return Labelled([text for text, _ in made], [label for _, label in made])
 
-    return LabelledData(spec=spec, tokenizer="subword", load_split=load_split)
+    return LabelledData(spec=spec, tokenizer="words", load_split=load_split)

@@ -92,7 +92,22 @@ class TwoSidedALiBiPositions(layers.ALiBiPositions):
     It is the side after the query in every other head, beginning with the first, and before it in the rest. With equal
     biases on both sides, an encoder maps a reversed text to the same vectors in reversed order, and a decoder whose
     cross-attention has no positions cannot know which of the two it reads. (The paper has decoders alone.)
+
+    Args:
+        first_slope: Slope of the first head, with which those of the others change in proportion; 0 for the paper's.
+            That of a single head would be 1/256, which no distance in a sentence makes felt.
     """
+
+    saved_options = ("first_slope",)
+
+    def __init__(self, first_slope=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.first_slope = first_slope
+
+    def create_weights(self, num_heads):
+        super().create_weights(num_heads)
+        if self.first_slope:
+            self.slopes = [slope * self.first_slope / self.slopes[0] for slope in self.slopes]
 
     def bias(self, query_positions, key_positions):
         after = distances(query_positions, key_positions) > 0  # [T, S]

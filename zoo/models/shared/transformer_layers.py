@@ -81,7 +81,8 @@ class TransformerLayers:
         if kind == "rotary":
             return layers.RotaryPositions(**arguments)
         if kind == "alibi":
-            return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(**arguments)
+            first_slope = self.options.alibi_slope
+            return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(first_slope, **arguments)
         if kind == "relative":
             return layers.ShawRelativePositions(distance, **arguments)
         if kind == "t5":

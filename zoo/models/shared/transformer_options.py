@@ -6,7 +6,7 @@ No Keras here, so that the catalog can read the defaults; `zoo.models.shared.tra
 from dataclasses import dataclass
 
 from zoo.errors import InputError
-from zoo.options import Options, choice, count, flag, rate, size, text
+from zoo.options import Options, choice, count, flag, number, rate, size, text
 from zoo.synonyms import SCORES, unique
 
 SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer")
@@ -76,6 +76,13 @@ class AttentionOptions(Options):
     def hidden_dim(self) -> int:
         """Size of the activations: D, or D + P with concatenated positions that no map leads back."""
         return self.model_dim if self.concat_projection else self.model_dim + (self.position_dim or self.model_dim)
+
+    alibi_slope: float = number(
+        0.0,
+        "Slope of the first head of alibi in an encoder, with the others in proportion; 0 for the paper's, which is "
+        "next to nothing for a single head: 1/256.",
+        minimum=0,
+    )
 
     @property
     def embedding_factor(self) -> float:
