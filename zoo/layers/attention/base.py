@@ -57,7 +57,8 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         in output and weights. The output carries the query's mask.
 
     Raises:
-        ValueError: For a floating point mask, a mask or bias of the wrong rank or size, or a query without value.
+        ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
+            the query's nor 1, or a query without value.
 
     Example:
         >>> import numpy as np
@@ -207,6 +208,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             "key_mask": key_mask,
             "attention_mask": attention_mask,
         }
+        masks.check_batch(mask_arguments, query.shape[0])
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,

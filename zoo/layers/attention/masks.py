@@ -31,6 +31,21 @@ def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
     return ops.cast(mask, "bool")
 
 
+def check_batch(masks: dict[str, Any], batch: int | None) -> None:
+    """Checks that masks, by name, have the batch size of the query, or 1; others would make the output larger.
+
+    Raises:
+        ValueError: If one has another.
+    """
+    for name, mask in masks.items():
+        size = next(iter(getattr(mask, "shape", ())), None)
+        if sizes_differ(size, batch) and size != 1:
+            wanted = batch if batch == 1 else f"{batch}, or 1"
+            raise ValueError(
+                f"`{name}` must have the batch size of `query`, {wanted}. Received: shape={tuple(mask.shape)}."
+            )
+
+
 @dataclasses.dataclass(frozen=True)
 class Visibility:
     """Which query may attend to which key, as separate masks, so that a chunk of queries needs only its own rows.

@@ -170,6 +170,7 @@ class TransformerOptions(AttentionOptions):
                 f"`position_dim` a multiple of `num_heads`. {sizes[:-1]}, position_dim={self.position_dim}."
             )
         if self.positions == "rotary" and self.head_dim < 2:
+            sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
             raise InputError(f"`positions='rotary'` rotates pairs of features: heads need at least two. {sizes}")
         if self.num_key_value_heads and self.num_heads % self.num_key_value_heads:
             raise InputError(

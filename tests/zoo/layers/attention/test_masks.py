@@ -226,3 +226,16 @@ def test_blocks_take_keras_masks():
         np.testing.assert_array_equal(to_numpy(implicit)[mask], to_numpy(explicit)[mask])
         pooled = to_numpy(keras.layers.GlobalAveragePooling1D()(implicit))
         np.testing.assert_allclose(pooled[0], to_numpy(explicit)[0][mask[0]].mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("query_mask", (2, 3)), ("value_mask", (2, 5)), ("key_mask", (2, 5)), ("attention_mask", (2, 3, 5))],
+)
+def test_masks_of_another_batch_do_not_make_the_output_larger(name, shape):
+    query, value = np.ones((1, 3, 4), "float32"), np.ones((1, 5, 4), "float32")
+    message = rf"`{name}` must have the batch size of `query`, 1. Received: shape=\({', '.join(map(str, shape))}\)"
+    with pytest.raises(ValueError, match=message):
+        layers.MultiHeadAttention(2, 3)(query, value, **{name: np.ones(shape, bool)})
+    shared = np.ones((1, *shape[1:]), bool)  # is for all rows
+    assert layers.DotAttention()(query.repeat(2, axis=0), value.repeat(2, axis=0), **{name: shared}).shape == (2, 3, 4)
