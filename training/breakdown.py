@@ -29,7 +29,7 @@ _SHARE = 0.95
 _FREQUENCIES = (0, 1, 3, 10, 30, 100, 300, 1000)
 _TITLES = {
     "length": "Length of the source in {unit}",
-    "frequency": "How often training has seen the rarest of the {unit} of the source",
+    "frequency": "Times that training has seen\nthe rarest of the {unit} of the source",
 }
 
 _DRAWN = {
@@ -142,7 +142,7 @@ def draw(table: Table, kind: str, path: Path) -> None:
         return
     buckets = table["buckets"]
     names = [name for name in _DRAWN if name in buckets[0]]
-    figure = Figure(figsize=(min(1.5 + 0.7 * len(buckets), 7.0), 0.6 + 1.7 * len(names)), layout="constrained")
+    figure = Figure(figsize=(2.2 + 0.7 * len(buckets), 0.6 + 1.7 * len(names)), layout="constrained")
     places = range(len(buckets))
     panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
     for name, panel in zip(names, panels, strict=True):

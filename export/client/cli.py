@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -85,7 +85,12 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def _head(text: str) -> int | str:
-    return text if text in ("mean", "all") else int(text)
+    if text in ("mean", "all"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"a number, mean or all is expected. Received: {text!r}") from None
 
 
 def _recorded(requests: Iterable[Request | None], sent: list[list[bytes]]) -> Iterator[Request | None]:

@@ -6,16 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from export.graph.model_graph import ModelGraph, read_texts
-from export.graph.signatures import (
-    CLASSIFY,
-    SHORT_TEXTS,
-    TEXTS,
-    Answers,
-    attends,
-    register_default,
-    register_signature,
-    stacked,
-)
+from export.graph.signatures import CLASSIFY, TEXTS, Answers, register_default, register_signature
 from export.options import ExportOptions
 from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
 
@@ -69,29 +60,3 @@ def classify(graph: ClassifierGraph, inputs: tf.Tensor) -> Mapping[str, tf.Tenso
     features = tf.io.parse_example(inputs, {"text": tf.io.FixedLenFeature([], tf.string)})
     outputs = graph.answer(features["text"])
     return {"classes": outputs["classes"], "scores": outputs["probabilities"]}
-
-
-def _expected_embeddings(run: ClassifierRun, options: ExportOptions) -> Answers:
-    tokens, vectors = zip(*run.embed(SHORT_TEXTS), strict=True)
-    return {"text": SHORT_TEXTS}, {"tokens": stacked(tokens, ""), "embeddings": stacked(vectors, 0.0)}
-
-
-@register_signature("classifier", "embed", expected=_expected_embeddings)
-def embed(graph: ClassifierGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
-    """The tokens of each text and their vectors in context."""
-    ids = graph.read(text)
-    vectors = tf.cast(graph.model.represent(ids, training=False), tf.float32)
-    return {"tokens": graph.tokenizers["text"].pieces(ids), "embeddings": vectors}
-
-
-def _expected_attention(run: ClassifierRun, options: ExportOptions) -> Answers:
-    tokens, weights = zip(*run.attention(SHORT_TEXTS), strict=True)
-    return {"text": SHORT_TEXTS}, {"tokens": stacked(tokens, ""), "attention": stacked(weights, 0.0)}
-
-
-@register_signature("classifier", "attention", available=attends, expected=_expected_attention)
-def attention(graph: ClassifierGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
-    """The tokens of each text and the attention between them."""
-    ids = graph.read(text)
-    weights = tf.cast(graph.model.attention(ids), tf.float32)
-    return {"tokens": graph.tokenizers["text"].pieces(ids), "attention": weights}

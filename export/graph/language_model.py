@@ -12,7 +12,7 @@ from zoo import decoding
 from zoo.inference import LanguageModelRun
 from zoo.inference.decoders import SYMBOLS
 from zoo.inference.generator import Generator, TextScorer
-from zoo.vocabulary import PAD
+from zoo.vocabulary import PAD, START
 
 
 class LanguageModelGraph(ModelGraph):
@@ -34,6 +34,10 @@ class LanguageModelGraph(ModelGraph):
         lengths = rows.row_lengths()
         first = tf.where(lengths < self.max_length, tf.zeros_like(lengths), lengths - self.max_length // 2)
         return dense(tf.gather(rows, tf.ragged.range(first, lengths), batch_dims=1))
+
+    def ids(self, text: tf.Tensor) -> tf.Tensor:
+        rows = self.tokenizers["text"].encode(first_bytes(text))
+        return dense(tf.concat([tf.fill([tf.shape(text)[0], 1], START), rows], axis=1)[:, : self.model.max_length])
 
     def compute(self, ids: tf.Tensor) -> Any:
         return self._generator({"prompt": ids})

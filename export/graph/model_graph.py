@@ -39,6 +39,15 @@ class ModelGraph:
         """Returns the ids [B, S], S ≥ 1, of texts [B]."""
         raise NotImplementedError
 
+    @property
+    def reader(self) -> TokenizerGraph:
+        """The tokenizer of what the model reads."""
+        return next(iter(self.tokenizers.values()))
+
+    def ids(self, text: tf.Tensor) -> tf.Tensor:
+        """Returns the ids [B, S], S ≥ 1, of texts [B] to be looked into; see `zoo.inference.Run.ids`."""
+        return self.read(text)
+
     def compute(self, ids: tf.Tensor) -> Any:
         """Returns what the model makes of ids [B, S]: nested tensors with the batch first."""
         raise NotImplementedError

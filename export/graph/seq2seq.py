@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from export.graph.attention_weights import NUMBERS, chosen
 from export.graph.model_graph import ModelGraph, read_texts, trimmed
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 from zoo.inference.decoders import shifted
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
-from zoo.vocabulary import PAD
+from zoo.vocabulary import PAD, START
 
 NO_SEQUENCE = ("", -1e30)
 """Text and log probability that fill the room of `nbest` where a model knows fewer sequences."""
@@ -120,4 +122,48 @@ def attention(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
         "source_tokens": graph.tokenizers["source"].pieces(source),
         "target_tokens": graph.tokenizers["target"].pieces(target),
         "attention": tf.cast(graph.model.attention(source, shifted(target)), tf.float32),
+    }
+
+
+def _expected_attentions(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
+    best, sources = _hypotheses(run, options, SHORT_TEXTS), run.source_ids(SHORT_TEXTS)
+    targets = [[START, *answer.ids[:-1]] for answer in best]
+    weights = [run.model.attentions(*map(_one_row, pair)) for pair in zip(sources, targets, strict=True)]
+    outputs = {kind: stacked([kinds[kind][0] for kinds in weights], 0.0) for kind in run.model.attention_kinds}
+    source_pieces, target_pieces = run.tokenizers.source.pieces, run.tokenizers.target.pieces
+    return {"text": SHORT_TEXTS}, {
+        **outputs,
+        "text": [answer.text for answer in best],
+        "source_tokens": stacked(map(source_pieces, sources), ""),
+        "target_tokens": stacked([target_pieces(answer.ids) for answer in best], ""),
+        "decoder_tokens": stacked(map(target_pieces, targets), ""),
+    }
+
+
+def _one_row(ids: list[int]) -> np.ndarray:
+    return np.array([ids], np.int32)
+
+
+@register_signature(
+    "seq2seq",
+    "attention_all",
+    inputs={"layer": NUMBERS, "head": NUMBERS},
+    available=attends,
+    expected=_expected_attentions,
+)
+def attention_all(graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = (), head: Any = ()) -> Mapping[str, tf.Tensor]:
+    """The translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
+
+    Row t of `decoder` and `cross` is the attention that predicts `target_tokens[t]`; the decoder attends to
+    `decoder_tokens`, which begin with the start.
+    """
+    source = graph.read(text)
+    target = trimmed(graph.compute(source)["ids"])
+    before = shifted(target)
+    return {
+        "text": graph.tokenizers["target"].decode(target),
+        "source_tokens": graph.tokenizers["source"].pieces(source),
+        "target_tokens": graph.tokenizers["target"].pieces(target),
+        "decoder_tokens": graph.tokenizers["target"].pieces(before),
+        **chosen(graph.model.attentions(source, before), layer, head),
     }

@@ -1,10 +1,12 @@
 """What a SavedModel of ours consists of: variables, tokenizers and signatures."""
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from export.graph import inside  # noqa: F401, which registers signatures
 from export.graph.classifier import ClassifierGraph
 from export.graph.dynamic_batching import batched
 from export.graph.language_model import LanguageModelGraph
@@ -57,7 +59,16 @@ def signature_function(graph: ModelGraph, signature: Signature) -> Any:
             arguments = _of_equal_sizes(list(signature.inputs), arguments)
         return answer(*arguments)
 
+    # Parameters of its own, as what may be left out of a request is the default of a parameter.
+    prepare_and_answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [_parameter(name, spec, signature.defaults) for name, spec in signature.inputs.items()]
+    )
     return tf.function(prepare_and_answer, input_signature=list(signature.inputs.values()), autograph=False)
+
+
+def _parameter(name: str, spec: tf.TensorSpec, defaults: Mapping[str, Any]) -> inspect.Parameter:
+    default = tf.constant(defaults[name], spec.dtype) if name in defaults else inspect.Parameter.empty
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
 
 
 def _of_equal_sizes(names: Sequence[str], arguments: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

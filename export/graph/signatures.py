@@ -8,12 +8,13 @@ A new signature is one decorated function, here or in a module of yours that `--
     def count(graph, text):
         return {"symbols": tf.math.count_nonzero(graph.read(text), axis=1)}
 
-Its parameters after the first are the inputs. Warm-up requests and the check are derived from them.
+Its parameters after the first are the inputs; those with a default may be left out of a request. Warm-up requests and
+the check are derived from them.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,7 @@ Answers = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 def attends(model: Any, options: ExportOptions) -> bool:
     """Returns whether a model has attention, for `available`."""
-    return bool(model.attends)
+    return bool(model.attention_kinds)
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Signature:
         name: Its name.
         function: Function of a `ModelGraph` and of the inputs that returns a dict of tensors with the batch first.
         inputs: The inputs by name.
+        defaults: The values of inputs that a request may leave out, which are the last ones.
         batchable: Whether the sizes of its results do not depend on the texts, so that requests can share a batch.
             All arguments of the function are then batches of the same size.
         prepare: Function of the inputs that returns the other arguments of `function`, and refuses what is wrong before
@@ -72,6 +74,7 @@ class Signature:
     name: str
     function: Function
     inputs: Mapping[str, tf.TensorSpec]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     batchable: bool = False
     prepare: Callable[..., tuple[tf.Tensor, ...]] = lambda *inputs: inputs
     available: Callable[[Any, ExportOptions], bool] = lambda model, options: True
@@ -82,10 +85,11 @@ class Signature:
     expected: Callable[[Any, Any], Answers] | None = None
 
     def example(self, texts: list[str]) -> dict[str, Any]:
-        """Returns inputs: all texts are these, all numbers are 1."""
+        """Returns inputs: all texts are these, all numbers are 1; what may be left out is."""
         return {
             name: texts if spec.dtype == tf.string else 1 if spec.shape.rank == 0 else [1] * len(texts)
             for name, spec in self.inputs.items()
+            if name not in self.defaults
         }
 
 
@@ -110,10 +114,11 @@ def register_signature(
         raise ValueError(f"A signature {name!r} of {task} models is registered already.")
 
     def register(function: Function) -> Function:
-        _, *names = inspect.signature(function).parameters
-        specs = {key: (inputs or {}).get(key, tf.TensorSpec([None], tf.string)) for key in names}
+        _, *parameters = inspect.signature(function).parameters.values()
+        specs = {key.name: (inputs or {}).get(key.name, tf.TensorSpec([None], tf.string)) for key in parameters}
         specs = {key: tf.TensorSpec(spec.shape, spec.dtype, name=key) for key, spec in specs.items()}
-        _SIGNATURES[task, name] = Signature(task, name, function, specs, **declaration)
+        defaults = {key.name: key.default for key in parameters if key.default is not key.empty}
+        _SIGNATURES[task, name] = Signature(task, name, function, specs, defaults, **declaration)
         return function
 
     return register

@@ -36,7 +36,7 @@ def program(tmp_path_factory):
 def question(name, signature):
     """Returns the line that asks a signature, and what Python is asked."""
     fields, feed = [name], {}
-    for key in signature.inputs:
+    for key in signature.inputs.keys() - signature.defaults.keys():
         if key in NUMBERS:
             kind = "int" if key == "seed" else "float"
             fields.append(f"{key}={kind}:{NUMBERS[key]}")

@@ -34,7 +34,8 @@ class Case:
 
     def ask(self, texts, signature="serving_default", **scalars):
         """Returns the outputs for texts; the signature `score` of translators gets them as both sides."""
-        names = self.model.signatures[signature].inputs.keys() - scalars.keys()
+        declared = self.model.signatures[signature]
+        names = declared.inputs.keys() - declared.defaults.keys() - scalars.keys()
         return self.model.predict(signature, {**dict.fromkeys(names, strings(texts)), **scalars})
 
     def translate(self, texts):

@@ -80,7 +80,13 @@ def test_layer_and_head(ask_toy, tmp_path, choice):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--heatmap=a.xyz"], ["--heatmap=a.png", "--layer=2"], ["--heatmap=a.png", "--head=3"]]
+    "arguments",
+    [
+        ["--heatmap=a.xyz"],
+        ["--heatmap=/dev/null/a.png"],
+        ["--heatmap=a.png", "--layer=2"],
+        ["--heatmap=a.png", "--head=3"],
+    ],
 )
 def test_no_error_comes_after_the_answer(ask_toy, arguments):
     status, output, errors = ask_toy(*arguments, "ein")
@@ -174,6 +180,7 @@ def test_unknown_model(ask_toy):
     [
         (["a"], "the following arguments are required: --model"),
         (["--model=m", "--heatmap=a.png", "--signature=nbest"], "--heatmap needs --signature attention"),
+        (["--model=m", "--head=x"], "argument --head: a number, mean or all is expected. Received: 'x'"),
     ],
 )
 def test_usage(arguments, message, capsys):

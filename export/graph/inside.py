@@ -1,0 +1,61 @@
+"""The signatures that look inside models and that tasks share: vectors, and attention within one text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.attention_weights import NUMBERS, chosen
+from export.graph.model_graph import ModelGraph
+from export.graph.signatures import SHORT_TEXTS, Answers, attends, register_signature, stacked
+from export.options import ExportOptions
+from zoo.vocabulary import PAD
+
+
+def _expected_embeddings(run: Any, options: ExportOptions) -> Answers:
+    tokens, vectors = zip(*run.embed(SHORT_TEXTS), strict=True)
+    return {"text": SHORT_TEXTS}, {"tokens": stacked(tokens, ""), "embeddings": stacked(vectors, 0.0)}
+
+
+@register_signature("seq2seq", "embed", expected=_expected_embeddings)
+@register_signature("classifier", "embed", expected=_expected_embeddings)
+@register_signature("language_model", "embed", expected=_expected_embeddings)
+def embed(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """The tokens of each text and the vectors that the model makes of them in their context; 0 for padding."""
+    ids = graph.ids(text)
+    vectors = tf.cast(graph.model.represent(ids), tf.float32)
+    return {"tokens": graph.reader.pieces(ids), "embeddings": tf.where((ids != PAD)[:, :, None], vectors, 0.0)}
+
+
+def _expected_attention(run: Any, options: ExportOptions) -> Answers:
+    tokens, weights = zip(*run.attention(SHORT_TEXTS), strict=True)
+    return {"text": SHORT_TEXTS}, {"tokens": stacked(tokens, ""), "attention": stacked(weights, 0.0)}
+
+
+@register_signature("classifier", "attention", available=attends, expected=_expected_attention)
+@register_signature("language_model", "attention", available=attends, expected=_expected_attention)
+def attention(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """The tokens of each text and the attention between them."""
+    outputs = attention_all(graph, text)
+    (kind,) = graph.model.attention_kinds
+    return {"tokens": outputs["tokens"], "attention": outputs[kind]}
+
+
+def _expected_attentions(run: Any, options: ExportOptions) -> Answers:
+    (kind,) = run.model.attention_kinds
+    inputs, outputs = _expected_attention(run, options)
+    return inputs, {"tokens": outputs["tokens"], kind: outputs["attention"]}
+
+
+_NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "available": attends}
+
+
+@register_signature("classifier", "attention_all", expected=_expected_attentions, **_NUMBERED)
+@register_signature("language_model", "attention_all", expected=_expected_attentions, **_NUMBERED)
+def attention_all(graph: ModelGraph, text: tf.Tensor, layer: Any = (), head: Any = ()) -> dict[str, tf.Tensor]:
+    """The tokens of each text and the attention between them, by its kind, of all layers and heads or of some."""
+    ids = graph.ids(text)
+    # A language model's own positions attend after the end of a text, too, which nobody sees.
+    attending = tf.cast(ids != PAD, tf.float32)[:, None, None, :, None]
+    weights = chosen(graph.model.attentions(ids), layer, head)
+    return {"tokens": graph.reader.pieces(ids), **{kind: values * attending for kind, values in weights.items()}}
