@@ -8,10 +8,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.commands import parse
 
 import zoo
 from training.config.resolve import resolve
-from zoo.cli import ArgumentParser
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -46,29 +46,6 @@ def make_targets() -> list[str]:
     return [target for targets in in_blocks + in_text for target in targets.split()]
 
 
-class Parsed(BaseException):
-    """Stops a command once its arguments are parsed."""
-
-
-@pytest.fixture
-def parse(monkeypatch):
-    """Returns what a command of this project makes of its arguments."""
-    parse_known_args = ArgumentParser.parse_known_args
-
-    def stop(self, *arguments):
-        raise Parsed(*parse_known_args(self, *arguments))
-
-    def run(module, arguments):
-        with monkeypatch.context() as patch, pytest.raises(Parsed) as caught:
-            patch.setattr(ArgumentParser, "parse_known_args", stop, raising=False)
-            importlib.import_module(module).main(arguments)
-        namespace, unknown = caught.value.args
-        assert not unknown, f"python -m {module} has no {unknown}"
-        return namespace
-
-    return run
-
-
 def test_there_is_something_to_check():
     modules = {command[0] for command in python_commands()}
     assert modules >= {
@@ -82,7 +59,7 @@ def test_there_is_something_to_check():
 
 
 @pytest.mark.parametrize("command", python_commands(), ids=" ".join)
-def test_commands_parse(command, parse):
+def test_commands_parse(command):
     module, *arguments = command
     assert importlib.util.find_spec(module) is not None
     if module.partition(".")[0] in OURS:
