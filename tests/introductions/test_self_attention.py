@@ -13,7 +13,7 @@ X = array(1, 5, 8)
 
 def test_one_head_without_w_o(lines):
     layer = lines(x=X)["layer"]
-    w_q, w_k, w_v = (kernel[0] for kernel in list(layer.head_kernels().values())[:3])
+    w_q, w_k, w_v = (numpy(dense.kernel) for dense in (layer.query_dense, layer.key_dense, layer.value_dense))
     assert w_q.shape == (8, 16)
     close(layer(X), softmax((X @ w_q) @ (X @ w_k).swapaxes(1, 2) / 4) @ (X @ w_v))
 

@@ -69,7 +69,7 @@ def test_what_the_word_looks_at(command_lines):
 
 
 def test_static_and_contextual_vectors(lines):
-    names = lines(run=zoo.load("preset:senses"))
+    names = lines(run=zoo.load("preset:senses_self_attention_classifier"))
     place = next(
         index for index, token in enumerate(names["tokens"]) if "apple" in token.lower() or "app" in token.lower()
     )
