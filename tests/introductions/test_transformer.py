@@ -54,7 +54,7 @@ def test_a_picture_of_the_architecture(lines):
 
 def test_the_two_apples(lines):
     names = lines()
-    assert [answer.label for answer in names["answers"]] == ["fruit", "company"]
+    assert [answer.label for answer in names["answers"]] == ["apple.fruit", "apple.company"]
     assert all(answer.probabilities.max() >= 0.9 for answer in names["answers"])
 
 
@@ -76,3 +76,10 @@ def test_static_and_contextual_vectors(lines):
     other = names["run"].embed(["I updated my Apple phone to the latest version."])
     assert np.isfinite(names["static"][place]).all() and names["static"].shape[0] == names["contextual"].shape[0]
     assert len(other[0][0]) == len(other[0][1])
+
+
+def test_the_cat_sat_on_the_mat(lines):
+    names = lines()
+    tokens, weights = names["tokens"], names["weights"]
+    sat, cat = tokens.index("▁sat"), tokens.index("▁cat")
+    assert weights[0, 0, sat].argmax() == cat and weights[0, 0, sat, cat] > 0.5
