@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from export.wire.tensors import to_array, to_proto
 # What a caller may be told of a request that is wrong; anything else is a fault of the server.
 _REFUSALS = set("INVALID_ARGUMENT FAILED_PRECONDITION NOT_FOUND UNIMPLEMENTED OUT_OF_RANGE RESOURCE_EXHAUSTED".split())
 _STATUSES = {200, 400, 404, 405, 411, 413, 414, 415, 417, 429, 431, 501}
+_REST_OF_IT = b"\r\n\r\n" + b"x" * 10_000 + b"\r\n\r\n"  # whatever was still to come
 _NO_MESSAGE = "Exception deserializing request!"
 _METHODS = [METHOD, *(METHOD.replace("Predict", name) for name in ("Classify", "Regress", "MultiInference"))]
 _METHODS += [METHOD.replace("Predict", "GetModelMetadata"), "/tensorflow.serving.ModelService/GetModelStatus"]
@@ -180,8 +182,10 @@ def over_rest(stage: Stage) -> Iterator[Attempt]:
 
         def problem(request: bytes) -> str:
             with socket.create_connection((HOST, server.rest_port), timeout=SECONDS) as connection:
-                with suppress(ConnectionError, BrokenPipeError):  # it may hang up before it has heard all
+                with suppress(ConnectionError):  # it may hang up before it has heard all
                     connection.sendall(request)
+                    if not select.select([connection], [], [], 0.2)[0]:
+                        connection.sendall(_REST_OF_IT)
                 return _problem_of(connection)
 
         yield from _ask(stage, server, _http(), problem)
