@@ -196,12 +196,11 @@ def _problem_of(connection: socket.socket) -> str:
     answer = http.client.HTTPResponse(connection)
     try:
         answer.begin()
-        content = answer.read()
     except (http.client.HTTPException, ConnectionResetError):
         return ""
     except TimeoutError:
         return f"no answer within {SECONDS} s"
-    return "" if answer.status in _STATUSES else f"{answer.status}: {content!r}"
+    return "" if answer.status in _STATUSES else f"{answer.status}: {answer.fp.read1(500)!r}"
 
 
 def _ask(
