@@ -123,6 +123,11 @@ def _outcome(error: BaseException) -> tuple[str, int] | None:
     return None
 
 
+def is_closed(stream: Any) -> bool:
+    """Returns whether the process was started without a standard stream; see `open_standard_streams`."""
+    return stream is None or getattr(stream, "name", None) == os.devnull
+
+
 def disk_full(error: BaseException) -> str | None:
     """Returns what to say of an error if a file has no room to grow, else `None`."""
     for number, reason in _NO_ROOM.items():

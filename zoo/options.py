@@ -109,7 +109,7 @@ class Option:
         if not self._fits(value):
             short, shown = name.rpartition(".")[2], repr(value)
             shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
-            limit = f", at most {LARGEST}" if self._is_too_large(value) else ""
+            limit = f", at most {LARGEST}" if self.maximum is None and self._is_too_large(value) else ""
             raise InputError(f"`{name}` must be {self.expected()}{limit}. Received: {short}={shown}.")
         return list(value) if self.kind is list else self.kind(value)
 

@@ -14,7 +14,7 @@ from export.client.channel import MAX_RETRIES, Tls
 from export.client.errors import ServerError
 from export.client.text_input import input_size, read_batches
 from export.wire.tensors import to_rows
-from zoo.cli import ArgumentParser, run_command
+from zoo.cli import ArgumentParser, is_closed, run_command
 from zoo.errors import InputError
 
 Request = dict[str, list[bytes]]
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         ServerError: The server fails.
     """
     flags = _parse(argv)
-    if sys.stdout is None:
+    if is_closed(sys.stdout):
         raise InputError("Standard output is closed, and the answers have nowhere else to go.")
     requests: Iterable[Request | None] = batches(map(os.fsencode, flags.text)) if flags.text else read_batches()
     paths: Iterator[Path] = iter(())
@@ -162,6 +162,4 @@ def command(argv: Sequence[str] | None = None) -> int:
         return run_command(main, argv)
     except ServerError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    except BrokenPipeError:  # The reader of the answers has enough, as `head` has.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from export.client.api import BATCH_SIZE, batches
+from zoo.cli import is_closed
 from zoo.errors import InputError
 
 _CHUNK = 1 << 16  # bytes read at once
@@ -20,7 +21,7 @@ def read_batches() -> Iterator[dict[str, list[bytes]] | None]:
     Raises:
         InputError: Standard input is closed.
     """
-    if sys.stdin is None:
+    if is_closed(sys.stdin):
         raise InputError("There are no texts: none among the arguments, and standard input is closed.")
     # Unbuffered: `select` does not see what is in a buffer, and a line that a person enters would not be answered at
     # once.
@@ -53,7 +54,7 @@ def _is_ready(stream: Any) -> bool:
 
 def input_size() -> int | None:
     """Returns the bytes of standard input, where that is a file."""
-    if sys.stdin is None:
+    if is_closed(sys.stdin):
         return None
     try:
         return os.fstat(sys.stdin.fileno()).st_size or None

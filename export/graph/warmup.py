@@ -21,11 +21,16 @@ def write_warmup(
     combination would make a version start later for answers that nobody wants. Code that XLA compiled for one set
     serves the others, so the size of their batches does not matter. Nor does the model's name: the stock server does
     not look at it.
+
+    Signatures with inputs that may be left out are not replayed: servers with `--enable_batching`, which refuse inputs
+    that are not one for each text, would not start.
     """
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature in signatures:
+            if signature.defaults:
+                continue
             for request in _requests(graph, signature, functions[signature.name]):
                 request.model_spec.name, request.model_spec.signature_name = model_name, signature.name
                 log = {"classify_log" if signature.api == CLASSIFY else "predict_log": {"request": request}}

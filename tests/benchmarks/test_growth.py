@@ -41,6 +41,7 @@ def test_every_attention_layer_is_there():
     assert {layer.name for layer in LAYERS.values() if "." not in layer.name} == named - {
         "BaseAttention",
         "Attention",
+        "SelfAttention",
     }, "those take any score"
     assert {contestant.work["length"] for contestant in CASES["dot"].contestants} == {*LENGTHS}
     linear = {name for name, layer in LAYERS.items() if layer.exponent == 1}

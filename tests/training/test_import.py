@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_one_file_is_enough(tmp_path, capsys):
     workdir = tmp_path / "run"
     argv = ["--model", "cnn_classifier", "--data", "parity:40", "--workdir", workdir]
     _, errors = command("training.train", tmp_path, *argv, "--set", *SETTINGS)
-    assert errors.startswith("cnn_classifier on parity:40: "), "the frameworks are silent"
+    assert re.match(r"\S+ \S+ cnn_classifier on parity:40: ", errors), "the frameworks are silent"
     first, last = [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()[:2]]
     assert last < first <= 2.0, "a sum of squares"
     card = (workdir / "MODEL_CARD.md").read_text()

@@ -235,7 +235,7 @@ def test_a_reader_that_has_had_enough(scripted_address):
         process.stdout.close()
         process.stdin.write(b"a\n")
         process.stdin.close()
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == b"error: nobody reads the output any more (broken pipe)\n"
         assert process.wait(SECONDS) == 1
 
 

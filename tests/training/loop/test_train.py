@@ -171,7 +171,7 @@ def test_one_step_changes_every_weight(model_name, options, text_spec, labelled_
     task = get_task(zoo.get_spec(model_name).task)
     spec = {"seq2seq": text_spec, "classifier": labelled_spec, "language_model": lines_spec}[task.name]
     settings = "data.vocab_size=60 data.tokenizer=subword data.max_length=7 model.dropout=0.1 training.weight_decay=0.1"
-    config = resolve(model_name, spec, [*settings.split(), *options.split()])
+    config = resolve(model_name, spec, [*settings.split(), *options.split(), "training.precision=float32"])
     data = load_data(spec)
     tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
     config = complete(config, task, data, tokenizers)

@@ -66,7 +66,7 @@ from zoo import layers
             "`function` must be a callable or a Keras layer .*Received: function=<class .*DotScore'>.",
         ),
         (lambda: layers.Attention("dott"), "Unknown score 'dott'. Did you mean dot"),
-        (lambda: layers.MultiHeadAttention(2, 4, score="bilinear"), "Unknown score 'bilinear'. "),
+        (lambda: layers.MultiHeadAttention(2, 4, score="trilinear"), "Unknown score 'trilinear'. "),
         (
             lambda: layers.Attention(layers.DotScore),
             "`score` must be a Score, the name of one, or a callable or Keras layer that takes query and key. "
