@@ -7,7 +7,6 @@ import dataclasses
 import fnmatch
 import functools
 import importlib
-import importlib.metadata
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,6 +103,8 @@ def register_model(spec: ModelSpec) -> ModelSpec:
 @functools.cache
 def load_entry_points(group: str) -> None:
     """Imports the modules of other packages that register something; one that fails is named in a warning."""
+    import importlib.metadata  # here, because it takes as long as all else of `import zoo`
+
     for entry_point in importlib.metadata.entry_points(group=group):
         try:
             entry_point.load()
