@@ -169,7 +169,7 @@ def test_an_unfinished_run_goes_on(tmp_path):
 @each_of("exports", ["senses", "lines_subword"])
 def test_exports(name):
     texts, expected = kept("exports.json")[name]
-    check(ask_export(HOUSE / "exports" / name / "1", texts), expected)
+    check(ask_export(HOUSE / "exports" / name / "1", texts, expected), expected)
 
 
 @tensorflow_only
@@ -196,4 +196,4 @@ def test_work_directories_are_exported_as_they_were(name, tmp_path):
     texts, expected = kept("exports.json")[name]
     options = kept("index.json")["export_options"][name]
     command("export.saved_model", HOUSE / "workdirs" / name, "--output", tmp_path / name, *options)
-    check(ask_export(tmp_path / name / "1", texts), expected)
+    check(ask_export(tmp_path / name / "1", texts, expected), expected)
