@@ -64,8 +64,8 @@ def examples() -> list[tuple[str, str, str]]:
 
 def main() -> None:
     """Runs the demo."""
-    train = ["--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), "--resume"]
-    run("training.train", *train)
+    resume = ["--resume"] if (WORKDIR / "config.json").exists() else []
+    run("training.train", "--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), *resume)
     metrics = json.loads(run("training.evaluate", str(WORKDIR), "--data", "dates", "--split", "test"))
     print(f"exact match on {metrics['examples']:,} dates it has not seen: {metrics['exact_match']:.2%}")
     print(run("export.saved_model", str(WORKDIR), "--output", str(EXPORTED)))
