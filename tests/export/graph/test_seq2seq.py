@@ -195,4 +195,5 @@ def test_warmup_requests_can_be_replayed(case):
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
         outputs = case.model.predict(request.model_spec.signature_name, inputs)
         assert {len(array) for array in outputs.values()} == {1}
-    assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys()
+    # Servers that batch refuse `attention_all`, whose optional inputs are not one for each text.
+    assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys() - {"attention_all"}
