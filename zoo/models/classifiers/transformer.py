@@ -6,7 +6,7 @@ from keras import ops
 from zoo.models.catalog.classifiers import TransformerClassifierOptions
 from zoo.models.classifiers.base import ClassifierModel
 from zoo.models.shared.base import build_all, real
-from zoo.models.shared.transformer_layers import TransformerLayers
+from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -47,14 +47,11 @@ class TransformerClassifier(ClassifierModel):
 
     def _encode(self, embedded, mask, training=None, return_attention_scores=False):
         """Returns the vectors [B, S, D] and the weights of each layer, if asked for."""
-        hidden, weights = self.input_positions(embedded * self.options.embedding_factor), []
+        hidden = self.input_positions(embedded * self.options.embedding_factor)
         hidden = self.dropout_layer(hidden, training=training)
-        for block in self.encoder_blocks:
-            hidden = block(hidden, mask=mask, return_attention_scores=return_attention_scores, training=training)
-            if return_attention_scores:
-                hidden, scores = hidden
-                weights.append(scores)
-        return hidden if self.encoder_norm is None else self.encoder_norm(hidden), weights
+        return run_encoder_blocks(
+            self.encoder_blocks, hidden, self.encoder_norm, return_attention_scores, mask=mask, training=training
+        )
 
     def attention(self, tokens):
         _, weights = self._encode(self.embed(tokens), real(tokens), return_attention_scores=True)

@@ -9,7 +9,7 @@ from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
-from zoo.models.shared.transformer_layers import TransformerLayers
+from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
 EMBEDDING_STDDEV = 0.02
@@ -76,30 +76,25 @@ class CausalLM(LanguageModel):
         return self.embedding_dropout(embedded, training=training)
 
     def _logits(self, hidden):
-        hidden = self._normalize(hidden)
         return apply_positionwise(lambda rows: to_logits(rows, self.embedding, self.output_layer), hidden)
 
-    def _normalize(self, hidden):
-        return hidden if self.final_norm is None else self.final_norm(hidden)
-
     def _read(self, tokens, training=None, return_attention_scores=False):
-        """Returns the outputs of the top block, [B, T, D], and the weights of each block, if asked for."""
-        hidden, weights = self._embed(tokens, training), []
-        for block in self.blocks:
-            # Padding is at the end, where no real symbol sees it.
-            hidden = block(
-                hidden, use_causal_mask=True, return_attention_scores=return_attention_scores, training=training
-            )
-            if return_attention_scores:
-                hidden, scores = hidden
-                weights.append(scores)
-        return hidden, weights
+        """Returns the vectors of the symbols, [B, T, D], and the weights of each block, if asked for."""
+        # Padding is at the end, where no real symbol sees it.
+        return run_encoder_blocks(
+            self.blocks,
+            self._embed(tokens, training),
+            self.final_norm,
+            return_attention_scores,
+            use_causal_mask=True,
+            training=training,
+        )
 
     def call(self, inputs, training=None):
         return self._logits(self._read(inputs["tokens"], training)[0])
 
     def represent(self, tokens):
-        return self._normalize(self._read(tokens)[0])
+        return self._read(tokens)[0]
 
     def attentions(self, tokens):
         return {"decoder": ops.stack(self._read(tokens, return_attention_scores=True)[1], axis=1)}
@@ -116,4 +111,5 @@ class CausalLM(LanguageModel):
             hidden, cache = block(hidden, cache=cache)
             caches.append(cache)
         index = state["index"] + ops.shape(tokens)[1]
-        return self._logits(hidden[:, -1]), {"index": index, "caches": caches}
+        last = hidden[:, -1] if self.final_norm is None else self.final_norm(hidden[:, -1])
+        return self._logits(last), {"index": index, "caches": caches}

@@ -11,7 +11,7 @@ from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, real
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
-from zoo.models.shared.transformer_layers import TransformerLayers
+from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -87,13 +87,10 @@ class Transformer(Seq2SeqModel):
 
     def _read(self, source, training=None, return_attention_scores=False):
         """Returns the vectors of the source, [B, S, D], and the weights of each block, if asked for."""
-        hidden, mask, weights = self._embed_source(source, training), real(source), []
-        for block in self.encoder_blocks:
-            hidden = block(hidden, mask=mask, return_attention_scores=return_attention_scores, training=training)
-            if return_attention_scores:
-                hidden, scores = hidden
-                weights.append(scores)
-        return hidden if self.encoder_norm is None else self.encoder_norm(hidden), weights
+        hidden, mask = self._embed_source(source, training), real(source)
+        return run_encoder_blocks(
+            self.encoder_blocks, hidden, self.encoder_norm, return_attention_scores, mask=mask, training=training
+        )
 
     def encode(self, source, training=None):
         return self._memory(source, self._read(source, training)[0])

@@ -162,3 +162,22 @@ class TransformerLayers:
             "dtype": self.dtype,
             "name": name,
         }
+
+
+def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **arguments):
+    """Returns what a stack of encoder blocks makes of activations [B, T, D], and the weights of each block.
+
+    Args:
+        blocks: From `TransformerLayers.encoder_blocks`.
+        hidden: [B, T, D].
+        norm: From `TransformerLayers.final_norm`.
+        return_attention_scores: Whether the weights are wanted; if not, there are none in the list.
+        **arguments: Other arguments of each block's call.
+    """
+    weights = []
+    for block in blocks:
+        hidden = block(hidden, return_attention_scores=return_attention_scores, **arguments)
+        if return_attention_scores:
+            hidden, scores = hidden
+            weights.append(scores)
+    return hidden if norm is None else norm(hidden), weights
