@@ -11,6 +11,7 @@ from training.hardware.precision import MEASURED, without_rewriting
 from training.loop.build import compile_model
 from training.loop.prepare import PreparedRun
 from training.loop.progress import announce
+from zoo.registry import create_model
 
 # Multiplications of a training that takes minutes, below which measuring would cost a noticeable share of it.
 _WORTH_MEASURING = 1e14
@@ -27,22 +28,27 @@ def settle_precision(run: PreparedRun, batches: Batches) -> PreparedRun:
     """
     if run.hardware.precision != MEASURED:
         return run
-    models = {"float32": _compile(run, "float32")}
-    precision = "float32"
-    settings = run.config.training
-    work = 6.0 * models["float32"].count_params() * settings.batch_tokens * settings.total_steps
-    if work * settings.accumulate_steps >= _WORTH_MEASURING:
-        begun = time.monotonic()
-        announce("measuring the precisions; training.precision=float32 or mixed_bfloat16 leaves it out")
-        models["mixed_bfloat16"] = _compile(run, "mixed_bfloat16")
-        seconds = _quickest_steps(models, batches.batch_of(0)[0])
-        if seconds["mixed_bfloat16"] < _GAIN * seconds["float32"]:
-            precision = "mixed_bfloat16"
-        times = ", ".join(f"{1000 * value:,.0f} ms in {name}" for name, value in seconds.items())
-        announce(f"a step takes {times}: {precision} (measured in {time.monotonic() - begun:.0f} s)")
-    del models
+    precision = _measure(run, batches) if _takes_minutes(run) else "float32"
     keras.utils.clear_session()  # else what is built next has other names
     return run.with_precision(precision)
+
+
+def _takes_minutes(run: PreparedRun) -> bool:
+    config, settings = run.config, run.config.training
+    num_parameters: int = create_model(config.spec.name, **config.model).count_params()
+    symbols = settings.batch_tokens * settings.accumulate_steps * settings.total_steps
+    return 6 * num_parameters * symbols >= _WORTH_MEASURING
+
+
+def _measure(run: PreparedRun, batches: Batches) -> str:
+    begun = time.monotonic()
+    announce("measuring the precisions; training.precision=float32 or mixed_bfloat16 leaves it out")
+    models = {precision: _compile(run, precision) for precision in ("float32", "mixed_bfloat16")}
+    seconds = _quickest_steps(models, batches.batch_of(0)[0])
+    precision = "mixed_bfloat16" if seconds["mixed_bfloat16"] < _GAIN * seconds["float32"] else "float32"
+    times = ", ".join(f"{1000 * value:,.0f} ms in {name}" for name, value in seconds.items())
+    announce(f"a step takes {times}: {precision} (measured in {time.monotonic() - begun:.0f} s)")
+    return precision
 
 
 def _compile(run: PreparedRun, precision: str) -> keras.Model:
