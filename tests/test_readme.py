@@ -11,7 +11,7 @@ import pytest
 from support.commands import parse
 
 import zoo
-from training.config.resolve import resolve
+from training.loop.resolve import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

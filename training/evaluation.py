@@ -17,7 +17,7 @@ from training.config.run_config import RunConfig, open_data
 from training.data import Dataset
 from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
-from training.model_card import note_evaluation, note_weights
+from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.tasks import Task, get_task
 from zoo.errors import unknown_name

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.config.resolve import Run, resolve
+from training.loop.resolve import Run, resolve
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.presets import FOLDER, checksums

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from training.config.initial_run import open_workdir
-from training.config.resolve import Request, resolve_run
 from training.config.settings import SECTIONS, read_settings
 from training.config.settings_help import describe
 from training.data import spec_forms
+from training.loop.resolve import Request, resolve_run
 from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from training.config.initial_run import open_workdir
-from training.config.resolve import Run
 from training.config.run_config import RunConfig
 from training.data import Dataset
 from training.data.fingerprint import check_unchanged, save_fingerprint
 from training.hardware.choice import Hardware
 from training.loop.progress import taking_long
+from training.loop.resolve import Run
 from training.tasks import Task, get_task
 from training.tasks.task import Tokenizers
 from zoo.errors import InputError

@@ -10,7 +10,6 @@ import keras
 
 from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
-from training.config.resolve import Run
 from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.data.fingerprint import identify
@@ -24,12 +23,13 @@ from training.loop.checkpoints import load_average, restore_checkpoint
 from training.loop.failures import explained
 from training.loop.feed import TrainingFeed, ValidationFeed
 from training.loop.lock import check_vacant, locked
+from training.loop.model_card import model_card
 from training.loop.precision import settle_precision
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
 from training.loop.progress import Progress, announce, taking_long
+from training.loop.resolve import Run
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
-from training.model_card import model_card
 from training.optimization.optimizer import make_schedule
 from zoo.errors import InputError
 from zoo.workdir import WorkDir

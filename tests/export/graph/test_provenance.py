@@ -6,7 +6,7 @@ import pytest
 
 from export.graph.provenance import read_options, write_provenance
 from export.options import Seq2SeqExportOptions
-from training.model_card import note_weights
+from training.loop.model_card import note_weights
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 

@@ -14,12 +14,12 @@ import pytest
 from support.tiny_runs import TRANSFORMER, run_quietly, train, write_text
 
 import zoo
-from training.config.resolve import resolve
 from training.config.run_config import RunConfig
 from training.data import load_data
 from training.hardware.choice import choose_hardware
 from training.loop.build import compile_model
 from training.loop.prepare import complete
+from training.loop.resolve import resolve
 from training.tasks import get_task
 from training.train import main
 from zoo.text import CharTokenizer, SubwordTokenizer

@@ -8,8 +8,8 @@ import pytest
 from support.tiny_runs import CLASSIFIER, run_quietly, write_labelled
 
 import zoo
-from training.config.resolve import resolve
 from training.config.run_config import RunConfig
+from training.loop.resolve import resolve
 from training.optimization.fine_tuning import add_lora, copy_weights
 from training.train import main
 from zoo.errors import InputError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from training.config.resolve import Run, resolve
 from training.evaluation import evaluate
+from training.loop.resolve import Run, resolve
 from training.loop.trainer import train
 from zoo.models.shared.transformer_options import POSITIONS
 from zoo.workdir import WorkDir
