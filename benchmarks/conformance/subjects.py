@@ -289,6 +289,7 @@ SUBJECTS = (
     _zoo("DotAttention", SINGLE, _with(), _DOT, large=100.0),
     _zoo("ScaledDotProductAttention", SINGLE, _with(), _DOT),
     _zoo("AdditiveAttention", SINGLE, _with(units=37), QUERY_VALUE_KEY),
+    _zoo("SelfAttention", SINGLE, _with(units=HEAD), QUERY_VALUE_KEY),
     Subject("keras.layers.MultiHeadAttention", MULTI, _with(**_MANY), **_HEADS),
     Subject(
         "keras.layers.GroupQueryAttention",
