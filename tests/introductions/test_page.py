@@ -1,10 +1,11 @@
 """Every row of the page has its test, and is short."""
 
 import ast
+import shlex
 from pathlib import Path
 
 import pytest
-from introductions.conftest import rows
+from introductions.conftest import PAGE, rows
 
 
 def test_every_row_has_a_test():
@@ -16,6 +17,21 @@ def test_every_row_has_a_test():
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     }
     assert tested == set(rows())
+
+
+WORDS = """
+    additive alignment annotation ALiBi attention Bahdanau "bag of words" BiLSTM bidirectional bilinear "causal mask"
+    complexity concatenat "context vector" contextual convolution cosine cross-attention diagram dot-product EncOut
+    encoder-decoder embedding "fixed length" "four terms" frequency gradient head heatmap "hidden state"
+    "layer normalization" learned "long sentences" Luong masked multi-head multiplicative "output projection"
+    parallel path positional query quadratic relative residual rotary saturat scaled self-attention sentiment seq2seq
+    Shaw sinusoid softmax static Sutskever translation Vaswani variance vanish
+"""
+
+
+@pytest.mark.parametrize("word", shlex.split(WORDS))
+def test_a_word_of_the_courses_is_found(word):
+    assert word.lower() in PAGE.read_text(encoding="utf-8").lower().replace("\n", " ")
 
 
 @pytest.mark.parametrize("name", rows())

@@ -4,11 +4,13 @@ import keras
 import numpy as np
 import pytest
 from introductions.conftest import array, close, numpy
+from support.commands import parse
 
 import zoo
 from zoo import layers
 
 X = array(1, 5, 8)
+POSITIONS = "model.positions=sinusoidal"
 
 
 def test_a_bag_of_words(lines):
@@ -34,6 +36,26 @@ def test_learned_positions(lines):
     close(numpy(layer(X)) - X, numpy(layer.weights[0])[None, :5])
 
 
+def test_order_is_learned(command_lines):
+    train, evaluate = command_lines
+    arguments = parse(*train)
+    assert (train[0], arguments.data) == ("training.train", "senses:twins") and POSITIONS in arguments.set
+    assert evaluate[0] == "training.evaluate" and parse(*evaluate).data == arguments.data
+
+
+def test_positions_in_the_scores(lines):
+    models, source = lines()["models"], np.array([[5, 6, 5, 2]], "int32")
+    assert {kind: model.positions for kind, model in models.items()} == {kind: kind for kind in models}
+    without = zoo.create_model("transformer_tiny", positions="none", source_vocab_size=99, target_vocab_size=99)
+    first, _, third, _ = numpy(without.represent(source))[0]
+    close(first, third)  # one word at two places
+    for model in models.values():
+        for weight in model.weights:  # the paper's tables begin at zero
+            weight.assign_add(array(*weight.shape) / 10)
+        first, _, third, _ = numpy(model.represent(source))[0]
+        assert np.abs(first - third).max() > 1e-3
+
+
 def test_the_scale_of_embeddings(lines):
     sizes = {"source_vocab_size": 13, "target_vocab_size": 13, "num_layers": 1, "model_dim": 8, "num_heads": 2}
     assert not lines()["model"].scale_embeddings
@@ -47,7 +69,8 @@ def test_the_scale_of_embeddings(lines):
 
 
 def test_integers_as_positions(lines):
-    assert lines()["model"].positions == "integer"
+    names = lines()
+    assert (names["model"].positions, names["normalized"].positions) == ("integer", "integer_normalized")
 
 
 def test_positions_that_are_concatenated(lines):

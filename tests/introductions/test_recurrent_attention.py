@@ -64,6 +64,16 @@ def test_luong_s_scores(lines):
     assert general.shape == concat.shape == dot.shape
 
 
+def test_the_names_of_scores(lines):
+    scores = {name: type(score).__name__ for name, score in lines()["scores"].items()}
+    assert scores == {
+        "bahdanau": "AdditiveScore",
+        "multiplicative": "GeneralScore",
+        "bilinear": "GeneralScore",
+        "vaswani": "ScaledDotScore",
+    }
+
+
 def test_any_similarity(lines):
     dot, cosine, distance = (numpy(output) for output in lines(s=S, h=H)["outputs"])
     close(dot, softmax(S @ H.swapaxes(1, 2)) @ H)

@@ -61,6 +61,7 @@ def test_what_it_costs(lines):
     assert cost["query"].per_head.multiplications == 5 * 512 * 64
     assert cost["raw_scores"].per_head.multiplications == 1_600
     assert "1,310,720" in str(cost)
+    assert cost.multiplications == 4 * 5 * 512**2 + 2 * 5**2 * 512 + 2 * 8 * 5**2
 
 
 def test_the_matrices_of_each_head(lines):
@@ -111,7 +112,10 @@ def test_eight_layers_against_one_matrix(lines):
 def test_what_each_head_sees(lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = lines()
-    assert names["weights"].shape[-1] == len(names["tokens"])
+    weights = names["weights"]
+    assert weights.shape[1] > 1 == names["single"].shape[1] and weights.shape[-1] == len(names["tokens"])
+    looked_at = weights[0, :, 1:].argmax(axis=-1)
+    assert len({tuple(row) for row in looked_at}) == len(looked_at), "every head looks elsewhere"
     assert (tmp_path / "heads.png").stat().st_size > 1000
 
 

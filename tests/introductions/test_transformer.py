@@ -48,8 +48,13 @@ def test_who_looks_at_whom(lines, model):
 
 
 def test_a_picture_of_the_architecture(lines):
-    svg = lines()["svg"]
-    assert svg.lstrip().startswith("<svg") and "ttention" in svg
+    diagrams = lines()["diagrams"]
+    assert all(svg.lstrip().startswith("<svg") for svg in diagrams.values())
+    assert {name: "ttention" in svg for name, svg in diagrams.items()} == {
+        "rnn_encdec": False,
+        "rnnsearch": True,
+        "transformer_base": True,
+    }
 
 
 def test_the_two_apples(lines):
@@ -70,12 +75,21 @@ def test_what_the_word_looks_at(command_lines):
 
 def test_static_and_contextual_vectors(lines):
     names = lines(run=zoo.load("preset:senses_self_attention_classifier"))
-    place = next(
-        index for index, token in enumerate(names["tokens"]) if "apple" in token.lower() or "app" in token.lower()
+    place = names["tokens"].index("▁apple")
+    for contextual in (False, True):
+        ((tokens, vectors),) = names["run"].embed(["I updated my Apple phone to the latest version."], contextual)
+        here = names["contextual" if contextual else "static"][place]
+        assert np.allclose(vectors[tokens.index("▁apple")], here) != contextual
+
+
+def test_better_with_context(command_lines):
+    static, contextual = (parse(*command) for command in command_lines)
+    assert (static.model, contextual.model) == ("cnn_classifier", "self_attention_classifier")
+    model = zoo.create_model(
+        "cnn_classifier", vocab_size=13, num_classes=2, filter_widths="1", embedding_dim=8, num_filters=7
     )
-    other = names["run"].embed(["I updated my Apple phone to the latest version."])
-    assert np.isfinite(names["static"][place]).all() and names["static"].shape[0] == names["contextual"].shape[0]
-    assert len(other[0][0]) == len(other[0][1])
+    first, second = (numpy(model.represent(np.array([[5, other, 2]], "int32")))[0, 0] for other in (6, 7))
+    close(first, second)  # whatever stands beside it
 
 
 def test_the_cat_sat_on_the_mat(lines):
