@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.model_graph import ModelGraph, read_texts
+from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared
 from export.graph.signatures import CLASSIFY, TEXTS, Answers, register_default, register_signature
 from export.options import ExportOptions
 from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
@@ -20,9 +20,11 @@ class ClassifierGraph(ModelGraph):
         super().__init__(run, options)
         self._classes = run.classes
 
+    @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
         return read_texts(self.tokenizers["text"], text, MAX_TEXT_LENGTH)
 
+    @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
         return self.model({"tokens": ids}, training=False)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.model_graph import ModelGraph, dense, first_bytes, last_bytes
+from export.graph.model_graph import IDS, TEXT, ModelGraph, dense, first_bytes, last_bytes, shared
 from export.graph.signatures import TEXTS, Answers, register_default, register_signature
 from export.options import LanguageModelExportOptions
 from zoo import decoding
@@ -28,6 +28,7 @@ class LanguageModelGraph(ModelGraph):
         self.max_length = self.options.max_length or 1
         self.max_ids = max(1, self.max_length - 1)
 
+    @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
         """See `ModelGraph`; as in `zoo.inference`, only the end is read of a text that leaves no room for an answer."""
         rows = self.tokenizers["text"].encode(last_bytes(text))
@@ -35,10 +36,12 @@ class LanguageModelGraph(ModelGraph):
         first = tf.where(lengths < self.max_length, tf.zeros_like(lengths), lengths - self.max_length // 2)
         return dense(tf.gather(rows, tf.ragged.range(first, lengths), batch_dims=1))
 
+    @shared(TEXT)
     def ids(self, text: tf.Tensor) -> tf.Tensor:
         rows = self.tokenizers["text"].encode(first_bytes(text))
         return dense(tf.concat([tf.fill([tf.shape(text)[0], 1], START), rows], axis=1)[:, : self.model.max_length])
 
+    @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
         return self._generator({"prompt": ids})
 
@@ -48,6 +51,7 @@ class LanguageModelGraph(ModelGraph):
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
         return {"text": self.continuation(ids, results["ids"]), "log_prob": results["log_prob"]}
 
+    @shared(IDS, IDS)
     def continuation(self, prompt: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts of ids [B, L], without those of the prompts [B, P] that they begin with."""
         before, whole = self.tokenizers["text"].decode(prompt), self.tokenizers["text"].decode(ids)

@@ -1,7 +1,8 @@
 """What the signatures of a model are made of, whatever its task."""
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -12,6 +13,32 @@ from export.graph.xla_buckets import Buckets
 from export.options import ExportOptions
 from zoo.inference import MAX_TEXT_BYTES, Run
 from zoo.vocabulary import END, PAD
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+TEXT = tf.TensorSpec([None], tf.string)
+IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+def shared(*inputs: tf.TensorSpec) -> Callable[[Method], Method]:
+    """Returns a decorator for methods of a `ModelGraph`, whose tensors `inputs` describe.
+
+    All signatures that call such a method call one function of the SavedModel. What a server needs to load a version,
+    and to prepare each request of another kind, grows with the size of all functions together.
+    """
+
+    def decorate(method: Method) -> Method:
+        def graph_function(graph: "ModelGraph") -> Any:
+            def read_weights_and_call(*tensors: tf.Tensor) -> Any:
+                # Again in each function: tensors that a caller has made of the weights belong to the caller's graph.
+                with graph.reading_weights():
+                    return method(graph, *tensors)
+
+            return tf.function(read_weights_and_call, input_signature=inputs, autograph=False)
+
+        return cached_property(graph_function)  # type: ignore[return-value]
+
+    return decorate
 
 
 class ModelGraph:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from export.graph.attention_weights import NUMBERS, chosen
-from export.graph.model_graph import ModelGraph, read_texts, trimmed
+from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
@@ -32,9 +32,11 @@ class Seq2SeqGraph(ModelGraph):
         self.nbest_translator = Translator(run.model, self.options.decoding(self.options.nbest or 1))
         self.scorer = Scorer(run.model)
 
+    @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
         return read_texts(self.tokenizers["source"], text, MAX_SOURCE_LENGTH)
 
+    @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
         return _best(self._translator, ids)
 
@@ -42,7 +44,17 @@ class Seq2SeqGraph(ModelGraph):
         return _best(self._fixed_translator, ids)
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
-        return {"text": self.tokenizers["target"].decode(trimmed(results["ids"])), "log_prob": results["log_prob"]}
+        return {"text": self.decode(trimmed(results["ids"])), "log_prob": results["log_prob"]}
+
+    @shared(IDS)
+    def decode(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B] of target ids [B, T]."""
+        return self.tokenizers["target"].decode(ids)
+
+    @shared(IDS, IDS)
+    def attentions(self, source: tf.Tensor, before: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns each kind of attention, given source ids [B, S] and target ids [B, T] from the start on."""
+        return dict(self.model.attentions(source, before))
 
 
 def _best(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -88,7 +100,7 @@ def nbest(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     # What is no sequence is an empty text.
     ids = tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)
     shape = tf.shape(ids)
-    texts = graph.tokenizers["target"].decode(tf.reshape(ids, [shape[0] * translator.options.nbest, shape[2]]))
+    texts = graph.decode(tf.reshape(ids, [shape[0] * translator.options.nbest, shape[2]]))
     return {"texts": tf.reshape(texts, [-1, translator.options.nbest]), "log_probs": results["log_prob"]}
 
 
@@ -118,10 +130,10 @@ def attention(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     source = graph.read(text)
     target = trimmed(graph.compute(source)["ids"])
     return {
-        "text": graph.tokenizers["target"].decode(target),
+        "text": graph.decode(target),
         "source_tokens": graph.tokenizers["source"].pieces(source),
         "target_tokens": graph.tokenizers["target"].pieces(target),
-        "attention": tf.cast(graph.model.attention(source, shifted(target)), tf.float32),
+        "attention": tf.cast(graph.attentions(source, shifted(target))["cross"], tf.float32),
     }
 
 
@@ -161,9 +173,9 @@ def attention_all(graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = (), head: A
     target = trimmed(graph.compute(source)["ids"])
     before = shifted(target)
     return {
-        "text": graph.tokenizers["target"].decode(target),
+        "text": graph.decode(target),
         "source_tokens": graph.tokenizers["source"].pieces(source),
         "target_tokens": graph.tokenizers["target"].pieces(target),
         "decoder_tokens": graph.tokenizers["target"].pieces(before),
-        **chosen(graph.model.attentions(source, before), layer, head),
+        **chosen(graph.attentions(source, before), layer, head),
     }

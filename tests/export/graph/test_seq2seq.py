@@ -197,3 +197,17 @@ def test_warmup_requests_can_be_replayed(case):
         assert {len(array) for array in outputs.values()} == {1}
     # Servers that batch refuse `attention_all`, whose optional inputs are not one for each text.
     assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys() - {"attention_all"}
+
+
+def test_signatures_share_one_search_of_a_kind(case):
+    """What a server needs to start grows with the size of all functions together."""
+    functions = meta_graph(case.path).graph_def.library.function
+    loops = {
+        node.attr["body"].func.name
+        for function in functions
+        for node in function.node_def
+        if node.op in ("While", "StatelessWhile") and "translator" in node.name
+    }
+    bodies = [tuple(node.op for node in function.node_def) for function in functions if function.signature.name in loops]
+    searches = [body for body in bodies if len(body) > 150]  # not an encoder's loop
+    assert len(searches) == len(set(searches)) == 2, "one of `serving_default`, one of `nbest`"

@@ -94,12 +94,14 @@ def transposed_tables(model, kernels=None):
     Otherwise each product begins by transposing the matrix, at every step of decoding: for a few rows that takes longer
     than the product.
 
-    The kernels are what `ReversibleEmbedding.transposed` returned for each of `tied_tables`. By default they are
-    transposed now, those excepted that are from a context outside this one.
+    The kernels are what `ReversibleEmbedding.transposed` returned for each of `tied_tables`; by default they are
+    transposed now. Tables that a context outside this one has transposed stay as they are.
     """
-    tables = [table for table in tied_tables(model) if table._transposed is None]
-    for table, kernel in zip(tables, kernels or [table.transposed() for table in tables], strict=True):
-        table._transposed = kernel
+    tables, tied = [], tied_tables(model)
+    for table, kernel in zip(tied, kernels or [None] * len(tied), strict=True):
+        if table._transposed is None:
+            table._transposed = table.transposed() if kernel is None else kernel
+            tables.append(table)
     try:
         yield
     finally:
