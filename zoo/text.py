@@ -33,6 +33,9 @@ _SCORE_STEPS = 64
 _MAX_TRAINING_LINES = 2_000_000
 # Its largest bound on a line; by default it would silently drop lines above 4 kB.
 _MAX_TRAINING_BYTES = 1 << 30
+# What it takes to learn from a word grows faster than the word; no piece is nearly as long.
+_LONGEST_WORD = 1000
+_LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD}}}(?=\S)")
 
 
 Replace = Callable[[Path], AbstractContextManager[Path]]
@@ -145,7 +148,7 @@ class SubwordTokenizer(Tokenizer):
         Raises:
             InputError: There is no text, or `vocab_size` is too small for the characters in it.
         """
-        lines = [line for line in (_clean(line, lowercase) for line in lines) if line.strip()]
+        lines = [_with_short_words(line) for line in (_clean(line, lowercase) for line in lines) if line.strip()]
         if vocab_size <= len(SPECIAL_PIECES):
             raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
         if not lines:
@@ -193,6 +196,11 @@ class SubwordTokenizer(Tokenizer):
 
     def _files(self) -> dict[str, bytes]:
         return {".model": self.model, ".json": json.dumps({"kind": self.kind, "lowercase": self.lowercase}).encode()}
+
+
+def _with_short_words(line: str) -> str:
+    """Returns a line with a space after every so many characters of a word."""
+    return _LONG_WORD.sub(r"\g<0> ", line) if len(line) > _LONGEST_WORD else line
 
 
 class WordTokenizer(SubwordTokenizer):

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +216,15 @@ def test_pieces_are_printable():
 
 def test_a_corpus_too_small_gives_a_smaller_vocabulary():
     assert 4 < SubwordTokenizer.train(["to be or not to be"] * 3, vocab_size=8_000).vocab_size < 50
+
+
+def test_a_word_of_many_letters_is_learned_from_soon():
+    """What it takes grows with more than the square of its length."""
+    drawn = random.Random(0)
+    words = " ".join("".join(drawn.choices("abcdefghij", k=drawn.randint(2, 8))) for _ in range(2_000))
+    begin = time.process_time()
+    SubwordTokenizer.train([words, "a" * 50_000], vocab_size=500)
+    assert time.process_time() - begin < 6
 
 
 def test_long_lines_are_learned_from():

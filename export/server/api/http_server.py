@@ -20,7 +20,7 @@ from export.server.settings import Settings
 _WAITRESS: dict[str, Any] = {
     "connection_limit": 2000,
     "backlog": 2048,
-    "channel_timeout": 60,
+    "channel_timeout": 1 << 40,  # by the wall clock, which may jump: see `_Channel.is_slow`
     "cleanup_interval": 1,
     "channel_request_lookahead": 1,  # lets a handler see that its client has hung up
     "asyncore_use_poll": True,  # `select` fails beyond 1,024 open files
@@ -29,6 +29,7 @@ _WAITRESS: dict[str, Any] = {
 }
 # How long the head of a request may take to arrive, and all of it; for what has come of its body it gets more.
 _HEAD_SECONDS, _REQUEST_SECONDS, _BYTES_PER_SECOND = 10, 20, 1 << 16
+_IDLE_SECONDS = 60  # between two requests
 _QUICK_THREADS = 2  # for what is never computed
 
 
@@ -41,7 +42,7 @@ class _Request(HTTPRequestParser):
 
     def __init__(self, adjustments: Adjustments):
         super().__init__(adjustments)
-        self.begun = time.time()
+        self.begun = time.monotonic()
 
     def deadline(self) -> float:
         """Returns when all of it, or of its head if that is not complete, should have arrived."""
@@ -52,11 +53,18 @@ class _Request(HTTPRequestParser):
 class _Channel(HTTPChannel):
     parser_class = _Request
 
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self._seen, self._quiet_since = self.last_activity, time.monotonic()
+
     def is_slow(self, now: float) -> bool:
         """Tells whether the client takes too long to send what it has begun, or anything at all."""
+        if self.last_activity != self._seen:  # a time of the wall clock
+            self._seen, self._quiet_since = self.last_activity, now
         if self.request is not None:
             return bool(now > self.request.deadline())
-        return bool(self.last_activity == self.creation_time < now - _HEAD_SECONDS)
+        limit = _HEAD_SECONDS if self.last_activity == self.creation_time else _IDLE_SECONDS
+        return now > self._quiet_since + limit
 
 
 class _Server(TcpWSGIServer):
@@ -82,18 +90,21 @@ class _Server(TcpWSGIServer):
             request.error = _Unavailable("The server is stopping.")
         (self._quick if request.error or request.command != "POST" else self.busy).add_task(task)
 
-    def maintenance(self, now: float) -> None:
-        """Closes idle connections and those of slow senders."""
-        super().maintenance(now)
+    def run(self) -> None:
+        """Carries requests and answers until `end`."""
+        checked = time.monotonic()
+        while not self._ended:
+            self.asyncore.loop(timeout=1, map=self._map, use_poll=True, count=1)
+            if (now := time.monotonic()) >= checked + 1:
+                checked = now
+                self._close_slow(now)
+        self.asyncore.close_all(self._map)
+
+    def _close_slow(self, now: float) -> None:
+        """Closes idle connections and those of slow senders; Waitress does so by the wall clock."""
         for channel in self.active_channels.values():
             if not channel.requests and channel.is_slow(now):
                 channel.will_close = True
-
-    def run(self) -> None:
-        """Carries requests and answers until `end`."""
-        while not self._ended:
-            self.asyncore.loop(timeout=1, map=self._map, use_poll=True, count=1)
-        self.asyncore.close_all(self._map)
 
     def end(self) -> None:
         """Ends `run`, with all connections."""

@@ -208,6 +208,8 @@ def test_signatures_share_one_search_of_a_kind(case):
         for node in function.node_def
         if node.op in ("While", "StatelessWhile") and "translator" in node.name
     }
-    bodies = [tuple(node.op for node in function.node_def) for function in functions if function.signature.name in loops]
+    bodies = [
+        tuple(node.op for node in function.node_def) for function in functions if function.signature.name in loops
+    ]
     searches = [body for body in bodies if len(body) > 150]  # not an encoder's loop
     assert len(searches) == len(set(searches)) == 2, "one of `serving_default`, one of `nbest`"

@@ -128,6 +128,26 @@ def test_those_who_trickle_make_room(base, monkeypatch, sent):
         assert time.monotonic() - begin < SECONDS / 2
 
 
+@pytest.mark.parametrize("jump", [-86400, 86400])
+def test_the_clock_may_jump(base, monkeypatch, jump):
+    """Slow senders are cut off after a while, and others are not, whatever the time of day."""
+    for name in ("_HEAD_SECONDS", "_REQUEST_SECONDS"):
+        monkeypatch.setattr(http_server, name, 2)
+    wall_clock = time.time
+    with serving(base, rest_api_port=0) as (server, _), contextlib.ExitStack() as stack:
+        kept = stack.enter_context(contextlib.closing(http.client.HTTPConnection("localhost", server.rest_port)))
+        kept.request("GET", "/v1/models/scale")
+        kept.getresponse().read()
+        slow = stack.enter_context(socket.create_connection(("localhost", server.rest_port), SECONDS))
+        slow.sendall(b"POST /v1")
+        begin = time.monotonic()
+        monkeypatch.setattr(time, "time", lambda: wall_clock() + jump)
+        assert slow.recv(1) == b""
+        assert 1 < time.monotonic() - begin < SECONDS / 2
+        kept.sock.sendall(b"GET /v1/models/scale HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert kept.sock.recv(9) == b"HTTP/1.1 "
+
+
 def test_truncated_frames_and_garbage(served, ask):
     garbage = [
         b"GET / HTTP/1.1\r\n\r\n",
