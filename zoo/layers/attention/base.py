@@ -39,7 +39,9 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         training: Whether dropout is active.
         use_causal_mask: Whether query t sees only the keys up to S − T + t (with a cache: up to its own position).
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
-            heads [N, T, S] or [B, N, T, S]; any axis may be 1.
+            heads [N, T, S] or [B, N, T, S]; any axis may be 1. Infinite ones are the limit of large ones, in every
+            dtype: keys with +∞ share all the weight; those with −∞ get none, but where a query sees no others, they
+            share it evenly. Only masks hide.
         start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, or
             follow what the cache holds.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
@@ -154,8 +156,11 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         return []
 
     def compare_weights(self):
-        """Returns the weights of `compare_layers`, with those that are not trained, which TensorFlow needs, too."""
-        return [weight for layer in self.compare_layers() for weight in layer.weights]
+        """Returns the weights that the layer itself holds and those of `compare_layers`, also those not trained."""
+        sublayers = self._flatten_layers(include_self=False)
+        of_sublayers = {id(weight) for layer in sublayers for weight in layer.weights}
+        own = [weight for weight in self.weights if id(weight) not in of_sublayers]
+        return own + [weight for layer in self.compare_layers() for weight in layer.weights]
 
     def is_repeatable(self):
         """Returns whether a second pass gives the same: a user's score may draw random numbers or count its calls."""
@@ -304,8 +309,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """
         scores = self.compare(query, memory["key"], visible)
         if bias is not None:
-            wide = backend.result_type(scores.dtype, "float32")  # a score plus the lowest float16 number would overflow
-            scores = ops.cast(scores, wide) + ops.cast(bias, wide)
+            scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias
         weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
         dropped = execution.drop_weights(weights, self.dropout, seed, chunk)
         output = self.weighted_sum(dropped, memory["value"], visible)

@@ -71,7 +71,9 @@ class BlockedAttention(MultiHeadAttention):
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
         batch, _, length, _ = ops.shape(query)
         keys = ops.shape(memory["value"])[-2]
-        blocks = self._cheapest_blocks(length, keys, visible.query_positions[0], visible.causal)
+        if execution.has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
+            return super().attend(query, memory, visible, attention_bias, return_attention_scores, drop)
+        blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
         results = super().attend(
             _fold(blocks.cut_rows(query), batch),
             {name: _fold(blocks.cut_keys(memory[name]), batch) for name in ("key", "value")},
@@ -111,6 +113,8 @@ class BlockedAttention(MultiHeadAttention):
         )
 
     def attend_unfused(self, query, memory, visible, bias, seed, names):
+        if not isinstance(visible, BlockVisibility):
+            return super().attend_unfused(query, memory, visible, bias, seed, names)
         _, heads, rows, _ = query.shape
         block_cost = heads * rows * memory["value"].shape[-2] * self.pair_size()
         if self._fits_at_once(block_cost, query, visible.count):
@@ -124,7 +128,7 @@ class BlockedAttention(MultiHeadAttention):
     def _fits_at_once(self, block_cost, query, count):
         """Returns whether all blocks are computed at once, each of which takes `block_cost` numbers."""
         num_blocks, _, rows, _ = query.shape
-        if not self.is_repeatable():
+        if not self.is_repeatable() or not execution.has_loops(query.shape):
             return True
         if self.implementation in ("dense", "blockwise") and rows > 1:
             return self.implementation == "dense"
@@ -147,7 +151,7 @@ class BlockedAttention(MultiHeadAttention):
             return tuple(_flatten_blocks(results[name]) for name in names)
 
         num_blocks = ops.shape(query)[0]
-        size = min(num_blocks, size) if isinstance(num_blocks, int) else ops.minimum(num_blocks, size)
+        size = min(num_blocks, size) if isinstance(num_blocks, int) else ops.clip(num_blocks, 1, size)
         rows, weights = {name: _flatten_blocks(tensor) for name, tensor in tensors.items()}, self.compare_weights()
         results = checkpointed_map(attend_blocks, rows, {}, weights, len(names), self.compute_dtype, size)
         _, heads, length, _ = ops.shape(query)

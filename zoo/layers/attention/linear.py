@@ -6,6 +6,7 @@ from keras import backend, ops
 from zoo.layers.attention import masks
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
+from zoo.layers.core import execution
 
 # Queries in a block of causal attention, which are compared with the keys of their own block one by one.
 BLOCK_SIZE = 64
@@ -103,10 +104,12 @@ class LinearAttention(MultiHeadAttention):
         return self.query_features(ops.cast(query, self._wide)), self.key_features(ops.cast(key, self._wide))
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+        if execution.has_zero((*query.shape[:-1], memory["value"].shape[-2])):
+            return super().attend(query, memory, visible, attention_bias, return_attention_scores, drop)
         query, key = self._features(query, memory["key"])
         features = {"key": key, "value": memory["value"]}
         explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
-        if explicit or attention_bias is not None or memory["value"].shape[-2] == 0:
+        if explicit or attention_bias is not None:
             return super().attend(query, features, visible, attention_bias, return_attention_scores, drop)
         results, _ = self._attend_by_sums(query, key, memory["value"], visible)
         if return_attention_scores:
@@ -133,7 +136,7 @@ class LinearAttention(MultiHeadAttention):
         value = ops.cast(value, self._wide)
         value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)  # the last sum is the denominator
         if visible.causal:
-            products, sums = _causal_sums(query, key, value, visible.query_positions[0], before)
+            products, sums = _causal_sums(query, key, value, ops.sum(visible.query_positions[:1]), before)
         else:
             sums = ops.matmul(ops.swapaxes(key, -1, -2), value)
             products = ops.matmul(query, sums)
@@ -236,10 +239,11 @@ def _prefix_sums(key, value, size, before):
 
 def _seen(visible, before):
     """Returns which query sees any key, [B, 1, T, 1] or `None` for all; and whether there is any visible key, [B]."""
-    if not visible.hides:
+    if not visible.may_hide_all:
         return None, None
-    positions, mask = visible.key_positions, visible.key_mask
-    first = positions[:1] if mask is None else ops.min(ops.where(mask, positions, _NEVER), axis=1)  # [B or 1]
+    positions, mask = visible.key_positions[None], visible.key_mask
+    positions = positions if mask is None else ops.where(mask, positions, _NEVER)
+    first = ops.min(positions, axis=1, initial=_NEVER)  # [B or 1]
     if before is not None:
         first = ops.where(before["seen"], -1, first)
     last = visible.query_positions if visible.causal else ops.full_like(visible.query_positions, _NEVER - 1)

@@ -9,6 +9,10 @@ from typing import Any
 
 from keras import backend, ops
 
+# What is masked is lower than any bias, which is lower than any score: all three are different float32 numbers.
+LOWEST = -3.4e38
+LARGEST_BIAS = 3e38
+
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
     """Returns a boolean or integer mask (non-zero means "may attend") as a boolean tensor, or `None`.
@@ -69,6 +73,11 @@ class Visibility:
     heads: bool = False
 
     @property
+    def may_hide_all(self):
+        """Whether there may be a query that sees no key, also because there may be no key."""
+        return self.hides or not isinstance(self.key_positions.shape[0], int)
+
+    @property
     def hides(self):
         """Whether anything may be masked."""
         return self.causal or any(mask is not None for mask in (self.query_mask, self.key_mask, self.pair_mask))
@@ -105,10 +114,11 @@ class Visibility:
 
     def seen(self, dtype):
         """Returns 1 for each query that sees any key and 0 for the others, [B, (N,) T, 1]; `None` if all see some."""
-        if not self.hides:
+        if not self.may_hide_all:
             return None
         ones = ops.ones_like(self.query_positions[:, None], dtype=dtype)  # the mask may have one row for all queries
-        return ops.cast(ops.any(self.mask(), axis=-1, keepdims=True), dtype) * ones
+        mask = self._with_heads(self.key_positions[None, None] >= 0) if not self.hides else self.mask()
+        return ops.cast(ops.any(mask, axis=-1, keepdims=True), dtype) * ones
 
 
 def build_visibility(
@@ -219,12 +229,15 @@ def masked_softmax(scores, mask=None):
     if mask is None:
         return ops.cast(_softmax(scores), dtype)
     # A finite fill keeps the softmax of an empty row finite; the second `where` makes that row zero.
-    weights = _softmax(ops.where(mask, scores, ops.cast(-1e30, wide)))
+    weights = _softmax(ops.where(mask, scores, ops.cast(LOWEST, wide)))
     return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)
 
 
 def check_bias(bias, shape):
-    """Returns a bias as a tensor of finite numbers: a row of −∞ alone, which −1e9 is in float16, has no softmax.
+    """Returns a bias in float32 or wider, limited to ± `LARGEST_BIAS`.
+
+    A bias hides nothing, only masks do: what a row may see shares its weight also if all of it has a bias of −∞ (which
+    −1e9 is in float16), and evenly, since such a bias leaves nothing of the scores. +∞ takes all the weight.
 
     Unknown sizes in the shape of the scores are `None`.
 
@@ -242,7 +255,7 @@ def check_bias(bias, shape):
         raise ValueError(
             f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
         )
-    return ops.maximum(bias, ops.cast(-65504.0 if dtype == "float16" else -3e38, dtype))
+    return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)
 
 
 def rank_4(bias):

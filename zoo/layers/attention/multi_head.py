@@ -217,8 +217,9 @@ class MultiHeadAttention(BaseAttention):
     def can_fuse(self, masked, biased):
         is_product = type(self.score).compare is DotScore.compare and is_in_kernel(self, _IN_KERNEL)
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
-        # Keras' operation takes a mask or a bias on PyTorch, not both.
-        return is_product and not acts_on_scores and not (masked and biased)
+        # Keras' operation takes a mask or a bias on PyTorch, not both; and float16 does not hold the largest biases.
+        fits = not biased or not (masked or self.compute_dtype == "float16")
+        return is_product and not acts_on_scores and fits
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.

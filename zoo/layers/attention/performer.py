@@ -76,7 +76,7 @@ class PerformerAttention(LinearAttention):
 
     def query_features(self, query):
         exponents, _ = self._exponents(query)
-        return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True)))
+        return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True, initial=-3e38)))
 
     def key_features(self, key):
         exponents, key = self._exponents(key)

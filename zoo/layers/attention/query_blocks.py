@@ -84,6 +84,7 @@ class QueryBlocks:
 
     def cut_pairs(self, tensor):
         """Returns the pairs of each block, [..., C, R, K] from [..., T, S]; an axis of size 1 stands for all."""
+        tensor = with_a_row(ops.swapaxes(with_a_row(ops.swapaxes(tensor, -1, -2)), -1, -2))
         *leading, length, keys = ops.shape(tensor)
         rows = ops.clip(consecutive(-self.skipped, self.count * self.rows), 0, length - 1)
         columns = ops.clip(self.key_positions(), 0, keys - 1)
@@ -107,7 +108,18 @@ class QueryBlocks:
 
 def take_nearest_rows(tensor, indices):
     """Returns the rows of `tensor` [..., L, D] at `indices` [P], which are clipped to 0 … L − 1, [..., P, D]."""
-    return ops.take(tensor, ops.clip(indices, 0, ops.shape(tensor)[-2] - 1), axis=-2)
+    last = ops.shape(tensor)[-2] - 1
+    return ops.take(
+        with_a_row(tensor), ops.clip(indices, 0, last if isinstance(last, int) else ops.maximum(last, 0)), axis=-2
+    )
+
+
+def with_a_row(tensor):
+    """Returns `tensor` [..., L, D], with a row of zeros after the others if L is unknown and may be zero."""
+    *leading, length, size = ops.shape(tensor)
+    if isinstance(length, int):
+        return tensor
+    return ops.concatenate([tensor, ops.zeros((*leading, 1, size), dtype=tensor.dtype)], axis=-2)
 
 
 def _equals(size, expected):

@@ -29,7 +29,7 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, drop):
         if return_attention_scores:
             results |= layer.attend_unfused(query, memory, visible, bias, None, ["weights"])
         return results
-    names = ["output"] + ["weights"] * bool(return_attention_scores) + ["seen"] * visible.hides
+    names = ["output"] + ["weights"] * bool(return_attention_scores) + ["seen"] * visible.may_hide_all
     seed = layer.dropout_layer.seed_generator.next() if drop else None
     return layer.attend_unfused(query, memory, visible, bias, seed, names)
 
@@ -77,14 +77,25 @@ def chunk_size(layer, query, memory):
         return None
     sizes = (*ops.shape(query)[:-1], ops.shape(memory["value"])[-2], layer.pair_size())
     known = [size if isinstance(size, int) else 1 for size in sizes]  # a batch of unknown size has at least one row
-    if backend.backend() == "jax" and not all(isinstance(size, int) for size in sizes):
-        return None  # Keras infers shapes with symbols, which no loop can count to
-    if length == 1 or (not forced and math.prod(known) <= DENSE_LIMIT):
+    if not has_loops(sizes):
+        return None
+    if length == 1 or has_zero(sizes) or (not forced and math.prod(known) <= DENSE_LIMIT):
         return None
     row_cost = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))
     if isinstance(row_cost, int) and isinstance(length, int):
         return min(length, max(1, CHUNK_BUDGET // row_cost))
-    return ops.minimum(sizes[-3], ops.maximum(1, CHUNK_BUDGET // row_cost))
+    rows = CHUNK_BUDGET // ops.maximum(1, row_cost)
+    return ops.maximum(1, ops.minimum(sizes[-3], rows))
+
+
+def has_loops(sizes):
+    """Returns whether loops over axes of these sizes are possible: JAX, inferring shapes, has symbols for some."""
+    return backend.backend() != "jax" or all(isinstance(size, int) for size in sizes)
+
+
+def has_zero(sizes):
+    """Returns whether one of these sizes is known to be zero."""
+    return any(isinstance(size, int) and size == 0 for size in sizes)
 
 
 class _FixedSeed(keras.random.SeedGenerator):

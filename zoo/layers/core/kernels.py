@@ -94,6 +94,7 @@ def checkpointed_map(function, rows, shared, variables, num_outputs, dtype, chun
 
     length = ops.shape(next(iter(rows.values())))[-2]
     count = (length + chunk_size - 1) // chunk_size
+    count = count if isinstance(count, int) else ops.maximum(count, 1)  # of no rows, too, results have a shape
     chunks = {name: _split_chunks(tensor, count, chunk_size) for name, tensor in rows.items()}
     run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
     results = run(autocast_function, chunks, shared, variables, num_outputs, dtype, count, jit_backward)
@@ -106,7 +107,11 @@ def _split_chunks(tensor, count, size):
     These are cut off later, but their gradient must be finite, too, which no score guarantees for zeros.
     """
     shape = list(ops.shape(tensor))
-    padding = ops.broadcast_to(tensor[..., -1:, :], (*shape[:-2], count * size - shape[-2], shape[-1]))
+    last = tensor[..., -1:, :]
+    if not isinstance(shape[-2], int):  # there may be none
+        nothing = ops.zeros((*shape[:-2], 1, shape[-1]), dtype=tensor.dtype)
+        last = ops.concatenate([nothing, last], axis=-2)[..., -1:, :]
+    padding = ops.broadcast_to(last, (*shape[:-2], count * size - shape[-2], shape[-1]))
     padded = ops.concatenate([tensor, padding], axis=-2)
     chunks = ops.reshape(padded, (*shape[:-2], count, size, shape[-1]))
     return ops.moveaxis(chunks, -3, 0)
@@ -116,7 +121,9 @@ def _join_chunks(chunks, length):
     """Returns [..., T, D] from [count, ..., size, D]."""
     chunks = ops.moveaxis(chunks, 0, -3)
     shape = ops.shape(chunks)
-    return ops.reshape(chunks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))[..., :length, :]
+    rows = ops.reshape(chunks, (*shape[:-3], shape[-3] * shape[-2], shape[-1]))[..., :length, :]
+    # Chunks of unknown size leave the number of rows unknown, which may be known.
+    return ops.reshape(rows, (*shape[:-3], length, shape[-1]))
 
 
 class _Autocast(keras.layers.Layer):
@@ -197,9 +204,11 @@ def _loop_tensorflow(body, count, dtypes, initial_sums):
     """
     tf = importlib.import_module("tensorflow")
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
+    shapes = []  # of the results of a step, which the arrays forget
 
     def step(index, arrays, sums):
         stacked, addends = body(index)
+        shapes[:] = [value.shape for value in stacked]
         arrays = [array.write(index, value) for array, value in zip(arrays, stacked, strict=True)]
         return index + 1, arrays, [total + tf.cast(new, total.dtype) for total, new in zip(sums, addends, strict=True)]
 
@@ -210,7 +219,8 @@ def _loop_tensorflow(body, count, dtypes, initial_sums):
         parallel_iterations=1,
         maximum_iterations=count,
     )
-    return [array.stack() for array in arrays], sums
+    stacked = [array.stack() for array in arrays]
+    return [tf.ensure_shape(value, [None, *shape]) for value, shape in zip(stacked, shapes, strict=True)], sums
 
 
 def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):

@@ -1,5 +1,8 @@
 """Relative positions as learned vectors that are added to keys and values."""
 
+import functools
+import operator
+
 import keras
 from keras import backend, ops
 
@@ -15,13 +18,14 @@ def _wide(tensor):
 
 def _to_rows(tensor):
     """Returns [T · K, M] from [..., T, K]: gathers and segment sums are fast over rows."""
-    length, size = ops.shape(tensor)[-2:]
-    return ops.reshape(ops.transpose(ops.reshape(tensor, (-1, length, size)), (1, 2, 0)), (length * size, -1))
+    *leading, length, size = ops.shape(tensor)
+    count = functools.reduce(operator.mul, leading)
+    return ops.reshape(ops.transpose(ops.reshape(tensor, (count, length, size)), (1, 2, 0)), (length * size, count))
 
 
 def _from_rows(rows, shape):
     """Returns [..., T, K] = `shape` from [T · K, M]."""
-    return ops.reshape(ops.transpose(ops.reshape(rows, (*shape[-2:], -1)), (2, 0, 1)), shape)
+    return ops.reshape(ops.transpose(ops.reshape(rows, (*shape[-2:], ops.shape(rows)[-1])), (2, 0, 1)), shape)
 
 
 def _row_indices(indices, size):
