@@ -85,6 +85,21 @@ def _multi_head(name: str, title: str, work: Mapping, *targets: tuple) -> Case:
     return _case(name, title, ours, peers, *targets, ("speed against PyTorch's", TORCH_HEADS))
 
 
+def _causal() -> Case:
+    ours, keras_heads = (
+        keras_layer(path, HEADS, {**LONG, "call": {"use_causal_mask": True}}, note=PROJECTED)
+        for path in ("zoo.layers.MultiHeadAttention", KERAS_HEADS)
+    )
+    return _case(
+        "causal",
+        "multi-head attention with a causal mask, B1 T=S=4096 D512 h8, with projections",
+        ours,
+        [keras_heads],
+        ("extra memory against Keras'", KERAS_HEADS, None, "memory"),
+        ("speed against Keras'", KERAS_HEADS, 1.5),
+    )
+
+
 # Layers whose cost should grow with T and not with T²: class, and the options besides heads, by the name of the case.
 LINEAR: Mapping[str, tuple[str, Mapping]] = {
     "sliding_window": ("zoo.layers.SlidingWindowAttention", {"window": "window"}),
@@ -166,6 +181,7 @@ _CASES = (
         ("extra memory against Keras'", KERAS_HEADS, None, "memory"),
         ("speed against Keras'", KERAS_HEADS),
     ),
+    _causal(),
     _multi_head("multi_head", "multi-head, B8 T128 D512 h8", SHORT, ("speed against Keras'", KERAS_HEADS, 1.3)),
     *(_linear(name, *layer) for name, layer in LINEAR.items()),
     _gpu(),

@@ -44,14 +44,17 @@ def make_layer(description, sizes, policy):
     return find(description["class"])(**options, dtype=policy)
 
 
-def apply(path, function, tensors):
-    """Returns the output of a layer, or of a function of query, key and value, for those or for one sequence."""
+def apply(path, function, tensors, **options):
+    """Returns the output of a layer, or of a function of query, key and value, for those or for one sequence.
+
+    The options are those of the call of a layer that takes query and value.
+    """
     if path in CALLED_WITH_A_SEQUENCE or path.startswith("keras.ops."):
         return function(*tensors)
     query, key, value = tensors if len(tensors) == 3 else (tensors[0], None, tensors[0])
     if path in CALLED_WITH_A_LIST:
         return function([query, value] if key is None else [query, value, key])
-    return function(query, value) if key is None else function(query, value, key)
+    return function(query, value, **options) if key is None else function(query, value, key, **options)
 
 
 def tensorflow_pass(function, input_shapes, apply, half=False):
@@ -88,8 +91,8 @@ def attend(channel):
             path, function = channel.task["layer"]["class"], make_layer(channel.task["layer"], sizes, policy)
         else:
             path, function = channel.task["function"], find(channel.task["function"])
-        input_shapes = shapes(sizes, channel.task["axes"])
-        return tensorflow_pass(function, input_shapes, lambda *given: apply(path, *given), sizes["half"])
+        input_shapes, options = shapes(sizes, channel.task["axes"]), channel.task.get("call", {})
+        return tensorflow_pass(function, input_shapes, lambda *given: apply(path, *given, **options), sizes["half"])
 
     serve_attention(channel, make_pass)
 

@@ -8,6 +8,7 @@ from zoo.layers.attention import masks
 from zoo.layers.core import execution
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.tiles import is_pairwise
 
 
 class BaseAttention(ReturnsMore, KeepsQuantization):
@@ -22,7 +23,9 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         seed: Seed of the dropout, an integer or `None`.
         implementation: How the weights are computed; the results agree. `"dense"`: all at once. `"blockwise"`: a chunk
             of queries at a time, and once more in the backward pass, so that memory grows with S and not with T · S;
-            all at once if a user's score draws random numbers. `"fused"`: by the backend's own kernel
+            on TensorFlow in tiles of queries × keys, so that it grows with neither, and what a causal mask or the
+            lengths rule out is skipped, if each score depends on its own query and key alone; all at once if a user's
+            score draws random numbers. `"fused"`: by the backend's own kernel
             (`keras.ops.dot_product_attention`) for scaled dot products, without active dropout and without a mask and
             a bias at once, unless a subclass overrides a part of what it computes; otherwise as `"auto"`. `"auto"`:
             fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and large, else dense.
@@ -166,6 +169,15 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """Returns whether a second pass gives the same: a user's score may draw random numbers or count its calls."""
         return all(len(layer.variables) == len(layer.weights) for layer in self.compare_layers())
 
+    def is_pairwise(self):
+        """Returns whether each score and each term of the sums depends on its own query, key and positions alone.
+
+        It may then be computed in tiles of queries × keys. A method that is overridden counts if it is marked as
+        `zoo.layers.core.tiles.pairwise`.
+        """
+        needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
+        return not needs_all_keys and is_pairwise(self, ("attend_rows", "compare", "normalize", "weighted_sum"))
+
     def pair_size(self):
         """Returns how many numbers are computed to compare one query with one key, in one head."""
         return 1
@@ -233,6 +245,31 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             memory = self.project_memory(value, key)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
+
+    def explain_execution(self, query, value=None, *args, **kwargs):
+        """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
+
+        Args:
+            query: [B, T, Dq]; like all tensors here, of any values: arrays, tensors or `keras.KerasTensor`s.
+            value: [B, S, Dv].
+            *args: Other arguments of the call.
+            **kwargs: Other arguments of the call.
+
+        Returns:
+            An `Execution` with `path` (`"fused"`, `"tiles"`, `"chunks"`, `"sums"` or `"dense"`) and `reason`.
+
+        Example:
+            >>> import keras
+            >>> from zoo.layers import DotAttention
+            >>> inputs = keras.KerasTensor((2, 9, 4))
+            >>> DotAttention(implementation="dense").explain_execution(inputs, inputs, use_causal_mask=True)
+            Execution(path='dense', reason="implementation='dense'")
+        """
+        arguments = keras.tree.map_structure(_as_symbol, (query, value, *args))
+        options = keras.tree.map_structure(_as_symbol, kwargs)
+        with execution.recorded_choices() as choices:
+            self(*arguments, **options)
+        return choices[0]
 
     def step(
         self,
@@ -343,3 +380,10 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             for name, tensor in single.items()
         }
         return buffers if length is None else {**buffers, "index": ops.zeros((), dtype="int32")}
+
+
+def _as_symbol(argument):
+    """Returns a tensor's shape and dtype as a symbolic tensor, and anything else as it is."""
+    if not hasattr(argument, "shape") or not argument.shape or isinstance(argument, keras.KerasTensor):
+        return argument
+    return keras.KerasTensor(argument.shape, backend.standardize_dtype(argument.dtype))

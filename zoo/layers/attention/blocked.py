@@ -22,6 +22,8 @@ class BlockVisibility(Visibility):
 
     count: Any = 1
 
+    may_be_cut = False
+
 
 class BlockedAttention(MultiHeadAttention):
     """Base of multi-head attention in which a query sees only keys near its own position.
@@ -118,11 +120,13 @@ class BlockedAttention(MultiHeadAttention):
         _, heads, rows, _ = query.shape
         block_cost = heads * rows * memory["value"].shape[-2] * self.pair_size()
         if self._fits_at_once(block_cost, query, visible.count):
+            execution.record("dense", f"{block_cost:,} numbers for each window, all windows at once")
             results = self.attend_rows(query, memory, visible, bias, seed)
             return {name: results[name] for name in names}
         if block_cost > execution.CHUNK_BUDGET:  # some rows of all blocks at a time
             return super().attend_unfused(query, memory, visible, bias, seed, names)
         size = execution.CHUNK_BUDGET // block_cost
+        execution.record("chunks", f"{block_cost:,} numbers for each window, {size} windows at a time")
         return self._attend_some_blocks(query, memory, visible, bias, seed, names, size)
 
     def _fits_at_once(self, block_cost, query, count):

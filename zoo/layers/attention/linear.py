@@ -111,6 +111,7 @@ class LinearAttention(MultiHeadAttention):
         explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
         if explicit or attention_bias is not None:
             return super().attend(query, features, visible, attention_bias, return_attention_scores, drop)
+        execution.record("sums", "sums over the keys serve all queries, at a cost of T + S")
         results, _ = self._attend_by_sums(query, key, memory["value"], visible)
         if return_attention_scores:
             results["weights"] = super().attend(query, features, visible, None, True, False)["weights"]

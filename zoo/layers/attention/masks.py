@@ -9,9 +9,9 @@ from typing import Any
 
 from keras import backend, ops
 
-# What is masked is lower than any bias, which is lower than any score: all three are different float32 numbers.
-LOWEST = -3.4e38
-LARGEST_BIAS = 3e38
+from zoo.layers.core.kernels import LOWEST_SCORE
+
+LARGEST_BIAS = 3e38  # added to a score, it is above `LOWEST_SCORE`
 
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
@@ -71,6 +71,9 @@ class Visibility:
     pair_mask: Any = None
     causal: bool = False
     heads: bool = False
+
+    may_be_cut = True
+    """Whether parts of the queries and of the keys may be taken, by their positions."""
 
     @property
     def may_hide_all(self):
@@ -229,7 +232,7 @@ def masked_softmax(scores, mask=None):
     if mask is None:
         return ops.cast(_softmax(scores), dtype)
     # A finite fill keeps the softmax of an empty row finite; the second `where` makes that row zero.
-    weights = _softmax(ops.where(mask, scores, ops.cast(LOWEST, wide)))
+    weights = _softmax(ops.where(mask, scores, ops.cast(LOWEST_SCORE, wide)))
     return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)
 
 

@@ -9,6 +9,7 @@ from zoo.layers.core.checks import check_size
 from zoo.layers.core.execution import in_kernel, is_in_kernel
 from zoo.layers.core.kernels import fused_attention
 from zoo.layers.core.projections import apply_positionwise, effective_kernel, projection, reshape
+from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
@@ -210,6 +211,9 @@ class MultiHeadAttention(BaseAttention):
 
     def compare_layers(self):
         return [self.score] + ([] if self.positions is None else [self.positions])
+
+    def is_pairwise(self):
+        return super().is_pairwise() and is_pairwise(self, ("compare_heads", "sum_heads"))
 
     def pair_size(self):
         return self.score.hidden_size

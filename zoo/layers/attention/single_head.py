@@ -5,6 +5,7 @@ import keras
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import apply_positionwise, projection
+from zoo.layers.core.tiles import pairwise
 from zoo.layers.scores import get_score
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
@@ -51,6 +52,7 @@ class Attention(BaseAttention):
     def project_memory(self, value, key=None, start_index=0):
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
+    @pairwise
     def compare(self, query, key, visible):
         return self.score.compare(self.score.project_query(query), key)
 

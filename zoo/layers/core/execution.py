@@ -1,17 +1,21 @@
-"""In which pieces attention is computed: all at once, a chunk of queries at a time, or by the backend's own kernel.
+"""In which pieces attention is computed: all at once, in chunks of queries, in tiles, or by the backend's own kernel.
 
 `BaseAttention` says what is computed; here is decided how, with the same results. Everywhere the query is from the
 layer's `project_query`, the memory from its `project_memory`, and the bias, if any, has a row for each query.
 """
 
+import contextlib
 import functools
 import math
 import operator
+from contextvars import ContextVar
+from typing import NamedTuple
 
 import keras
 from keras import backend, ops
 
-from zoo.layers.core.kernels import checkpointed_map, has_fused_attention
+from zoo.layers.core.kernels import checkpointed_map, has_fused_attention, has_running_softmax
+from zoo.layers.core.tiles import attend_in_tiles, is_pairwise, pairwise, tile_sizes
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
 # Numbers that a chunk of queries may take, and those from which on chunks are worth their second forward pass.
@@ -19,9 +23,45 @@ CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
 
 
+class Execution(NamedTuple):
+    """By which path attention is computed, and why.
+
+    Args:
+        path: `"fused"`, the backend's kernel; `"tiles"` of queries × keys; `"chunks"` of queries, each with all keys;
+            `"sums"` of linear attention; or `"dense"`, all at once.
+        reason: Why this one.
+    """
+
+    path: str
+    reason: str
+
+
+_choices: ContextVar[list[Execution] | None] = ContextVar("choices", default=None)
+
+
+@contextlib.contextmanager
+def recorded_choices():
+    """Returns a context in whose list every choice of a path is recorded."""
+    choices: list[Execution] = []
+    token = _choices.set(choices)
+    try:
+        yield choices
+    finally:
+        _choices.reset(token)
+
+
+def record(path, reason):
+    """Records the choice of a path, if somebody asks for it; returns it."""
+    choices = _choices.get()
+    if choices is not None:
+        choices.append(Execution(path, reason))
+    return path
+
+
 def attend(layer, query, memory, visible, bias, return_attention_scores, drop):
     """Returns the results of `BaseAttention.attend` by the fused kernel if that can be, or else without."""
     if not drop and _can_fuse(layer, visible, bias):
+        record("fused", f"the backend has a kernel for this (implementation={layer.implementation!r})")
         output, seen = layer.fused_output(query, memory, visible, bias), visible.seen(layer.compute_dtype)
         # Where there is nothing to attend to, maybe in one head only, a kernel attends to everything alike.
         output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))
@@ -37,7 +77,7 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, drop):
 def in_kernel(method):
     """Marks a method as a part of what fused kernels compute, too; one that overrides it lacks the mark."""
     method.in_kernel = True
-    return method
+    return pairwise(method)
 
 
 def is_in_kernel(layer, names):
@@ -51,7 +91,17 @@ def _can_fuse(layer, visible, bias):
 
 
 def attend_unfused(layer, query, memory, visible, bias, seed, names):
-    """Returns those results of `layer.attend_rows` that `names` has, for all queries, at once or in chunks."""
+    """Returns those results of `layer.attend_rows` that `names` has, by the path that `choose` says."""
+    if "output" in names and record(*choose(layer, query, memory, visible)) == "tiles":
+        results = attend_in_tiles(layer, query, memory, visible, bias, functools.partial(_drop, layer.dropout, seed))
+        # What is asked for besides must not change the output.
+        names = [name for name in names if name not in results]
+    else:
+        results = {}
+    return {**results, **_attend_in_chunks(layer, query, memory, visible, bias, seed, names)} if names else results
+
+
+def _attend_in_chunks(layer, query, memory, visible, bias, seed, names):
     rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
 
     def attend_rows(rows, memory, index):
@@ -67,23 +117,64 @@ def attend_unfused(layer, query, memory, visible, bias, seed, names):
     return dict(zip(names, results, strict=True))
 
 
+def choose(layer, query, memory, visible):
+    """Returns the `Execution` of what no fused kernel computes."""
+    why_dense = _why_at_once(layer, query, memory)
+    if why_dense is not None:
+        return Execution("dense", why_dense)
+    why_chunks = _why_no_tiles(layer, query, memory, visible)
+    if why_chunks is not None:
+        return Execution("chunks", why_chunks)
+    rows, columns = tile_sizes(query, memory["value"].shape[-2])
+    return Execution("tiles", f"{rows} × {columns} at a time are compared, except where nothing is visible")
+
+
+def _why_at_once(layer, query, memory):
+    """Returns why all queries are computed at once, or `None` if they are not."""
+    forced, sizes = layer.implementation == "blockwise", _sizes(layer, query, memory)
+    length, keys = query.shape[-2], memory["value"].shape[-2]
+    count = math.prod(size if isinstance(size, int) else 1 for size in sizes)  # an unknown batch has at least one row
+    reasons = (
+        (layer.implementation == "dense", "implementation='dense'"),
+        (not forced and not (isinstance(length, int) and isinstance(keys, int)), "a length is unknown"),
+        (not layer.is_repeatable(), "a score draws random numbers or counts its calls"),
+        (not has_loops(sizes), "sizes are unknown while JAX infers shapes"),
+        (length == 1, "there is a single query"),
+        (has_zero(sizes), "there is nothing to compute"),
+        (not forced and count <= DENSE_LIMIT, f"{count:,} numbers are few, up to {DENSE_LIMIT:,}"),
+    )
+    return next((reason for is_reason, reason in reasons if is_reason), None)
+
+
+def _why_no_tiles(layer, query, memory, visible):
+    """Returns why not even a chunk of queries is cut into tiles, or `None` if it is."""
+    positions, lengths = getattr(layer, "positions", None), (query.shape[-2], memory["value"].shape[-2])
+    by_pairs = positions is None or is_pairwise(positions, ("scores", "bias", "values"))
+    reasons = (
+        (not has_running_softmax(), f"there are no tiles on {backend.backend()}"),
+        (not type(visible).may_be_cut, "the blocks of a window are no further cut"),
+        (layer.pair_size() != 1, f"{layer.pair_size()} numbers for each pair of query and key are many"),
+        (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
+        (not all(isinstance(length, int) for length in lengths), "a length is unknown"),
+        (not layer.is_pairwise(), f"{type(layer).__name__} overrides a part that may need all keys"),
+        (not by_pairs, f"{type(positions).__name__} overrides a part that may need all keys"),
+    )
+    return next((reason for is_reason, reason in reasons if is_reason), None)
+
+
+def _sizes(layer, query, memory):
+    """Returns the sizes of all that is computed to compare queries with keys, [B, (N,) T, S, numbers for a pair]."""
+    return *ops.shape(query)[:-1], ops.shape(memory["value"])[-2], layer.pair_size()
+
+
 def chunk_size(layer, query, memory):
     """Returns the number of queries in a chunk, or `None` for all at once."""
-    length, keys = query.shape[-2], memory["value"].shape[-2]
-    forced = layer.implementation == "blockwise"
-    if layer.implementation == "dense" or not (forced or (isinstance(length, int) and isinstance(keys, int))):
+    if _why_at_once(layer, query, memory) is not None:
         return None
-    if not layer.is_repeatable():
-        return None
-    sizes = (*ops.shape(query)[:-1], ops.shape(memory["value"])[-2], layer.pair_size())
-    known = [size if isinstance(size, int) else 1 for size in sizes]  # a batch of unknown size has at least one row
-    if not has_loops(sizes):
-        return None
-    if length == 1 or has_zero(sizes) or (not forced and math.prod(known) <= DENSE_LIMIT):
-        return None
+    sizes = _sizes(layer, query, memory)
     row_cost = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))
-    if isinstance(row_cost, int) and isinstance(length, int):
-        return min(length, max(1, CHUNK_BUDGET // row_cost))
+    if isinstance(row_cost, int) and isinstance(query.shape[-2], int):
+        return min(query.shape[-2], max(1, CHUNK_BUDGET // row_cost))
     rows = CHUNK_BUDGET // ops.maximum(1, row_cost)
     return ops.maximum(1, ops.minimum(sizes[-3], rows))
 
@@ -96,6 +187,10 @@ def has_loops(sizes):
 def has_zero(sizes):
     """Returns whether one of these sizes is known to be zero."""
     return any(isinstance(size, int) and size == 0 for size in sizes)
+
+
+def _drop(rate, seed, weights, tile):
+    return drop_weights(weights, rate, seed, tile)
 
 
 class _FixedSeed(keras.random.SeedGenerator):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.saving import SavesOptions
+from zoo.layers.core.tiles import pairwise
 
 
 def consecutive(start_index, length):
@@ -140,6 +141,7 @@ class Positions(SavesOptions):
         """
         return heads
 
+    @pairwise
     def bias(self, query_positions, key_positions):
         """Returns what is added to the scores and depends on positions only, float32 [1 or N, T, S], or `None`.
 
@@ -148,6 +150,7 @@ class Positions(SavesOptions):
             key_positions: int32 [S].
         """
 
+    @pairwise
     def scores(self, query, query_positions, key_positions):
         """Returns what is added to the scores and depends on the query, [B, N, T, S], or `None`.
 
@@ -157,6 +160,7 @@ class Positions(SavesOptions):
             key_positions: int32 [S].
         """
 
+    @pairwise
     def values(self, weights, query_positions, key_positions):
         """Returns what is added to the weighted sum of the values, [B, N, T, value_dim], or `None`.
 

@@ -7,7 +7,9 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.execution import has_zero
 from zoo.layers.core.projections import clone_initializer
+from zoo.layers.core.tiles import pairwise
 from zoo.layers.positions.base import Positions, distances
 
 
@@ -44,6 +46,8 @@ def pick(table, indices):
 def collect(weights, indices, size):
     """Returns the sums of `weights[..., t, s]` over the s with the same `indices[t, s]` < `size` = K, [..., T, K]."""
     shape = ops.shape(weights)
+    if has_zero(shape):  # PyTorch finds no largest index among none
+        return ops.sum(weights, axis=-1, keepdims=True) + ops.zeros((*shape[:-1], size), dtype=weights.dtype)
     sums = ops.segment_sum(_to_rows(weights), _row_indices(indices, size), num_segments=shape[-2] * size)
     return _from_rows(sums, (*shape[:-1], size))
 
@@ -101,6 +105,7 @@ class ShawRelativePositions(Positions):
         steps = distances(query_positions, key_positions)
         return ops.clip(steps, -self.max_distance, self.max_distance) + self.max_distance
 
+    @pairwise
     def scores(self, query, query_positions, key_positions):
         query = ops.convert_to_tensor(query)
         embeddings = ops.cast(self.key_embeddings, query.dtype)
@@ -109,6 +114,7 @@ class ShawRelativePositions(Positions):
         picked = pick(_wide(products), self._indices(query_positions, key_positions))
         return ops.cast(picked, query.dtype)
 
+    @pairwise
     def values(self, weights, query_positions, key_positions):
         if not self.use_values:
             return None

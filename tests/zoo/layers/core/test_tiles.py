@@ -1,0 +1,197 @@
+"""Attention in tiles: it agrees with dense attention, skips what is not visible, and leaves what it cannot compute."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from keras import ops
+from support.layers.contract import gradients, random_array, tensorflow_only, to_numpy
+
+from zoo import layers
+from zoo.layers.core import execution, kernels, tiles
+
+B, D = 2, 8
+SCORES = ["scaled_dot", "dot", "general", "cosine"]
+POSITIONS = {
+    "none": lambda: None,
+    "rotary": layers.RotaryPositions,
+    "alibi": layers.ALiBiPositions,
+    "t5": lambda: layers.T5RelativePositions(6, 5),
+    "shaw": lambda: layers.ShawRelativePositions(2),
+}
+MAKE = {
+    "single": lambda score, positions, **options: layers.Attention(score, **options),
+    "heads": lambda score, positions, **options: layers.MultiHeadAttention(
+        4, 6, score=score, positions=POSITIONS[positions](), **options
+    ),
+    "groups": lambda score, positions, **options: layers.GroupedQueryAttention(
+        4, 2, 6, score=score, positions=POSITIONS[positions](), **options
+    ),
+}
+needs_tiles = pytest.mark.skipif(not kernels.has_running_softmax(), reason="chunks of queries take their place")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tiles():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "TILE_BUDGET", 600)
+        patch.setattr(execution, "DENSE_LIMIT", 1)
+        patch.setattr(execution, "CHUNK_BUDGET", 100)
+        yield
+
+
+def _mask(kind, lengths, rng, heads):
+    queries, keys = lengths
+    shape = {"pairs": (B, queries, keys), "heads": (B, heads, queries, keys), "shared": (1, 1, keys)}.get(kind)
+    return {} if shape is None else {"attention_mask": rng.random(shape) < 0.6}
+
+
+def _description(draw):
+    """Returns kind and options of a layer, lengths, and options of its call."""
+    kind, score = draw(st.sampled_from(list(MAKE))), draw(st.sampled_from(SCORES))
+    positions = draw(st.sampled_from(list(POSITIONS)))
+    lengths = queries, keys = draw(st.tuples(st.integers(2, 13), st.integers(1, 13)))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    has_heads = kind != "single"
+    masks = ["none", "pairs", "shared", *(["heads"] if has_heads else [])]
+    options = _mask(draw(st.sampled_from(masks)), lengths, rng, 4)
+    for name, length in (("query_mask", queries), ("value_mask", keys)):
+        if draw(st.booleans()):
+            options[name] = rng.random((B, length)) < 0.7
+    options["use_causal_mask"] = draw(st.booleans())
+    options["start_index"] = draw(st.sampled_from([None, 0, 3, -2]))
+    biases = [None, (queries, keys), (1, keys), (queries, 1), (B, 4, queries, keys) if has_heads else (B, 1, keys)]
+    bias = draw(st.sampled_from(biases))
+    return kind, score, positions, lengths, options, None if bias is None else random_array(bias, 5) * 3
+
+
+def _results(layer, query, value, bias, options):
+    inputs = [keras.Variable(each) for each in (query, value) + (() if bias is None else (bias,))]
+
+    def run():
+        query, value, *bias = (ops.convert_to_tensor(each) for each in inputs)
+        return layer(query, value, **options, **({"attention_bias": bias[0]} if bias else {}))
+
+    def loss():
+        return ops.sum(ops.sin(7 * run()))
+
+    return [to_numpy(run())] + gradients(loss, inputs + layer.trainable_variables)
+
+
+@settings(max_examples=12, deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data())
+def test_all_ways_agree(data):
+    kind, score, positions, (queries, keys), options, bias = _description(data.draw)
+    query, value = random_array((B, queries, D), 1), random_array((B, keys, D), 2)
+    expected = None
+    for implementation in ("dense", "blockwise", "auto", "fused"):
+        keras.utils.set_random_seed(3)
+        layer = MAKE[kind](score, positions, implementation=implementation)
+        found = _results(layer, query, value, bias, options)
+        if expected is None:
+            expected = found
+            continue
+        for result, reference in zip(found, expected, strict=True):
+            np.testing.assert_allclose(result, reference, atol=3e-5 * max(1.0, np.abs(reference).max()))
+
+
+def _counting(monkeypatch, layer, *inputs, **options):
+    """Returns how many pairs of queries and keys a call compares."""
+    count = []
+    compare = layers.DotScore.compare
+    monkeypatch.setattr(
+        layers.DotScore,
+        "compare",
+        lambda self, query, key: count.append(query.shape[-2] * key.shape[-2]) or compare(self, query, key),
+    )
+    layer(*inputs, **options)
+    return sum(count)
+
+
+@needs_tiles
+def test_what_no_query_of_a_tile_sees_is_not_computed(monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BUDGET", 130)
+    inputs = random_array((1, 64, 8), 1)
+    layer = layers.Attention("dot", implementation="blockwise")
+    assert _counting(monkeypatch, layer, inputs, inputs) == 64 * 64
+    assert 64 * 64 // 2 < _counting(monkeypatch, layer, inputs, inputs, use_causal_mask=True) < 64 * 64 * 0.6
+    late = {"use_causal_mask": True, "start_index": 64}  # sees everything
+    assert _counting(monkeypatch, layer, inputs, inputs, **late) == 64 * 64
+
+
+@needs_tiles
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
+def test_dtypes(dtype):
+    query, value = random_array((B, 7, D), 1), random_array((B, 9, D), 2)
+    found = {}
+    for implementation in ("dense", "blockwise"):
+        layer = layers.Attention("scaled_dot", implementation=implementation, dtype=dtype)
+        path = layer.explain_execution(query, value, use_causal_mask=True).path
+        assert path == {"dense": "dense", "blockwise": "tiles"}[implementation]
+        found[implementation] = to_numpy(layer(query, value, use_causal_mask=True))
+    np.testing.assert_allclose(found["blockwise"], found["dense"], atol=2e-2 if dtype == "mixed_bfloat16" else 1e-6)
+
+
+@pytest.mark.parametrize("method", ["compare", "compare_heads", "normalize", "weighted_sum", "sum_heads"])
+def test_what_a_subclass_overrides_sees_all_keys(method):
+    seen = []
+
+    def override(self, *inputs):
+        seen.append([each.shape for each in inputs if hasattr(each, "shape")])
+        return getattr(layers.MultiHeadAttention, method)(self, *inputs)
+
+    changed = type("Changed", (layers.MultiHeadAttention,), {method: override})(2, 4, implementation="blockwise")
+    query, value = random_array((B, 7, D), 1), random_array((B, 11, D), 2)
+    changed(query, value)
+    assert seen and all(any(11 in shape for shape in shapes) for shapes in seen)
+
+
+class _OwnBias(layers.Positions):
+    def bias(self, query_positions, key_positions):
+        steps = ops.cast(layers.positions.base.distances(query_positions, key_positions), "float32")
+        return (steps - ops.max(steps))[None]
+
+
+def test_positions_of_ones_own_see_all_keys():
+    found = {}
+    for implementation in ("dense", "blockwise"):
+        keras.utils.set_random_seed(3)
+        layer = layers.MultiHeadAttention(2, 4, positions=_OwnBias(), implementation=implementation)
+        found[implementation] = to_numpy(layer(random_array((B, 7, D), 1), random_array((B, 11, D), 2)))
+    np.testing.assert_allclose(found["blockwise"], found["dense"], atol=1e-6)
+
+
+@tensorflow_only("walks a TensorFlow graph")
+def test_no_tensor_grows_with_both_lengths():
+    import tensorflow as tf
+
+    layer = layers.ScaledDotProductAttention(implementation="blockwise")
+
+    @tf.function(input_signature=[tf.TensorSpec((1, length, 4)) for length in (128, 128)], autograph=False)
+    def forward_and_backward(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch((query, value))
+            output = layer(query, value, use_causal_mask=True)
+        return tape.gradient(output, (query, value))
+
+    graph = forward_and_backward.get_concrete_function().graph
+    graphs = [graph, *(function.graph for function in graph._functions.values() if hasattr(function, "graph"))]
+    sizes = [tensor.shape for part in graphs for operation in part.get_operations() for tensor in operation.outputs]
+    assert max(int(np.prod([size or 1 for size in shape])) for shape in sizes if shape.rank) < 128 * 32
+
+
+def test_dropout_of_tiles_is_the_same_in_both_passes():
+    # The output is linear in the values: its gradient there leads back to it, if both passes dropped the same.
+    layer = layers.ScaledDotProductAttention(dropout=0.5, seed=3, implementation="blockwise")
+    query, value = random_array((B, 7, D), 1), keras.Variable(random_array((B, 11, D), 2))
+    direction = random_array((B, 7, D), 3)
+
+    def outputs(training=True):
+        layer.dropout_layer.seed_generator.state.assign(np.ones(2, "uint32"))
+        return layer(query, ops.convert_to_tensor(value), random_array((B, 11, D), 4), training=training)
+
+    (gradient,) = gradients(lambda: ops.sum(outputs() * ops.convert_to_tensor(direction)), [value])
+    dropped = to_numpy(outputs())
+    assert not np.allclose(dropped, to_numpy(outputs(training=False)))
+    np.testing.assert_allclose(np.sum(gradient * to_numpy(value)), np.sum(dropped * direction), rtol=1e-4)
