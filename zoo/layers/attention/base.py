@@ -40,18 +40,18 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         attention_mask: Boolean [B, T, S] (with heads also [B, N, T, S]).
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
-        use_causal_mask: Whether query t sees only the keys up to S − T + t (with a cache: up to its own position).
+        use_causal_mask: Whether query t sees only the keys up to S − T + t; with a cache it always is so.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
             heads [N, T, S] or [B, N, T, S]; any axis may be 1. Infinite ones are the limit of large ones, in every
             dtype: keys with +∞ share all the weight; those with −∞ get none, but where a query sees no others, they
             share it evenly. Only masks hide.
-        start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, or
-            follow what the cache holds.
+        start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, with a
+            cache at the end of those that the call adds to it.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
             `value` and `key` are then ignored and may be `None`.
-        cache: Dict from `create_cache` (layers that have it); the new positions are appended, and the queries attend
-            to everything in it. Masks of values then cover the room of the cache, or in a growing cache everything in
-            it with the new positions, [B, L].
+        cache: Dict from `create_cache` (layers that have it); the keys and values of the call are appended, and what
+            the queries see is what they would see with all keys at once and a causal mask. Masks of values then cover
+            the room of the cache, or in a growing cache everything in it with the new positions, [B, L].
 
     Returns:
         `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache, if any, comes last.
@@ -303,7 +303,8 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
         # A single query at the end of the keys sees all of them: no causal mask has to be computed.
         causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
-        start_index = position if start_index is None else start_index
+        if start_index is None:
+            start_index = caches.first_query_position(position, ops.shape(memory["value"])[-2], lengths[0])
         visible = masks.build_visibility(lengths, start_index, **mask_arguments, causal=causal, heads=self.has_heads)
         results = self._attend_and_project(
             query, cache, visible, start_index, attention_bias, return_attention_scores, drop

@@ -24,6 +24,16 @@ def room_for(cache, length):
     return room + length if grows(cache) else room
 
 
+def first_query_position(position, added, queries):
+    """Returns the position of the first of `queries` at the end of `added` keys, the first of which is at `position`.
+
+    In decoding there are as many queries as keys: then nothing is computed.
+    """
+    if isinstance(added, int) and isinstance(queries, int) and added == queries:
+        return position
+    return position + added - queries
+
+
 def write(buffer, update, index):
     """Returns `buffer` [..., L, D] with `update` [..., T, D] written at the positions `index` … `index + T − 1`.
 

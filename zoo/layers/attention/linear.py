@@ -3,6 +3,7 @@
 import keras
 from keras import backend, ops
 
+from zoo.layers.attention import cache as caches
 from zoo.layers.attention import masks
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
@@ -175,23 +176,34 @@ class LinearAttention(MultiHeadAttention):
                 f"takes no {', '.join(refused)}."
             )
         # Masks of values cover the room of the cache, but only those of the new positions are read.
-        index, length = cache["index"], ops.shape(query)[1]
-        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, length)
-        visible = masks.build_visibility((length, length), 0, query_mask, key_mask=value_mask, causal=True, heads=True)
+        index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
+        _check_step(*lengths)
+        first = caches.first_query_position(0, lengths[1], lengths[0])
+        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
+        visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
         value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
         memory = self.project_memory(value, key, index)
-        query = self.project_query(masks.zero_masked(query, visible.query_mask), index)
+        query = self.project_query(masks.zero_masked(query, visible.query_mask), index + first)
         query, key = self._features(query, memory["key"])
         before = {"sums": ops.view(cache["sums"], self._wide), "seen": cache["seen"]}
         results, after = self._attend_by_sums(query, key, memory["value"], visible, before)
         output = self._zero_empty_rows(self.project_output(results["output"]), results["seen"])
         sums = ops.view(after["sums"], _BITS[self._wide])
-        return output, {"sums": sums, "seen": after["seen"], "index": index + length}
+        return output, {"sums": sums, "seen": after["seen"], "index": index + lengths[1]}
 
     def get_config(self):
         config = super().get_config()
         del config["score"]
         return config
+
+
+def _check_step(queries, keys):
+    """Checks that there are no more queries than new keys: sums over fewer keys than the cache has are lost."""
+    if isinstance(queries, int) and isinstance(keys, int) and queries > keys:
+        raise ValueError(
+            "A call with a cache of sums must have at least as many values as queries. "
+            f"Received: {queries} queries and {keys} values."
+        )
 
 
 def _elu_plus_one(inputs):

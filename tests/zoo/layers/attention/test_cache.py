@@ -47,6 +47,48 @@ def test_prefill_and_steps_equal_the_full_pass(case, chunks, room):
     assert not np.any(to_numpy(cache["value"])[..., LENGTH:, :])
 
 
+WITH_CACHES = {
+    "additive": lambda: layers.AdditiveAttention(19),
+    "multi_head": lambda: layers.MultiHeadAttention(7, 19),
+    "rotary": lambda: layers.MultiHeadAttention(7, 19, positions=layers.RotaryPositions()),
+    "alibi": lambda: layers.MultiHeadAttention(7, 19, positions=layers.ALiBiPositions()),
+    "grouped": lambda: layers.GroupedQueryAttention(6, 2, 19),
+    "monotonic": lambda: layers.LocalAttention(2, score="dot"),
+    "sliding": lambda: layers.SlidingWindowAttention(7, 19, window=2),
+    "block_local": lambda: layers.BlockLocalAttention(7, 19, block_size=3),
+    "linear": lambda: layers.LinearAttention(7, 19, positions=layers.RotaryPositions()),
+    "performer": lambda: layers.PerformerAttention(7, 19, num_features=13),
+}
+
+
+@pytest.mark.parametrize("name", WITH_CACHES)
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+@pytest.mark.parametrize("queries", [1, 2])
+def test_queries_of_a_step_are_at_the_end_of_its_keys(name, room, queries):
+    layer, inputs = WITH_CACHES[name](), random_array((B, LENGTH, D), 1)
+    layer.build((B, queries, D), (B, LENGTH, D))
+    cache, start = layer.create_cache(B, room), 0
+    for length in (3, 4):  # more keys than queries, as in a step of cross-attention to a source that goes on
+        part, start = inputs[:, start : start + length], start + length
+        query = inputs[:, start - queries : start]
+        output, cache = layer(query, part, cache=cache)
+        expected = layer(query, inputs[:, :start], use_causal_mask=True)
+        np.testing.assert_allclose(to_numpy(output), to_numpy(expected), atol=2e-6)
+
+
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+def test_a_step_may_have_more_queries_than_keys(room):
+    layer, inputs = layers.MultiHeadAttention(7, 19, positions=layers.RotaryPositions()), random_array((B, LENGTH, D), 1)
+    expected = to_numpy(layer(inputs[:, 1:], inputs, use_causal_mask=True))
+    _, cache = layer(inputs[:, :3], inputs[:, :3], cache=layer.create_cache(B, room))
+    output, _ = layer(inputs[:, 1:], inputs[:, 3:], cache=cache)
+    np.testing.assert_allclose(to_numpy(output), expected, atol=2e-6)
+    layer = layers.LinearAttention(7, 19)
+    layer.build(inputs.shape, inputs.shape)
+    with pytest.raises(ValueError, match="at least as many values as queries. Received: 6 queries and 4 values"):
+        layer(inputs[:, 1:], inputs[:, 3:], cache=layer.create_cache(B))
+
+
 @pytest.mark.parametrize("case", MULTI_HEAD, ids=lambda case: case.name)
 @graph_and_xla
 def test_one_compiled_step_serves_all_positions(case, xla):
