@@ -34,17 +34,17 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         query: [B, T, Dq].
         value: [B, S, Dv].
         key: [B, S, Dk]; defaults to `value`.
-        query_mask: Boolean [B, T].
+        query_mask: Boolean [B, T]; in this and all other masks, integers other than 0 count as True.
         value_mask: Boolean [B, S].
         key_mask: Boolean [B, S].
-        attention_mask: Boolean [B, T, S] (with heads also [B, N, T, S]).
+        attention_mask: Boolean [B, T, S]; with heads also [B, N, T, S], and only that if B = N > 1.
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether query t sees only the keys up to S − T + t; with a cache it always is so.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
-            heads [N, T, S] or [B, N, T, S]; any axis may be 1. Infinite ones are the limit of large ones, in every
-            dtype: keys with +∞ share all the weight; those with −∞ get none, but where a query sees no others, they
-            share it evenly. Only masks hide.
+            heads [N, T, S] or [B, N, T, S], and only the latter if B = N > 1; any axis may be 1. Infinite ones are the
+            limit of large ones, in every dtype: keys with +∞ share all the weight; those with −∞ get none, but where a
+            query sees no others, they share it evenly. Only masks hide.
         start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, with a
             cache at the end of those that the call adds to it.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
@@ -63,7 +63,8 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
 
     Raises:
         ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
-            the query's nor 1, or a query without value.
+            the query's nor 1, a mask or bias whose first axis could be the batch or the heads, or a query without
+            value.
 
     Example:
         >>> import numpy as np
@@ -182,6 +183,10 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """Returns how many numbers are computed to compare one query with one key, in one head."""
         return 1
 
+    def max_keys(self):
+        """Returns the number of keys that can be compared, `None` for any; keys after these are masked."""
+        return None
+
     def first_position(self, lengths, causal):
         """Returns the default position of the first query among the keys, for lengths (T, S)."""
         return lengths[1] - lengths[0]
@@ -226,6 +231,9 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             "attention_mask": attention_mask,
         }
         masks.check_batch(mask_arguments, query.shape[0])
+        if self.has_heads:
+            for name, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
+                masks.check_first_axis(tensor, name, query.shape[0], self.num_heads)
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,
@@ -312,6 +320,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         return *results, cache
 
     def _attend_and_project(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
+        visible = visible.limited_to(self.max_keys())
         query = self.project_query(masks.zero_masked(query, visible.query_mask), start_index)
         if attention_bias is not None:
             attention_bias = masks.check_bias(attention_bias, (*query.shape[:-1], visible.key_positions.shape[0]))

@@ -88,4 +88,8 @@ class GroupedQueryAttention(MultiHeadAttention):
 
     def _repeat(self, heads):
         """Returns [B, N, S, H] from [B, G, S, H]."""
-        return ops.repeat(heads, self.num_heads // self.num_key_value_heads, axis=1)
+        batch, groups, length, size = ops.shape(heads)
+        # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
+        repeats = self.num_heads // self.num_key_value_heads
+        repeated = ops.broadcast_to(heads[:, :, None], (batch, groups, repeats, length, size))
+        return ops.reshape(repeated, (batch, self.num_heads, length, size))

@@ -7,6 +7,7 @@ from zoo.layers.attention import cache as caches
 from zoo.layers.attention import masks
 from zoo.layers.attention.single_head import Attention
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.projections import apply_positionwise
 
 ALIGNMENTS = ("monotonic", "predictive")
 
@@ -92,7 +93,8 @@ class LocalAttention(Attention):
         """Returns the centre of each query's window, [T, 1] or [B, T, 1]."""
         if self.alignment == "monotonic":
             return ops.cast(visible.query_positions[:, None], "float32")
-        logits = ops.cast(self.place_dense(self.hidden_dense(query)), "float32")
+        hidden = apply_positionwise(self.hidden_dense, query)
+        logits = ops.cast(apply_positionwise(self.place_dense, hidden), "float32")
         if visible.key_mask is None:
             length = ops.cast(ops.shape(visible.key_positions)[0], "float32")
         else:

@@ -50,6 +50,22 @@ def check_batch(masks: dict[str, Any], batch: int | None) -> None:
             )
 
 
+def check_first_axis(tensor: Any, name: str, batch: int | None, heads: int) -> None:
+    """Checks that the first axis of a mask or bias of scores [B, N, T, S] is not as long as both batch and heads.
+
+    Of rank 3, a mask is [B, T, S] and a bias [N, T, S]: with B = N the wrong one of the two would pass unseen.
+
+    Raises:
+        ValueError: If it is.
+    """
+    shape = tuple(getattr(tensor, "shape", ()))
+    if len(shape) == 3 and shape[0] == batch == heads != 1:
+        raise ValueError(
+            f"`{name}` must be [B, 1, T, S] or [1, N, T, S], since its first axis could be the batch or the heads: "
+            f"both are {heads}. Received: shape={shape}."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Visibility:
     """Which query may attend to which key, as separate masks, so that a chunk of queries needs only its own rows.
@@ -97,6 +113,16 @@ class Visibility:
         if self.pair_mask is not None:
             conditions.append(self.pair_mask)
         return functools.reduce(ops.logical_and, conditions) if conditions else None
+
+    def limited_to(self, max_keys):
+        """Returns the visibility without the keys after `max_keys`, if there may be any; `None` is no limit."""
+        length = self.key_positions.shape[0]
+        if max_keys is None or (isinstance(length, int) and length <= max_keys):
+            return self
+        mask = self.key_positions[None] < max_keys
+        return dataclasses.replace(
+            self, key_mask=mask if self.key_mask is None else ops.logical_and(mask, self.key_mask)
+        )
 
     def _with_heads(self, mask):
         return mask[:, None] if self.heads else mask

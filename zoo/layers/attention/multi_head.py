@@ -218,6 +218,9 @@ class MultiHeadAttention(BaseAttention):
     def pair_size(self):
         return self.score.hidden_size
 
+    def max_keys(self):
+        return self.score.max_keys
+
     def can_fuse(self, masked, biased):
         is_product = type(self.score).compare is DotScore.compare and is_in_kernel(self, _IN_KERNEL)
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores

@@ -62,6 +62,9 @@ class Attention(BaseAttention):
     def pair_size(self):
         return self.score.hidden_size
 
+    def max_keys(self):
+        return self.score.max_keys
+
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return (*query_shape[:-1], value_shape[-1])
 

@@ -161,7 +161,10 @@ def _map_torch(function, chunks, shared, variables, num_outputs, dtype, count, j
     def run_chunk(index):
         return function({name: chunk[index] for name, chunk in chunks.items()}, shared, index)
 
-    results = [checkpoint(run_chunk, index, use_reentrant=False) for index in range(count)]
+    if next(iter(chunks.values())).is_meta:  # Keras infers shapes, which all chunks have in common
+        results = [run_chunk(0)] * count
+    else:
+        results = [checkpoint(run_chunk, index, use_reentrant=False) for index in range(count)]
     return [ops.stack(outputs) for outputs in zip(*results, strict=True)]
 
 

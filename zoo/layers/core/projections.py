@@ -53,7 +53,7 @@ def apply_positionwise(layer, inputs):
     """Returns `layer`, a map [P, D] → [P, E], of every position: [..., E] from [..., D].
 
     For a tensor of rank 3 with unknown sizes, TensorFlow spends twenty small operations on finding the axes to
-    multiply, and cannot add the bias in the same kernel.
+    multiply, and cannot add the bias in the same kernel; and in a loop, XLA cannot compile their gradients.
     """
     if len(inputs.shape) == 2:
         return layer(inputs)

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.projections import projection
+from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
 
 
@@ -57,11 +57,11 @@ class AdditiveScore(Score):
         self.score_dense.build((*query_shape[:-1], key_shape[-2], self.hidden_size))
 
     def project_query(self, query):
-        return self.query_dense(query)
+        return apply_positionwise(self.query_dense, query)
 
     def project_key(self, key):
-        return self.key_dense(key)
+        return apply_positionwise(self.key_dense, key)
 
     def compare(self, query, key):
         hidden = ops.tanh(ops.expand_dims(query, -2) + ops.expand_dims(key, -3))  # [..., T, S, units]
-        return ops.squeeze(self.score_dense(hidden), -1)
+        return ops.squeeze(apply_positionwise(self.score_dense, hidden), -1)

@@ -13,7 +13,7 @@ class Score(KeepsQuantization):
     `hidden_size` is how many numbers `compare` computes for each pair of a query and a key; it decides how many queries
     make a chunk. `needs` names the sizes that the weights depend on, `query_dim` and `key_dim`; `needs_equal_sizes`
     says whether these two must be equal, and `needs_all_keys` whether `compare` must get all keys at once, since the
-    place of a key among them matters.
+    place of a key among them matters; of more keys than `max_keys`, attention layers mask the others.
 
     Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file. The
     sizes that it needs must be equal in all of them.
@@ -43,6 +43,7 @@ class Score(KeepsQuantization):
     needs: tuple[str, ...] = ("query_dim", "key_dim")
     needs_equal_sizes = False
     needs_all_keys = False
+    max_keys: int | None = None
 
     def copy(self, name):
         """Returns a score like this one with weights of its own, and another name."""

@@ -2,7 +2,7 @@
 
 import keras
 
-from zoo.layers.core.projections import projection
+from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.dot import DotScore
 
 
@@ -46,4 +46,4 @@ class GeneralScore(DotScore):
         self.key_dense.build(key_shape)
 
     def project_key(self, key):
-        return self.key_dense(key)
+        return apply_positionwise(self.key_dense, key)

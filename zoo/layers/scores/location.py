@@ -1,10 +1,10 @@
 """Luong's location score."""
 
 import keras
-from keras import backend, ops
+from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.projections import projection
+from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
 
 
@@ -12,8 +12,7 @@ from zoo.layers.scores.base import Score
 class LocationScore(Score):
     """Location score: `score(q, position s) = (W q)_s`, from the query and the key's position, not from the key.
 
-    Positions from `max_length` on have no row of W. Their score is so low that no query attends to them if it may
-    attend to anything else.
+    Positions from `max_length` on have no row of W: attention layers mask them, whatever the masks and biases say.
 
     Args:
         max_length: Number of positions with a score, a positive integer.
@@ -44,6 +43,11 @@ class LocationScore(Score):
     needs = ("query_dim",)
     needs_all_keys = True
 
+    @property
+    def max_keys(self):
+        """Number of keys that have a score."""
+        return self.max_length
+
     def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.max_length = check_size("max_length", max_length)
@@ -63,19 +67,20 @@ class LocationScore(Score):
             )
 
     def project_query(self, query):
-        return self.query_dense(query)  # [..., T, max_length]
+        return apply_positionwise(self.query_dense, query)  # [..., T, max_length]
 
     def project_key(self, key):
         # Only their number matters; they stay connected, so that their gradients are zeros and not missing.
-        return ops.where(False, key[..., :1], ops.zeros_like(key[..., :1]))
+        key = ops.cast(key[..., :1], self.compute_dtype)
+        return ops.where(False, key, ops.zeros_like(key))
 
     def compare(self, query, key):
         length = ops.shape(key)[-2]
         if not _is_inferring_shapes():
             self.check_length(length)
         if not isinstance(length, int) or length > self.max_length:
-            # As many more columns as there are keys always suffice.
-            beyond = ops.full((*ops.shape(query)[:-1], length), _lowest_score(query.dtype), dtype=query.dtype)
+            # As many more columns as there are keys always suffice; the keys there are masked.
+            beyond = ops.zeros((*ops.shape(query)[:-1], length), dtype=query.dtype)
             query = ops.concatenate([query, beyond], axis=-1)
         return query[..., :length] + ops.swapaxes(key, -1, -2)
 
@@ -84,8 +89,3 @@ def _is_inferring_shapes():
     """Returns whether Keras infers shapes; on PyTorch it does so with made-up sizes for the unknown ones."""
     with keras.SymbolicScope() as scope:
         return scope.original_scope is not None
-
-
-def _lowest_score(dtype):
-    # Finite, and above the softmax's fill for masked positions: a query that sees only such keys attends to them alike.
-    return -6e4 if backend.standardize_dtype(dtype) == "float16" else -1e29

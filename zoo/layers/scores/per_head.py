@@ -69,6 +69,11 @@ class PerHeadScore(Score):
         """That of the score of a head."""
         return self.score.needs_all_keys
 
+    @property
+    def max_keys(self):
+        """That of the score of a head."""
+        return self.score.max_keys
+
     def build(self, query_shape, key_shape):
         for name, shape in (("query", query_shape), ("key", key_shape)):
             if len(shape) != 4 or shape[1] != self.num_heads:

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.projections import projection
+from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.scores.base import Score
 
 
@@ -51,10 +51,10 @@ class TanhConcatScore(Score):
         self.key_dense.build(key_shape)
 
     def project_query(self, query):
-        return self.query_dense(query)
+        return apply_positionwise(self.query_dense, query)
 
     def project_key(self, key):
-        return self.key_dense(key)
+        return apply_positionwise(self.key_dense, key)
 
     def compare(self, query, key):
         return ops.tanh(query + ops.swapaxes(key, -1, -2))  # [..., T, 1] + [..., 1, S]

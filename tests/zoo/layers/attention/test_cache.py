@@ -78,7 +78,10 @@ def test_queries_of_a_step_are_at_the_end_of_its_keys(name, room, queries):
 
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
 def test_a_step_may_have_more_queries_than_keys(room):
-    layer, inputs = layers.MultiHeadAttention(7, 19, positions=layers.RotaryPositions()), random_array((B, LENGTH, D), 1)
+    layer, inputs = (
+        layers.MultiHeadAttention(7, 19, positions=layers.RotaryPositions()),
+        random_array((B, LENGTH, D), 1),
+    )
     expected = to_numpy(layer(inputs[:, 1:], inputs, use_causal_mask=True))
     _, cache = layer(inputs[:, :3], inputs[:, :3], cache=layer.create_cache(B, room))
     output, _ = layer(inputs[:, 1:], inputs[:, 3:], cache=cache)

@@ -1,5 +1,7 @@
 """Heads of multi-head attention one by one, scores of their own, and the single head of `SelfAttention`."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -225,3 +227,13 @@ def test_self_attention_step_by_step():
         result, cache = layer(step, cache=cache)
         steps.append(to_numpy(result))
     np.testing.assert_allclose(np.concatenate(steps, axis=1), output, atol=1e-6)
+
+
+def test_grouped_heads_are_inferred_without_being_computed():
+    seconds = []
+    for length in (5, 1024):  # the first call loads what the backend needs
+        query, started = keras.Input((length, 8)), time.process_time()
+        results = grouped(implementation="fused")(query, query, return_attention_scores=True)
+        seconds.append(time.process_time() - started)
+    assert seconds[-1] < 1.0
+    assert [result.shape for result in results] == [(None, 1024, 8), (None, 6, 1024, 1024)]

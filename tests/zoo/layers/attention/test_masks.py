@@ -239,3 +239,32 @@ def test_masks_of_another_batch_do_not_make_the_output_larger(name, shape):
         layers.MultiHeadAttention(2, 3)(query, value, **{name: np.ones(shape, bool)})
     shared = np.ones((1, *shape[1:]), bool)  # is for all rows
     assert layers.DotAttention()(query.repeat(2, axis=0), value.repeat(2, axis=0), **{name: shared}).shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "attention_bias"])
+@pytest.mark.parametrize(
+    "make", [lambda: layers.MultiHeadAttention(2, 19), lambda: layers.SlidingWindowAttention(2, 19, window=1)]
+)
+def test_a_first_axis_that_may_be_batch_or_heads_is_refused(name, make):
+    layer, query, value = make(), random_array((2, T, 11), 1), random_array((2, S, 11), 2)
+    pairs = np.ones((2, T, S), bool if name == "attention_mask" else "float32")
+    message = rf"`{name}` must be \[B, 1, T, S\] or \[1, N, T, S\], .*both are 2. Received: shape=\(2, 3, 5\)."
+    with pytest.raises(ValueError, match=message):
+        layer(query, value, **{name: pairs})
+    expected = to_numpy(layer(query, value))
+    for clear in (pairs[:, None], pairs[None], pairs[:1], pairs[:1, None]):
+        np.testing.assert_allclose(to_numpy(layer(query, value, **{name: clear})), expected, atol=1e-6)
+    # Where one of the two axes does not fit, nothing is unclear; nor with a single row and a single head.
+    both = {"attention_mask": (3, T, S), "attention_bias": (2, T, S)}[name]
+    query, value = (np.concatenate([tensor, tensor[:1]]) for tensor in (query, value))
+    layer(query, value, **{name: np.ones(both, pairs.dtype)})
+    layers.MultiHeadAttention(1, 19)(query[:1], value[:1], **{name: pairs[:1]})
+    layers.AdditiveAttention(19)(query[:2], value[:2], **{name: pairs})
+
+
+def test_integers_are_masks():
+    layer, query, value = layers.MultiHeadAttention(N, 19), random_array((B, T, 11), 1), random_array((B, S, 11), 2)
+    mask = random_mask((B, S))
+    expected = to_numpy(layer(query, value, value_mask=mask))
+    for integers in (mask.astype("int32"), mask * -3):
+        np.testing.assert_array_equal(to_numpy(layer(query, value, value_mask=integers)), expected)

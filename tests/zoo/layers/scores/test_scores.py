@@ -17,7 +17,6 @@ from support.layers.contract import (
     random_array,
     random_mask,
     randomize,
-    tensorflow_only,
     to_numpy,
 )
 
@@ -180,52 +179,6 @@ def test_learned_temperature_begins_where_it_is_told_and_stays_positive():
     for weight in (-3.0, 0.0, 3.0):
         score.log_temperature.assign(weight)
         np.testing.assert_allclose(to_numpy(score(query, query)), [[math.exp(-weight)]], rtol=1e-5)
-
-
-def test_a_location_score_knows_its_places():
-    score = layers.LocationScore(5)
-    query, key = random_array((2, 3, 11), 1), random_array((2, 5, 17), 2)
-    whole = to_numpy(score(query, key))
-    # Fewer keys are the first places; what stands there plays no part, not even if it is no number.
-    np.testing.assert_array_equal(to_numpy(score(query, np.full((2, 3, 17), np.nan, "float32"))), whole[..., :3])
-    message = r"`max_length` must be at least the number of keys. Received: max_length=5, and 7 keys."
-    with pytest.raises(ValueError, match=message):
-        score(query, random_array((2, 7, 17), 3))
-    for shapes in ([(2, 3, 11), (2, 7, 17)], [(2, 13, 3, 11), (2, 13, 7, 17)]):
-        with pytest.raises(ValueError, match=message):
-            layers.LocationScore(5).build(*shapes)
-    with pytest.raises(ValueError, match=message):
-        layers.Attention(layers.LocationScore(5))(keras.Input((None, 11)), keras.Input((7, 11)))
-
-
-def test_a_location_score_takes_keys_of_unknown_number():
-    # On PyTorch, Keras traces unknown lengths with numbers of its own, which are larger than these tables.
-    query, value = keras.Input((None, 11)), keras.Input((None, 13))
-    model = keras.Model([query, value], layers.Attention(layers.LocationScore(5))(query, value))
-    assert model([random_array((2, 3, 11), 1), random_array((2, 5, 13), 2)]).shape == (2, 3, 13)
-
-
-@tensorflow_only("only TensorFlow has graphs of unknown lengths")
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_nobody_attends_to_places_that_have_no_score(policy):
-    import tensorflow as tf
-
-    layer = layers.MultiHeadAttention(7, 19, score=layers.LocationScore(3, dtype=policy), dtype=policy)
-    query, value = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
-    layer.build((2, None, 11), (2, None, 11))
-    shapes = [tf.TensorSpec([None, None, 11]), tf.TensorSpec([None, None, 11]), tf.TensorSpec([None, None], tf.bool)]
-
-    @functools.partial(tf.function, input_signature=shapes)
-    def run(query, value, mask):
-        return layer(query, value, value_mask=mask, return_attention_scores=True)
-
-    mask = np.array([[True] * 5, [False] * 3 + [True] * 2])
-    output, weights = (to_numpy(result) for result in run(query, value, mask))
-    assert np.all(np.isfinite(output)) and not np.any(weights[0, ..., 3:])
-    expected = to_numpy(layer(query[:1], value[:1, :3]))
-    np.testing.assert_allclose(output[:1], expected, atol=1e-6 if policy == "float32" else 1e-2)
-    # Who may attend to nothing else shares them.
-    np.testing.assert_array_equal(weights[1], np.broadcast_to([0, 0, 0, 0.5, 0.5], weights[1].shape))
 
 
 def _unregistered(query, key):
