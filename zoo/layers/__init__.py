@@ -2,6 +2,7 @@
 
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.attention.block_local import BlockLocalAttention
+from zoo.layers.attention.from_keras import from_keras
 from zoo.layers.attention.grouped_query import GroupedQueryAttention
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.attention.local import LocalAttention
@@ -98,5 +99,6 @@ __all__ = [
     "TanhConcatScore",
     "TransformerDecoderBlock",
     "TransformerEncoderBlock",
+    "from_keras",
     "get_score",
 ]

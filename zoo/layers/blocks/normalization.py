@@ -10,6 +10,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     `y = x̂ ⊙ γ + β` with `x̂ = (x − mean(x)) / √(var(x) + ε)`. The gradient is written out, with `e = γ ⊙ ∂y`:
     `∂x = (e − mean(e) − x̂ ⊙ mean(e ⊙ x̂)) / √(var(x) + ε)`; differentiating each operation takes twice the passes.
+    It has derivatives of all orders; on TensorFlow the second ones of Keras' layer are wrong, since `tf.nn.moments`
+    takes the mean for a constant.
 
     Reference:
         Ba et al. 2016, "Layer Normalization", section 3, https://arxiv.org/abs/1607.06450
@@ -17,16 +19,27 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def call(self, inputs, training=None):
         is_standard = self.axis == [-1] and self.scale and self.center and not self.rms_scaling
-        if not training or not is_standard or keras.backend.backend() != "tensorflow":  # XLA fuses it as it is
+        if not is_standard or keras.backend.backend() != "tensorflow":  # XLA fuses it as it is
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         gamma, beta = (ops.cast(weight, dtype) for weight in (self.gamma, self.beta))
         rows = ops.reshape(ops.cast(inputs, dtype), (-1, inputs.shape[-1]))
-        return ops.cast(ops.reshape(_normalize(rows, gamma, beta, self.epsilon), ops.shape(inputs)), self.compute_dtype)
+        if training:
+            rows = _normalize(rows, gamma, beta, self.epsilon)
+        else:
+            rows = _standardize(rows, self.epsilon)[0] * gamma + beta
+        return ops.cast(ops.reshape(rows, ops.shape(inputs)), self.compute_dtype)
 
 
 def _mean(rows):
     return ops.mean(rows, axis=-1, keepdims=True)
+
+
+def _standardize(rows, epsilon):
+    """Returns rows [R, D] with mean 0 and variance 1, and what their distances from the mean are multiplied with."""
+    centred = rows - _mean(rows)
+    scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)
+    return centred * scale, scale
 
 
 def _normalize(rows, gamma, beta, epsilon):
@@ -34,16 +47,14 @@ def _normalize(rows, gamma, beta, epsilon):
 
     @ops.custom_gradient
     def normalize(rows, gamma, beta):
-        centred = rows - _mean(rows)
-        scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)
-        normalized = centred * scale
-
         def gradient(upstream):
+            # Computed again: what the forward pass computed is a constant for the gradient of this gradient.
+            normalized, scale = _standardize(rows, epsilon)
             inner = upstream * gamma
             rows_gradient = scale * (inner - _mean(inner) - normalized * _mean(inner * normalized))
             return rows_gradient, ops.sum(upstream * normalized, axis=0), ops.sum(upstream, axis=0)
 
-        return normalized * gamma + beta, gradient
+        return _standardize(rows, epsilon)[0] * gamma + beta, gradient
 
     return normalize(rows, gamma, beta)
 

@@ -1,17 +1,62 @@
 """What saved models need beyond Keras: objects that several layers share, and sublayers that may be quantised."""
 
+import threading
+import uuid
+import weakref
+
 import keras
 
+# Of objects that several layers may hold: their holders, and a name that no other object has, in any process.
+_holders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
-def serialize_shared(shared_object):
+
+class _Copies(threading.local):
+    """The latest copy of each shared object, by the name of the original, and the holders that have it already."""
+
+    def __init__(self):
+        self.latest = weakref.WeakValueDictionary()
+        self.holders = weakref.WeakKeyDictionary()
+
+
+_copies = _Copies()
+
+
+def serialize_shared(shared_object, holder=None):
     """Returns the configuration of an object that other layers may hold as well, or `None` for `None`.
 
-    In a `.keras` file it is one object for all of them, and reloaded layers share it again.
+    In a `.keras` file it is one object for all of them, and reloaded layers share it again. Elsewhere the configuration
+    says who shares it, if anybody does, so that copies of the layers share a copy: see `deserialize_shared`.
+
+    Args:
+        shared_object: The object.
+        holder: The layer that holds it.
     """
     # While saving a model, Keras marks an object as shared when it meets it a second time. By then the configuration
     # of the first meeting has been copied into that of its layer, unmarked: so the first meeting is a dry run.
     keras.saving.serialize_keras_object(shared_object)
-    return keras.saving.serialize_keras_object(shared_object)
+    config = keras.saving.serialize_keras_object(shared_object)
+    if holder is not None and len(_holders.get(shared_object, ())) > 1 and "shared_object_id" not in config:
+        name = _names.setdefault(shared_object, uuid.uuid4().hex)
+        config["sharing"] = {"object": name, "holder": id(holder)}
+    return config
+
+
+def deserialize_shared(config):
+    """Returns the object of a configuration, one for all the holders that share it.
+
+    `keras.models.clone_model` copies layers one by one. A holder that has a copy already begins another one, so that
+    two clones of a model share nothing.
+    """
+    sharing = config.get("sharing")
+    if sharing is None:
+        return keras.saving.deserialize_keras_object(config)
+    copy = _copies.latest.get(sharing["object"])
+    if copy is None or sharing["holder"] in _copies.holders[copy]:
+        copy = keras.saving.deserialize_keras_object(config)
+        _copies.latest[sharing["object"]], _copies.holders[copy] = copy, set()
+    _copies.holders[copy].add(sharing["holder"])
+    return copy
 
 
 class SavesOptions(keras.layers.Layer):
@@ -27,18 +72,23 @@ class SavesOptions(keras.layers.Layer):
     def _option_names(cls):
         return [name for base in reversed(cls.__mro__) for name in vars(base).get("saved_options", ())]
 
+    def __setattr__(self, name, value):
+        if getattr(value, "may_be_shared", False):
+            _holders.setdefault(value, weakref.WeakSet()).add(self)
+        super().__setattr__(name, value)
+
     def get_config(self):
         config = super().get_config()
         for name in self._option_names():
             option = getattr(self, name)
             is_shared = getattr(option, "may_be_shared", False)
-            config[name] = serialize_shared(option) if is_shared else keras.saving.serialize_keras_object(option)
+            config[name] = serialize_shared(option, self) if is_shared else keras.saving.serialize_keras_object(option)
         return config
 
     @classmethod
     def from_config(cls, config):
         objects = {name: config[name] for name in cls._option_names() if isinstance(config.get(name), dict)}
-        objects = {name: keras.saving.deserialize_keras_object(saved) for name, saved in objects.items()}
+        objects = {name: deserialize_shared(saved) for name, saved in objects.items()}
         return super().from_config({**config, **objects})
 
 

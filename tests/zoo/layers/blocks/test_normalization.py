@@ -78,3 +78,27 @@ def test_blocks_pass_the_masks_of_embeddings_on_without_a_warning(kind):
     )
     embedded = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[3, 0]]))
     np.testing.assert_array_equal(to_numpy(block(embedded)._keras_mask), [[True, False]])
+
+
+@tensorflow_only("elsewhere the layer is Keras' own")
+@pytest.mark.parametrize("training", [False, True])
+def test_second_derivatives_are_those_of_the_first_ones(training):
+    import tensorflow as tf
+
+    chance, layer = np.random.default_rng(3), LayerNormalization(dtype="float64")
+    layer.build(SHAPE)
+    inputs, direction, factors = (tf.constant(chance.normal(size=SHAPE)) for _ in range(3))
+
+    def derivative(inputs):
+        """Returns the derivative of the squared gradient in the direction."""
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                loss = tf.reduce_sum(layer(inputs * inputs, training=training) * factors)
+            squared = tf.reduce_sum(tf.square(tape.gradient(loss, inputs)))
+        return squared, tf.reduce_sum(outer.gradient(squared, inputs) * direction)
+
+    step = 1e-5
+    after, before = (derivative(inputs + sign * step * direction)[0] for sign in (1, -1))
+    np.testing.assert_allclose(derivative(inputs)[1], (after - before) / (2 * step), rtol=1e-5)
