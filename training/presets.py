@@ -38,8 +38,9 @@ RECIPES = {
         (
             "model.model_dim=48",
             "model.scale_embeddings=true",
-            "model.pooling_dropout=0.65",
+            "model.pooling_dropout=0.55",
             "training.label_smoothing=0.05",
+            "training.weight_decay=0.3",
             "training.max_steps=9000",
             "training.precision=float32",
         ),
