@@ -3,12 +3,13 @@
 import threading
 import uuid
 import weakref
+from typing import Any
 
 import keras
 
 # Of objects that several layers may hold: their holders, and a name that no other object has, in any process.
-_holders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-_names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_holders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 class _Copies(threading.local):
