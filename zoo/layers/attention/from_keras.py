@@ -1,7 +1,6 @@
 """Attention layers of Keras as layers of this library, with their weights."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from zoo.layers.attention.grouped_query import GroupedQueryAttention
@@ -72,22 +71,22 @@ def _convert_attention(layer, config, options):
     if config["score_mode"] == "concat":
         weight = float(ops.convert_to_numpy(layer.concat_score_weight))
         size = shapes[0][-1]
-        return _additive(shapes, scale * np.eye(size), np.full(size, weight), options)
+        return _additive(shapes, scale * ops.eye(size), ops.full((size,), weight), options)
     if layer.scale is None:
         converted = DotAttention(**options)
         converted.build(*shapes)
         return converted
     converted = GeneralAttention(**options)
     converted.build(*shapes)
-    converted.score.key_dense.kernel.assign(scale * np.eye(shapes[0][-1]))
+    converted.score.key_dense.kernel.assign(scale * ops.eye(shapes[0][-1]))
     return converted
 
 
 def _convert_additive(layer, config, options):
     shapes = _single_head_shapes(layer)
     size = shapes[0][-1]
-    vector = np.ones(size) if layer.scale is None else ops.convert_to_numpy(layer.scale)
-    return _additive(shapes, np.eye(size), vector, options)
+    vector = ops.ones((size,)) if layer.scale is None else ops.convert_to_numpy(layer.scale)
+    return _additive(shapes, ops.eye(size), vector, options)
 
 
 def _single_head_shapes(layer):

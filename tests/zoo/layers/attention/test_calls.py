@@ -33,7 +33,7 @@ def _heads(**options):
             r"`value_mask` must be \[B, S\], S = 5. Received: shape=\(2, 3\).",
         ),
         (
-            lambda layer: layer(X[:, :3], X, attention_mask=np.ones((2, 5, 3), bool)),
+            lambda layer: layer(X[:, :3], X, attention_mask=np.ones((1, 5, 3), bool)),
             r"`attention_mask` must be \[\.\.\., T, S\], T = 3, S = 5.",
         ),
         (
