@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from export.client.answers import Outputs, alignments, attends_to_itself
-from export.client.api import ATTENTION_SIGNATURE, DEFAULT_SIGNATURE, Client, batches
+from export.client.api import ATTENTION_SIGNATURE, BATCH_SIZE, DEFAULT_SIGNATURE, Client, batches
 from export.client.channel import MAX_RETRIES, Tls
 from export.client.errors import ServerError
 from export.client.text_input import input_size, read_batches
@@ -18,6 +18,8 @@ from zoo.cli import ArgumentParser, is_closed, run_command
 from zoo.errors import InputError
 
 Request = dict[str, list[bytes]]
+# Servers that batch want inputs that may be left out for each text, unless it is the only one of its request.
+_TEXTS_OF_REQUEST = {"attention_all": 1}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -31,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     flags = _parse(argv)
     if is_closed(sys.stdout):
         raise InputError("Standard output is closed, and the answers have nowhere else to go.")
-    requests: Iterable[Request | None] = batches(map(os.fsencode, flags.text)) if flags.text else read_batches()
+    size = _TEXTS_OF_REQUEST.get(flags.signature, BATCH_SIZE)
+    requests: Iterable[Request | None]
+    requests = batches(map(os.fsencode, flags.text), size) if flags.text else read_batches(size)
     paths: Iterator[Path] = iter(())
     if flags.heatmap:
         requests = all_requests = [request for request in requests if request is not None]

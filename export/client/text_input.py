@@ -13,8 +13,8 @@ from zoo.errors import InputError
 _CHUNK = 1 << 16  # bytes read at once
 
 
-def read_batches() -> Iterator[dict[str, list[bytes]] | None]:
-    """Yields the lines of standard input in batches as soon as they arrive, and `None` before it has to wait.
+def read_batches(size: int = BATCH_SIZE) -> Iterator[dict[str, list[bytes]] | None]:
+    """Yields the lines of standard input, `size` at once, as soon as they arrive, and `None` before it has to wait.
 
     Only a line feed ends a line, and a carriage return before it is dropped.
 
@@ -30,17 +30,17 @@ def read_batches() -> Iterator[dict[str, list[bytes]] | None]:
     unfinished = b""
     while True:
         if not _is_ready(stream):
-            yield from batches(lines)
+            yield from batches(lines, size)
             yield None
             lines = []
         chunk = stream.read(_CHUNK)
         *ended, unfinished = (unfinished + chunk).split(b"\n")
         lines += [line.removesuffix(b"\r") for line in ended]
         if not chunk:
-            yield from batches([*lines, unfinished] if unfinished else lines)
+            yield from batches([*lines, unfinished] if unfinished else lines, size)
             return
-        full = len(lines) // BATCH_SIZE * BATCH_SIZE
-        yield from batches(lines[:full])
+        full = len(lines) // size * size
+        yield from batches(lines[:full], size)
         del lines[:full]
 
 

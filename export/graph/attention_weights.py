@@ -4,16 +4,25 @@ from typing import Any
 
 import tensorflow as tf
 
+ALL = -(1 << 31)
+"""The number that stands for all layers, or all heads."""
+
 NUMBERS = tf.TensorSpec(None, tf.int32)
-"""The inputs `layer` and `head`: a number or several."""
+"""The inputs `layer` and `head`: a number for all texts, [] or [1], or for each, [B], or several for each, [B, K]."""
+
+DEFAULT = (ALL,)
+"""What they are where a request leaves them out: a row, as servers that batch want as many of them as texts."""
 
 
 def chosen(weights: Any, layer: Any, head: Any) -> dict[str, tf.Tensor]:
-    """Returns of each kind of attention, [B, layers, heads, T, S], the layers and heads that are asked for, float32.
+    """Returns of each kind of attention, [B, layers, heads, T, S], what each text asks for, float32.
+
+    Texts that ask for different numbers of layers or heads can share a batch, as on a server: what a text asks for
+    comes first, in its order, and zeros follow up to the number of the text that asks for most.
 
     Args:
         weights: The attention weights of each kind.
-        layer: Numbers of layers, counted from 0, or from the end if they are negative; none for all layers.
+        layer: Numbers of layers, counted from 0, or from the end if they are negative; `ALL` for all of them.
         head: Numbers of heads, likewise.
     """
     return {
@@ -23,12 +32,33 @@ def chosen(weights: Any, layer: Any, head: Any) -> dict[str, tf.Tensor]:
 
 
 def _take(values: tf.Tensor, name: str, numbers: Any, axis: int) -> tf.Tensor:
-    """Returns the parts of values along an axis that have these numbers, all if there are none."""
-    numbers, size = tf.reshape(tf.cast(numbers, tf.int32), [-1]), tf.shape(values)[axis]
-    valid = tf.reduce_all((-size <= numbers) & (numbers < size))
-    check = tf.debugging.Assert(
-        valid, [f"`{name}` must be less than", size, "and at least", -size, "; received", numbers]
-    )
-    with tf.control_dependencies([check]):
-        everything = tf.range(tf.where(tf.size(numbers) == 0, size, 0))
-    return tf.gather(values, tf.concat([tf.math.floormod(numbers, size), everything], axis=0), axis=axis)
+    """Returns the parts of values along an axis that have the numbers of each text; zeros after the last of them."""
+    size = tf.shape(values)[axis]
+    rows = _rows(name, tf.cast(numbers, tf.int32), tf.shape(values)[0], size)
+    is_all, count = tf.reduce_any(rows == ALL, axis=1, keepdims=True), tf.shape(rows)[1]
+    width = tf.where(tf.reduce_any(is_all), size, count)
+    places = tf.range(width)[None]
+    numbered = tf.pad(tf.math.floormod(rows, size), [[0, 0], [0, width - count]])
+    taken = tf.gather(values, tf.where(is_all, places, numbered), axis=axis, batch_dims=1)
+    asked = tf.broadcast_to(is_all | (places < count), tf.shape(numbered))
+    asked = asked[:, :, None, None, None] if axis == 1 else asked[:, None, :, None, None]
+    return tf.where(asked, taken, tf.zeros([], taken.dtype))
+
+
+def _rows(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Returns the numbers of each text, [B, K]; the graph refuses those that are not for B texts or out of range."""
+    # A scalar is one row of one number, and a vector is rows of one.
+    shape = tf.concat([tf.shape(numbers), tf.fill([2], 1)], axis=0)
+    rows, count = shape[0], tf.reduce_prod(shape[1:])
+    valid = (numbers == ALL) | ((-size <= numbers) & (numbers < size))
+    checks = [
+        tf.debugging.Assert(
+            (rows == 1) | (rows == texts), [f"`{name}` must be one, or one for each of", texts, "texts; received", rows]
+        ),
+        tf.debugging.Assert(count <= size, [f"`{name}` must be at most", size, "for a text; received", count]),
+        tf.debugging.Assert(
+            tf.reduce_all(valid), [f"`{name}` must be less than", size, "and at least", -size, "; received", numbers]
+        ),
+    ]
+    with tf.control_dependencies(checks):
+        return tf.broadcast_to(tf.reshape(numbers, [rows, count]), [texts, count])

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.attention_weights import NUMBERS, chosen
+from export.graph.attention_weights import DEFAULT, NUMBERS, chosen
 from export.graph.model_graph import ModelGraph
 from export.graph.signatures import SHORT_TEXTS, Answers, attends, register_signature, stacked
 from export.options import ExportOptions
@@ -36,9 +36,17 @@ def _expected_attention(run: Any, options: ExportOptions) -> Answers:
 @register_signature("language_model", "attention", available=attends, expected=_expected_attention)
 def attention(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """The tokens of each text and the attention between them."""
-    outputs = attention_all(graph, text)
-    (kind,) = graph.model.attention_kinds
-    return {"tokens": outputs["tokens"], "attention": outputs[kind]}
+    ids = graph.ids(text)
+    (weights,) = graph.model.attentions(ids).values()
+    return {"tokens": graph.reader.pieces(ids), "attention": _of_tokens(ids, tf.cast(weights, tf.float32))}
+
+
+def _of_tokens(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns weights [B, layers, heads, S, S], 0 for padding.
+
+    A language model's own positions attend after the end of a text, too, which nobody sees.
+    """
+    return weights * tf.cast(ids != PAD, tf.float32)[:, None, None, :, None]
 
 
 def _expected_attentions(run: Any, options: ExportOptions) -> Answers:
@@ -52,10 +60,10 @@ _NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "ava
 
 @register_signature("classifier", "attention_all", expected=_expected_attentions, **_NUMBERED)
 @register_signature("language_model", "attention_all", expected=_expected_attentions, **_NUMBERED)
-def attention_all(graph: ModelGraph, text: tf.Tensor, layer: Any = (), head: Any = ()) -> dict[str, tf.Tensor]:
+def attention_all(
+    graph: ModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
+) -> dict[str, tf.Tensor]:
     """The tokens of each text and the attention between them, by its kind, of all layers and heads or of some."""
     ids = graph.ids(text)
-    # A language model's own positions attend after the end of a text, too, which nobody sees.
-    attending = tf.cast(ids != PAD, tf.float32)[:, None, None, :, None]
     weights = chosen(graph.model.attentions(ids), layer, head)
-    return {"tokens": graph.reader.pieces(ids), **{kind: values * attending for kind, values in weights.items()}}
+    return {"tokens": graph.reader.pieces(ids), **{kind: _of_tokens(ids, values) for kind, values in weights.items()}}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export.graph.attention_weights import NUMBERS, chosen
+from export.graph.attention_weights import DEFAULT, NUMBERS, chosen
 from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
@@ -163,7 +163,9 @@ def _one_row(ids: list[int]) -> np.ndarray:
     available=attends,
     expected=_expected_attentions,
 )
-def attention_all(graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = (), head: Any = ()) -> Mapping[str, tf.Tensor]:
+def attention_all(
+    graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
+) -> Mapping[str, tf.Tensor]:
     """The translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
 
     Row t of `decoder` and `cross` is the attention that predicts `target_tokens[t]`; the decoder attends to

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
 
@@ -22,14 +23,14 @@ def write_warmup(
     serves the others, so the size of their batches does not matter. Nor does the model's name: the stock server does
     not look at it.
 
-    Signatures with inputs that may be left out are not replayed: servers with `--enable_batching`, which refuse inputs
-    that are not one for each text, would not start.
+    Inputs that may be left out are sent with their default values. Where that is not one row, the signature is not
+    replayed: servers with `--enable_batching`, which refuse inputs that are not one for each text, would not start.
     """
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature in signatures:
-            if signature.defaults:
+            if any(np.shape(value)[:1] != (1,) for value in signature.defaults.values()):
                 continue
             for request in _requests(graph, signature, functions[signature.name]):
                 request.model_spec.name, request.model_spec.signature_name = model_name, signature.name
@@ -55,6 +56,6 @@ def _classification(texts: list[str]) -> classification_pb2.ClassificationReques
 
 def _prediction(signature: Signature, texts: list[str], *outputs: str) -> predict_pb2.PredictRequest:
     request = predict_pb2.PredictRequest(output_filter=outputs)
-    for name, value in signature.example(texts).items():
+    for name, value in {**signature.defaults, **signature.example(texts)}.items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(value, signature.inputs[name].dtype))
     return request

@@ -66,6 +66,14 @@ def test_other_signatures_print_json_lines(ask_toy):
     assert rows == [{"text": text, "classes": ["a", "b", "c"]} for text in ("ein", "Maß")]
 
 
+def test_a_request_for_each_text_where_servers_want_the_rest_for_each(scripted_address, service, command):
+    stdin = b"".join(b"line %d\n" % number for number in range(5))
+    status, output, _ = command(f"--server={scripted_address}", "--model=m", "--signature=attention_all", stdin=stdin)
+    assert status == 0
+    assert [json.loads(line)["text"] for line in output.splitlines()] == [f"LINE {number}" for number in range(5)]
+    assert [list(request.inputs["text"].tensor_shape.dim)[0].size for request in service.requests] == [1] * 5
+
+
 def test_attention_prints_the_text_and_draws(ask_toy, tmp_path):
     assert ask_toy("--signature=attention", "ein") == (0, "EIN\n", "")
     assert ask_toy(f"--heatmap={tmp_path / 'one.png'}", "ein") == (0, "EIN\n", "")

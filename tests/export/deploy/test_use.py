@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import importlib
+import json
 import re
 import shlex
 import threading
@@ -30,6 +31,7 @@ from export.batch import cli as batch_cli
 from export.client import Client, RequestRefused, Tls, cli
 from export.client.seeds import row_seeds
 from export.deploy import ssl_config
+from export.graph.attention_weights import ALL
 from export.serve import read_settings
 from export.server import ModelServer
 from export.server.models.saved_model import LoadedModel
@@ -191,6 +193,55 @@ def test_samples_of_several_clients_share_batches(lines_export, lines_run, serve
     with ThreadPoolExecutor(len(requests)) as pool:
         assert list(pool.map(ask, range(len(requests)), timeout=120)) == expected
     assert max(sizes) > 4, "some were answered together"
+
+
+def test_each_text_of_a_batch_gets_its_own_heads(text_export, text_run, served, monkeypatch):
+    """Requests for one head, for all, and without a word of them, from several clients that share batches."""
+    sizes = []
+    run = LoadedModel._run
+    monkeypatch.setattr(
+        LoadedModel, "_run", lambda self, feeds, *rest: sizes.append(feed_size(feeds)) or run(self, feeds, *rest)
+    )
+    server = served("serving", text_export)
+    texts = ["the horse sees", "red", "a girl", "my house burns"]
+    expected = {text: weights for text, (*_, weights) in zip(texts, text_run.attention(texts), strict=True)}
+    begin = threading.Barrier(12)
+
+    def ask(number):
+        text, head = texts[number % 4], (0, None, -1)[number % 3]
+        choice = {} if head is None else {"head": np.int32([head]), "layer": np.int32([0])}
+        with Client(f"localhost:{server.port}", MODEL) as client:
+            client.translate(["connected"])
+            begin.wait(60)
+            received = client.predict("attention_all", {"text": [text], **choice})["cross"][0]
+        weights = expected[text] if head is None else expected[text][:, [head]]
+        _, heads, rows, columns = weights.shape
+        np.testing.assert_allclose(received[:, :heads, :rows, :columns], weights, atol=1e-4)
+        assert not received[:, heads:].any()
+
+    sizes.clear()
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(ask, range(12), timeout=120))
+    assert max(sizes) > 1, "some were answered together"
+
+
+def test_several_texts_of_a_request_have_a_layer_each_or_none(text_export, served):
+    server = served("serving", text_export)
+    with Client(f"localhost:{server.port}", MODEL) as client:
+        with pytest.raises(RequestRefused, match="must have equal 0th-dimension size"):
+            client.predict("attention_all", {"text": ["red", "a"]})
+        everything = {"layer": np.full(2, ALL, np.int32), "head": np.full(2, ALL, np.int32)}
+        assert client.predict("attention_all", {"text": ["red", "a"], **everything})["cross"].shape[:3] == (2, 1, 2)
+    body = {
+        "signature_name": "attention_all",
+        "instances": [{"text": "red", "layer": 0, "head": head} for head in (0, 1)],
+    }
+    request = urllib.request.Request(
+        f"http://localhost:{server.rest_port}/v1/models/{MODEL}:predict", json.dumps(body).encode()
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    first, second = json.load(opener.open(request, timeout=30))["predictions"]
+    assert np.shape(first["cross"])[:2] == (1, 1) and first["cross"] != second["cross"]
 
 
 def feed_size(feeds):

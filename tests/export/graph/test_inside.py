@@ -1,10 +1,13 @@
 """What exports show of the inside of models: vectors, and each kind of attention, as Python shows them."""
 
+import re
+
 import numpy as np
 import pytest
 from support.exports import Case, RequestError
 
 from export.client.answers import alignments
+from export.graph.attention_weights import ALL
 from export.wire.tensors import as_text
 from zoo.vocabulary import START
 
@@ -60,20 +63,47 @@ def test_layers_and_heads_by_number(case):
     everything = case.ask(["the horse sees"], "attention_all")
     for kind in case.run.model.attention_kinds:
         _, layers, heads, *_ = everything[kind].shape
-        for numbers in ({"layer": 0}, {"layer": -1}, {"head": 0}, {"layer": [0, 0], "head": [heads - 1, 0]}):
+        last_heads = [[heads - 1, 0][:heads]]  # several for each text
+        for numbers in ({"layer": 0}, {"layer": -1}, {"head": [0]}, {"layer": [-1], "head": last_heads}, {"head": ALL}):
             chosen = {name: np.array(number, np.int32) for name, number in numbers.items()}
             received = case.ask(["the horse sees"], "attention_all", **chosen)[kind]
-            layer = np.atleast_1d(numbers.get("layer", range(layers)))
-            head = np.atleast_1d(numbers.get("head", range(heads)))
+            layer, head = (
+                range(count) if numbers.get(name, ALL) == ALL else np.ravel(numbers[name])
+                for name, count in (("layer", layers), ("head", heads))
+            )
             np.testing.assert_allclose(received, everything[kind][:, layer][:, :, head], atol=1e-6)
 
 
-@pytest.mark.parametrize("numbers", [{"layer": 9}, {"head": -9}, {"layer": 0, "head": [0, 9]}])
-def test_layers_and_heads_that_are_not_there(case, numbers):
+def test_each_text_has_its_own_head(case):
+    """As texts of several requests have that a server puts together: what it asks for comes first, and then zeros."""
+    texts = ["red", "the horse sees", "a girl", ""]
+    everything = case.ask(texts, "attention_all")
+    for kind in case.run.model.attention_kinds:
+        heads = everything[kind].shape[2]
+        numbers = np.array([heads - 1, ALL, 0, -heads], np.int32)
+        received = case.ask(texts, "attention_all", layer=np.array([0, -1, ALL, 0], np.int32), head=numbers)[kind]
+        assert received.shape == everything[kind].shape
+        for row, number in enumerate(numbers):
+            weights = everything[kind][row] if number == ALL else everything[kind][row][:, [number]]
+            assert_padded(received[row], weights)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"layer": 9}, "`layer` must be less than"),
+        ({"head": -9}, "`head` must be less than"),
+        ({"layer": 0, "head": [0, 9]}, "`head` must be less than"),
+        ({"layer": [0, 0, 0]}, "`layer` must be one, or one for each of] [2] [texts; received] [3"),
+        ({"head": []}, "`head` must be one, or one for each of] [2] [texts; received] [0"),
+        ({"head": [[0] * 9]}, "`head` must be at most"),  # else a small request would have an answer of any size
+    ],
+)
+def test_layers_and_heads_that_are_not_there(case, numbers, message):
     chosen = {name: np.array(number, np.int32) for name, number in numbers.items()}
-    with pytest.raises(RequestError) as caught:
-        case.ask(["red"], "attention_all", **chosen)
-    assert caught.value.code.name == "INVALID_ARGUMENT" and "must be less than" in caught.value.message
+    with pytest.raises(RequestError, match=re.escape(message)) as caught:
+        case.ask(["red", "a"], "attention_all", **chosen)
+    assert caught.value.code.name == "INVALID_ARGUMENT"
 
 
 def test_no_texts(case):

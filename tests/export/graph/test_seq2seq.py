@@ -195,8 +195,7 @@ def test_warmup_requests_can_be_replayed(case):
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
         outputs = case.model.predict(request.model_spec.signature_name, inputs)
         assert {len(array) for array in outputs.values()} == {1}
-    # Servers that batch refuse `attention_all`, whose optional inputs are not one for each text.
-    assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys() - {"attention_all"}
+    assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys()
 
 
 def test_signatures_share_one_search_of_a_kind(case):

@@ -39,8 +39,6 @@ def asked_by_client(name, options, monkeypatch):
 def worth_asking(model):
     """Yields each signature of a model with all of its outputs, and the default one with each alone."""
     for name, signature in model.signatures.items():
-        if name == "attention_all":  # its optional inputs would keep a server that batches from starting
-            continue
         yield name, frozenset(signature.outputs)
         if name == "serving_default" and len(signature.outputs) > 1:
             yield from ((name, frozenset([output])) for output in signature.outputs)
