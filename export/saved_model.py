@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from export.options import Export, option_rows, version_exists
-from zoo.cli import ArgumentParser, run_process
+from zoo.cli import ArgumentParser, disk_full, run_process
 from zoo.errors import InputError
 from zoo.startup import without_greeting
 
@@ -68,10 +68,12 @@ def write_export(export: Export) -> Path:
     served = ServedModel(graph, signatures)
     try:
         export.base.mkdir(parents=True, exist_ok=True)
+        # Servers look at numbers only, so they never see this name.
+        temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=export.base))
     except OSError as error:
+        if disk_full(error):
+            raise
         raise InputError(f"{export.base} cannot hold versions ({error.strerror}).") from error
-    # Servers look at numbers only, so they never see this name.
-    temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=export.base))
     try:
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
         if apis := {signature.name: signature.api for signature in signatures if signature.api != PREDICT}:

@@ -37,6 +37,10 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        if str(error.filename) == str(temporary):  # a name that means nothing to anybody
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -25,6 +25,17 @@ SEARCH = {"length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no
 DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5}
 
 
+def test_a_base_path_that_is_read_only(labelled_workdir, tmp_path, monkeypatch, capsys):
+    """Root may write anywhere, and is what tests run as in many places."""
+
+    def refused(prefix, dir):
+        raise PermissionError(errno.EACCES, "Permission denied", f"{dir}/{prefix}abc")
+
+    monkeypatch.setattr(saved_model.tempfile, "mkdtemp", refused)
+    assert run_quietly(saved_model.main, labelled_workdir, "--output", tmp_path) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path} cannot hold versions (Permission denied).\n"
+
+
 @pytest.mark.parametrize("task", ["text", "dates"])
 def test_files_and_modes(task, request):
     path = request.getfixturevalue(f"{task}_export") / "1"

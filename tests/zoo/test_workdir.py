@@ -1,5 +1,6 @@
 """The work directory: files appear whole or not at all."""
 
+import errno
 import os
 import re
 import stat
@@ -30,6 +31,13 @@ def test_a_failure_leaves_the_old_file(tmp_path):
         raise KeyError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path):
+    path = tmp_path / "config.json"
+    with pytest.raises(PermissionError) as caught, replacing(path) as temporary:
+        raise PermissionError(errno.EACCES, "Permission denied", str(temporary))
+    assert caught.value.filename == str(path)
 
 
 def test_files_obey_the_umask(tmp_path):
