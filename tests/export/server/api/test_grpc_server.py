@@ -161,6 +161,15 @@ def test_message_size_is_limited_on_request(base):
         assert ask.predict([1.0]) == [2.0]
 
 
+def test_a_compressed_message_is_limited_as_unpacked(base):
+    with serving(base, max_request_bytes=1 << 20) as (_, ask):
+        with pytest.raises(grpc.RpcError) as caught:
+            ask.prediction.Predict(question(np.zeros(1 << 20)), timeout=SECONDS, compression=grpc.Compression.Gzip)
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "Decompressed message larger than max" in caught.value.details()
+        assert ask.predict([1.0], timeout=SECONDS) == [2.0]
+
+
 def test_the_queue_of_calls_is_bounded(base):
     with serving(base, grpc_max_threads=2, max_queued_requests=3) as (_, ask), closed_gate() as gate:
         held = [ask.prediction.Predict.future(question(signature="gate"), timeout=SECONDS) for _ in range(2)]
