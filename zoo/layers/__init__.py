@@ -9,6 +9,7 @@ from zoo.layers.attention.local import LocalAttention
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.performer import PerformerAttention
 from zoo.layers.attention.pooling import AttentionPooling
+from zoo.layers.attention.retention import MultiScaleRetention
 from zoo.layers.attention.single_head import (
     AdditiveAttention,
     Attention,
@@ -83,6 +84,7 @@ __all__ = [
     "LuongAttentionCell",
     "Maxout",
     "MultiHeadAttention",
+    "MultiScaleRetention",
     "PerHeadScore",
     "PerformerAttention",
     "Positions",

@@ -29,6 +29,7 @@ class Case:
         hides: For each mask argument, the inputs that it hides; the mask has the first two axes of the first of them.
         flat: Ends of the paths of weights whose gradient is zero by nature.
         whole: Whether the weights of a row sum to 1.
+        signed: Whether weights have either sign, and rows any sum.
         part: Returns the covered layer where `make` wraps it.
     """
 
@@ -42,6 +43,7 @@ class Case:
     hides: dict[str, tuple[str, ...]] = field(default_factory=dict)
     flat: tuple[str, ...] = ()
     whole: bool = True
+    signed: bool = False
     part: Callable[[Any], keras.layers.Layer] = lambda layer: layer
 
 

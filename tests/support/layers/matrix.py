@@ -20,6 +20,8 @@ RATE = 0.5
 
 LARGE = 140.0  # products of queries and keys of this size are beyond float16 until they are scaled
 
+WITH_STATES = (layers.LinearAttention, layers.MultiScaleRetention)  # whose caches hold no keys
+
 VECTORS = ("query_mask", "value_mask", "key_mask")
 
 
@@ -75,18 +77,20 @@ class Situation:
             changes["attention_mask"] = "pairs"
         if not _has_scaled_products(layer):
             changes["large"] = False
+        if case.signed:
+            changes |= {"causal": True, "bias": None}
         if self.cached:
             changes |= {"causal": True, "start": None}
             # A place is predicted from the number of keys, which in a cache is not that of a full pass.
-            if self.sizes[1] > self.sizes[2] or not case.whole:
+            if self.sizes[1] > self.sizes[2] or not (case.whole or case.signed):
                 changes["cached"] = False
-            elif isinstance(layer, layers.LinearAttention):
+            elif isinstance(layer, WITH_STATES):
                 changes |= {"attention_mask": None, "bias": None}
         return dataclasses.replace(self, **changes)
 
 
 def _has_scaled_products(layer):
-    plain = not isinstance(layer, layers.LinearAttention)
+    plain = not isinstance(layer, WITH_STATES)
     return plain and isinstance(getattr(layer, "score", None), layers.ScaledDotScore)
 
 
@@ -97,7 +101,7 @@ def layer_of(case, policy):
     """Returns the layer of a case with dropout, the same each time: building takes as long as several calls."""
     if (case.name, policy) not in _built:
         layer = case.make(policy)
-        if not isinstance(layer, layers.LinearAttention):
+        if not isinstance(layer, WITH_STATES):
             layer = type(layer).from_config({**layer.get_config(), "dropout": RATE, "seed": 3})
         layer.build(*case.inputs.values())
         _built[case.name, policy] = randomize(layer)
@@ -139,7 +143,12 @@ class Matrix:
         elif situation.attention_mask == "shared":
             self.masks["attention_mask"] = self.masks["attention_mask"][:, :1]
         self.weights = self._expected_weights()
-        self.output = references.output(self.exact, self.floats["value"], self.weights, self.first)
+        if case.signed:
+            self.output = references.retained(
+                self.exact, self.floats["query"], self.floats["value"], self.weights, self.allowed
+            )
+        else:
+            self.output = references.output(self.exact, self.floats["value"], self.weights, self.first)
 
     def _floats(self):
         batch, heads, queries, keys = self.shape
@@ -181,6 +190,8 @@ class Matrix:
             _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True)
             _plain[setting] = to_numpy(plain).reshape(self.shape).astype("float64")
         plain = _plain[setting]
+        if self.case.signed:
+            return np.where(self.allowed, plain, 0.0)
         if self.case.whole:
             return references.weights(plain, self.allowed, self.bias)
         lengths = np.sum(self.full["value_mask"] & self.full["key_mask"], axis=1)
@@ -222,7 +233,7 @@ class Matrix:
     @property
     def has_weights(self):
         """Whether weights can be asked for."""
-        return not (self.situation.cached and isinstance(self.layer, layers.LinearAttention))
+        return not (self.situation.cached and isinstance(self.layer, WITH_STATES))
 
     def function(self, scores, backward=False):
         """Returns a function of the floats, in the mode of the situation: results, and gradients by name.

@@ -102,6 +102,21 @@ def output(layer, value, weights, first):
     return result
 
 
+def retained(layer, query, value, weights, allowed):
+    """Returns the output [B, T, D] of retention for weights [B, N, T, S]: heads normalised, gated and projected."""
+    gates = query.astype("float64") @ to_numpy(layer.gate_dense.kernel) + _bias(layer.gate_dense)
+    gates = gates / (1 + np.exp(-gates))
+    projected, kernel = values(layer, value.astype("float64")), to_numpy(layer.output_dense.kernel)
+    result = np.zeros((*query.shape[:2], kernel.shape[1])) + _bias(layer.output_dense)
+    for b, head, t in np.ndindex(weights.shape[:3]):
+        own = slice(head * layer.value_dim, (head + 1) * layer.value_dim)
+        attended = weights[b, head, t] @ projected[b, :, own]
+        attended = (attended - attended.mean()) / math.sqrt(attended.var() + layer.epsilon)
+        result[b, t] += (attended * gates[b, t, own]) @ kernel[own]
+    result[~allowed.any(axis=(1, 3))] = 0.0
+    return result
+
+
 def values(layer, value):
     """Returns the values [B, S, Dv] as they are summed, [B, S, N · H] or, without a projection, as they are."""
     dense = getattr(layer, "value_dense", None)

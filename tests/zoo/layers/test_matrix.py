@@ -16,6 +16,7 @@ from support.layers.matrix_checks import check
 
 from zoo import layers
 from zoo.layers.attention import linear as linear_attention
+from zoo.layers.attention import retention
 from zoo.layers.attention import sliding_window as sliding_window_attention
 from zoo.layers.core import execution
 
@@ -88,6 +89,7 @@ def small_blocks():
         patch.setattr(execution, "CHUNK_BUDGET", 1)
         patch.setattr(sliding_window_attention, "MIN_ROWS", 2)
         patch.setattr(linear_attention, "BLOCK_SIZE", 2)
+        patch.setattr(retention, "CHUNK_SIZE", 2)
         yield
 
 

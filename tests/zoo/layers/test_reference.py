@@ -250,7 +250,11 @@ def test_scores(case):
 
 # Layers whose references are with their other tests.
 _EFFICIENT = ("BlockLocalAttention", "LinearAttention", "PerformerAttention", "SlidingWindowAttention")
-_ELSEWHERE = {"LocalAttention": "test_local.py", **dict.fromkeys(_EFFICIENT, "test_efficient.py")}
+_ELSEWHERE = {
+    "LocalAttention": "test_local.py",
+    "MultiScaleRetention": "test_retention.py",
+    **dict.fromkeys(_EFFICIENT, "test_efficient.py"),
+}
 _ATTENTION = [
     case for case in CASES if issubclass(case.covers, layers.BaseAttention) and case.covers.__name__ not in _ELSEWHERE
 ]

@@ -14,7 +14,7 @@ BLOCK_SIZE = 64
 # Features are at least e^−20, so that no sum of their products is zero.
 LARGEST_NEGATIVE = 20.0
 # Integers of the size of a float, as which sums are stored in a cache.
-_BITS = {"float32": "int32", "float64": "int64"}
+BITS = {"float32": "int32", "float64": "int64"}
 _NEVER = 2**31 - 1
 
 
@@ -142,7 +142,7 @@ class LinearAttention(MultiHeadAttention):
         else:
             sums = ops.matmul(ops.swapaxes(key, -1, -2), value)
             products = ops.matmul(query, sums)
-        seen, any_key = _seen(visible, before)
+        seen, any_key = seen_keys(visible, before)
         numerator, denominator = ops.split(products, [self.value_dim], axis=-1)
         if seen is not None:
             denominator = ops.where(seen, denominator, ops.ones_like(denominator))
@@ -163,7 +163,7 @@ class LinearAttention(MultiHeadAttention):
         """
         shape = (batch_size, self.num_heads, self.num_key_features, self.value_dim + 1)
         return {
-            "sums": ops.zeros(shape, dtype=_BITS[self._wide]),
+            "sums": ops.zeros(shape, dtype=BITS[self._wide]),
             "seen": ops.zeros((batch_size,), dtype="bool"),
             "index": ops.zeros((), dtype="int32"),
         }
@@ -177,7 +177,7 @@ class LinearAttention(MultiHeadAttention):
             )
         # Masks of values cover the room of the cache, but only those of the new positions are read.
         index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
-        _check_step(*lengths)
+        check_step(*lengths)
         first = caches.first_query_position(0, lengths[1], lengths[0])
         value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
         visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
@@ -188,7 +188,7 @@ class LinearAttention(MultiHeadAttention):
         before = {"sums": ops.view(cache["sums"], self._wide), "seen": cache["seen"]}
         results, after = self._attend_by_sums(query, key, memory["value"], visible, before)
         output = self._zero_empty_rows(self.project_output(results["output"]), results["seen"])
-        sums = ops.view(after["sums"], _BITS[self._wide])
+        sums = ops.view(after["sums"], BITS[self._wide])
         return output, {"sums": sums, "seen": after["seen"], "index": index + lengths[1]}
 
     def get_config(self):
@@ -197,7 +197,7 @@ class LinearAttention(MultiHeadAttention):
         return config
 
 
-def _check_step(queries, keys):
+def check_step(queries, keys):
     """Checks that there are no more queries than new keys: sums over fewer keys than the cache has are lost."""
     if isinstance(queries, int) and isinstance(keys, int) and queries > keys:
         raise ValueError(
@@ -250,7 +250,7 @@ def _prefix_sums(key, value, size, before):
     return ops.cumsum(ops.concatenate([first, sums], axis=2), axis=2)
 
 
-def _seen(visible, before):
+def seen_keys(visible, before):
     """Returns which query sees any key, [B, 1, T, 1] or `None` for all; and whether there is any visible key, [B]."""
     if not visible.may_hide_all:
         return None, None

@@ -554,3 +554,30 @@ def _sum_of(gradients):
     convert = importlib.import_module("tensorflow").convert_to_tensor
     present = [convert(gradient) for gradient in gradients if gradient is not None]
     return sum(present[1:], present[0]) if present else None
+
+
+def scan_states(step, state, inputs):
+    """Returns the state before each step, stacked [C, ...], and the state after the last one.
+
+    Keras' `ops.scan` does not tell TensorFlow how many steps there are at most, without which XLA compiles no gradient.
+
+    Args:
+        step: Called with the state and a list of the inputs at a step; returns the next state.
+        state: The first state, a tensor.
+        inputs: Tensors [C, ...], C ≥ 1.
+    """
+    if keras.backend.backend() != "tensorflow":
+        last, before = ops.scan(lambda state, current: (step(state, current), state), state, inputs)
+        return before, last
+    tf = importlib.import_module("tensorflow")
+    count = ops.shape(inputs[0])[0]
+    arrays = [tf.TensorArray(tensor.dtype, count, element_shape=tensor.shape[1:]).unstack(tensor) for tensor in inputs]
+    before = tf.TensorArray(state.dtype, count, element_shape=state.shape)
+
+    def body(index, state, before):
+        return index + 1, step(state, [array.read(index) for array in arrays]), before.write(index, state)
+
+    _, last, before = tf.while_loop(
+        lambda index, *_: index < count, body, (0, state, before), parallel_iterations=1, maximum_iterations=count
+    )
+    return before.stack(), last

@@ -57,4 +57,24 @@ CASES = [
         parameters=_PROJECTIONS + _BIASES + 19 * 43,
         **_HEADS,
     ),
+    Case(
+        "multi_scale_retention",
+        layers.MultiScaleRetention,
+        lambda policy: layers.MultiScaleRetention(7, 19, value_dim=23, epsilon=1e-3, dtype=policy),
+        parameters=_PROJECTIONS + 7 * 23 * 11,
+        whole=False,
+        signed=True,
+        **_HEADS,
+    ),
+    Case(
+        "multi_scale_retention_with_decays",
+        layers.MultiScaleRetention,
+        lambda policy: layers.MultiScaleRetention(
+            7, 19, value_dim=23, decays=(0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0), use_bias=True, epsilon=1e-3, dtype=policy
+        ),
+        parameters=_PROJECTIONS + _BIASES + 7 * 23 * (11 + 1),
+        whole=False,
+        signed=True,
+        **_HEADS,
+    ),
 ]

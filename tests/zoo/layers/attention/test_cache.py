@@ -57,6 +57,7 @@ WITH_CACHES = {
     "sliding": lambda: layers.SlidingWindowAttention(7, 19, window=2),
     "block_local": lambda: layers.BlockLocalAttention(7, 19, block_size=3),
     "linear": lambda: layers.LinearAttention(7, 19, positions=layers.RotaryPositions()),
+    "retention": lambda: layers.MultiScaleRetention(7, 19),
     "performer": lambda: layers.PerformerAttention(7, 19, num_features=13),
 }
 

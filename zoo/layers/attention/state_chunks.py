@@ -1,0 +1,100 @@
+"""Causal attention by a state, a matrix for each head: products within a chunk, the state from chunk to chunk.
+
+`S_t = exp(g_t) ⊙ S_{t−1} + k_t v_tᵀ` and `o_t = q_tᵀ S_t`, with g ≤ 0, at a cost of T + S. No sum of logarithms is
+subtracted from another, so that no factor overflows and no precision is lost, however long the sequence.
+"""
+
+from keras import ops
+
+from zoo.layers.attention.query_blocks import QueryBlocks
+from zoo.layers.core.kernels import scan_states
+from zoo.layers.positions.base import consecutive
+
+
+def attend_by_state(query, key, value, log_decay, start, before, size):
+    """Returns the outputs o [B, N, T, V], and the state after the last key [B, N, M, V].
+
+    A query after the last key sees the last state as it is, one before the first key the state `before`.
+
+    Args:
+        query: [B, N, T, M], in float32 or wider, like the others.
+        key: [B, N, S, M].
+        value: [B, N, S, V].
+        log_decay: g, [1 or B, N, S, 1 or M].
+        start: Position of the first query, an integer or a scalar tensor.
+        before: State before the first key, [B, N, M, V], or `None` for zeros.
+        size: Keys in a chunk.
+    """
+    length, keys = ops.shape(query)[-2], ops.shape(key)[-2]
+    size = max(1, min(size, keys)) if isinstance(keys, int) else size
+    key, value, log_decay = (_chunks(tensor, size) for tensor in (key, value, log_decay))
+    states = _states(key, value, log_decay, before)  # [B, N, C + 1, M, V]
+    rows = _rows(length, start, size)
+    query = rows.cut_rows(query)  # [B, N, C', K, M]
+    count = ops.shape(key)[-3]
+    numbers = rows.first_keys() // size
+    # Blocks of queries before the first key and after the last one have no keys of their own.
+    own = ops.where(ops.logical_and(numbers >= 0, numbers < count), numbers, count)
+    key, value, log_decay = (_take_chunks(tensor, own) for tensor in (key, value, log_decay))
+    pairs = _decayed_products(query, key, log_decay)  # [B, N, C', K, K]
+    earlier = ops.matmul(
+        query * ops.exp(ops.cumsum(log_decay, axis=-2)), ops.take(states, ops.clip(numbers, 0, count), axis=2)
+    )
+    return rows.join_rows(ops.matmul(pairs, value) + earlier, length), states[:, :, -1]
+
+
+def _rows(length, start, size):
+    """Returns the cut of T queries, the first at `start`, into blocks that begin at multiples of the size."""
+    first = start // size * size
+    skipped = start - first
+    if isinstance(start, int):
+        count = (length + skipped + size - 1) // size
+        count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+    else:
+        count = (length + size - 2) // size + 1
+    return QueryBlocks(count, size, size, first, row_positions=consecutive(0, size), skipped=skipped)
+
+
+def _chunks(tensor, size):
+    """Returns [..., C, K, D] from [..., S, D], C ≥ 1, with zeros after the last row."""
+    length = ops.shape(tensor)[-2]
+    count = (length + size - 1) // size
+    count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+    blocks = QueryBlocks(count, size, size, first_key=0, row_positions=None)
+    chunks = blocks.cut_rows(tensor)
+    if isinstance(length, int) and length == count * size:
+        return chunks
+    return ops.where(blocks.key_positions()[..., None] < length, chunks, ops.zeros_like(chunks))
+
+
+def _take_chunks(tensor, numbers):
+    """Returns the chunks of these numbers, [..., C', K, D] from [..., C, K, D]; number C stands for zeros."""
+    zeros = ops.zeros_like(tensor[..., :1, :, :])
+    return ops.take(ops.concatenate([tensor, zeros], axis=-3), numbers, axis=-3)
+
+
+def _states(key, value, log_decay, before):
+    """Returns the states before each chunk and after the last one, [B, N, C + 1, M, V]."""
+    later = ops.concatenate([log_decay[..., 1:, :], ops.zeros_like(log_decay[..., :1, :])], axis=-2)
+    until_end = ops.flip(ops.cumsum(ops.flip(later, axis=-2), axis=-2), axis=-2)  # from each key to the chunk's end
+    updates = ops.matmul(ops.swapaxes(key * ops.exp(until_end), -1, -2), value)  # [B, N, C, M, V]
+    totals = ops.exp(ops.sum(log_decay, axis=-2))[..., None]  # [1 or B, N, C, 1 or M, 1]
+    before = ops.zeros_like(updates[:, :, 0]) if before is None else before
+    states, last = scan_states(
+        lambda state, inputs: inputs[0] * state + inputs[1],
+        before,
+        [ops.moveaxis(tensor, 2, 0) for tensor in (totals, updates)],
+    )
+    return ops.concatenate([ops.moveaxis(states, 0, 2), last[:, :, None]], axis=2)
+
+
+def _decayed_products(query, key, log_decay):
+    """Returns `Σ_m q_rm k_jm exp(g_{j+1} + … + g_r)_m` for each row and the keys up to it, [..., K, K], else zeros."""
+    places = ops.arange(key.shape[-2], dtype="int32")
+    after, visible = (compare(places[:, None], places)[..., None] for compare in (ops.greater, ops.greater_equal))
+    between = ops.where(after, log_decay[..., :, None, :], ops.cast(0.0, log_decay.dtype))  # [..., K, K, 1 or M]
+    decay = ops.exp(ops.cumsum(between, axis=-3))
+    decay = ops.where(visible, decay, ops.zeros_like(decay))
+    if log_decay.shape[-1] == 1:
+        return ops.matmul(query, ops.swapaxes(key, -1, -2)) * decay[..., 0]
+    return ops.sum(query[..., :, None, :] * key[..., None, :, :] * decay, axis=-1)
