@@ -31,6 +31,7 @@ _FORMULAS = {
     ("weights", LinearAttention.normalize): "φ(query) · φ(key) / Σ φ(query) · φ(key)",
     ("weights", LocalAttention.normalize): "softmax(scores), inside the window",
     ("scores", LinearAttention.compare): "log(φ(query) · φ(key))",
+    ("capped_scores", MultiHeadAttention.cap_scores): "c · tanh(scores / c)",
     ("sum", BaseAttention.weighted_sum): "weights · value",
     ("sum", MultiHeadAttention.weighted_sum): "weights · value",
     ("output", BaseAttention.project_output): "weighted_sum",
@@ -60,7 +61,8 @@ def of_step(layer: Any, layer_class: type, step: str, method: str) -> str:
         return f"{layer_class.__name__}.{method}"
     if step == "output" and not getattr(layer, "output_projection", True):
         return formula.removesuffix(" W_o + b_o")
-    return formula if getattr(layer, "use_bias", True) else re.sub(r" \+ b(_\w)?$", "", formula)
+    formula = formula if getattr(layer, "use_bias", True) else re.sub(r" \+ b(_\w)?$", "", formula)
+    return f"RMSNorm({formula})" if step in ("query", "key") and getattr(layer, "qk_norm", False) else formula
 
 
 def of_class(described: type) -> str:

@@ -42,6 +42,8 @@ class Recorder:
     """The query before the scale of a scaled dot product."""
     rotation: str | None = None
     """Formula of the rotation that the query or key went through."""
+    unrotated: str = ""
+    """Formula of the query or key before it."""
     bias: Any = None
     drops: bool = False
     """Whether dropout is active."""
@@ -118,15 +120,17 @@ class _RecordingAttention(_Recording):
     def project_query(self, query, start_index=0):
         recorder = self._recorder
         recorder.role, recorder.rotation = "query", None
+        recorder.unrotated = self._formula("query", "project_query")
         projected = super().project_query(query, start_index)
-        recorder.record("query", recorder.rotation or self._formula("query", "project_query"), projected)
+        recorder.record("query", recorder.rotation or recorder.unrotated, projected)
         return projected
 
     def project_memory(self, value, key=None, start_index=0):
         recorder = self._recorder
         recorder.role, recorder.rotation, recorder.key = "key", None, None
+        recorder.unrotated = self._formula("key", "project_memory")
         memory = super().project_memory(value, key, start_index)
-        formula = recorder.rotation or self._formula("key", "project_memory")
+        formula = recorder.rotation or recorder.unrotated
         projected = memory["key"] if recorder.key is None else recorder.key
         recorder.record("key", formula, projected)
         if memory["key"] is not projected:
@@ -186,6 +190,16 @@ class _RecordingHeads(_RecordingAttention):
 
     def compare_heads(self, query, key):
         return _record_comparison(self._recorder, self.score, super().compare_heads, query, key)
+
+    def cap_scores(self, scores):
+        capped = super().cap_scores(scores)
+        if capped is scores:
+            return scores
+        recorder = self._recorder
+        if scores is not recorder.scores:
+            recorder.record_scores("uncapped_scores", "the sum of these", scores)
+        formula = self._formula("capped_scores", "cap_scores").replace("scores", recorder.scores_name)
+        return recorder.record_scores("capped_scores", formula, capped)
 
     def project_output(self, output):
         batch, _, length, _ = ops.shape(output)
@@ -276,8 +290,8 @@ class _RecordingPositions(_Recording):
     def rotate(self, heads, start_index=0):
         rotated = super().rotate(heads, start_index)
         if rotated is not heads:
-            recorder, letter = self._recorder, self._recorder.role[0]
-            recorder.record(f"{recorder.role}_unrotated", f"{recorder.role} W_{letter} + b_{letter}", heads)
+            recorder = self._recorder
+            recorder.record(f"{recorder.role}_unrotated", recorder.unrotated, heads)
             recorder.rotation = formulas.of_class(self._original_class())
         return rotated
 

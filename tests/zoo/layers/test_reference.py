@@ -159,13 +159,29 @@ def _multi_head(layer, query, value, key, allowed):
             _dense(layer.value_dense, value, _columns(group, layer.value_dim)),
             _dense(layer.key_dense, key, _columns(group, layer.key_dim)),
         )
+        if layer.qk_norm:
+            query_heads, value_heads, key_heads = projected
+            projected = _rms_norm(layer.query_norm, query_heads), value_heads, _rms_norm(layer.key_norm, key_heads)
         score = layer.score if layer.share_score else layer.score.head_scores[head]
-        attended, head_weights = _attend(_score_function(score), *projected, allowed)
+        attended, head_weights = _attend(_capped(_score_function(score), layer.logit_softcap), *projected, allowed)
         weights.append(head_weights)
         output += attended @ kernel[_columns(head, layer.value_dim)]
     output += bias
     output[~allowed.any(axis=1)] = 0.0
     return output, np.array(weights)
+
+
+def _rms_norm(norm, rows):
+    """Returns each row divided by the root of the mean of its squares, times the learned scale."""
+    scale = to_numpy(norm.scale)
+    lengths = [math.sqrt(sum(float(x) ** 2 for x in row) / len(row) + 1e-6) for row in rows]
+    return np.array(
+        [[x / length * s for x, s in zip(row, scale, strict=True)] for row, length in zip(rows, lengths, strict=True)]
+    )
+
+
+def _capped(score, cap):
+    return score if cap is None else lambda *pair: cap * math.tanh(score(*pair) / cap)
 
 
 def _columns(head, size):

@@ -40,13 +40,14 @@ class LinearAttention(MultiHeadAttention):
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
-        **kwargs: Other options of `MultiHeadAttention`, except `score` and `dropout`: there are no weights to drop.
-            `positions` must act before φ, like `RotaryPositions` and the absolute ones.
+        **kwargs: Other options of `MultiHeadAttention`, except `score`, `logit_softcap` and `dropout`: there
+            are no scores to cap and no weights to drop. `positions` must act before φ, like `RotaryPositions` and the
+            absolute ones.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: For a `score` or `dropout`, and for `positions` that act on scores.
+        ValueError: For a `score`, `logit_softcap` or `dropout`, and for `positions` that act on scores.
 
     Example:
         >>> import numpy as np
@@ -66,6 +67,9 @@ class LinearAttention(MultiHeadAttention):
             raise ValueError(f"{name} takes no `score`: its features define one. Received: score={score!r}.")
         if not kwargs.get("share_score", True):
             raise ValueError(f"{name} has no `score`, and nothing to share. Received: share_score=False.")
+        if kwargs.get("logit_softcap") is not None:
+            cap = kwargs["logit_softcap"]
+            raise ValueError(f"{name} has no scores, and no `logit_softcap` of them. Received: logit_softcap={cap!r}.")
         if getattr(positions, "acts_on_scores", False):
             raise ValueError(
                 f"`positions` of {name} must act on queries and keys, like RotaryPositions: there are no scores to act "

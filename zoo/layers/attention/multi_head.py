@@ -1,10 +1,14 @@
 """Multi-head attention with any score function."""
 
+import math
+import numbers
+
 import keras
-from keras import ops
+from keras import backend, ops
 
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.attention.masks import rank_4
+from zoo.layers.blocks.normalization import make_normalization
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.execution import in_kernel, is_in_kernel
 from zoo.layers.core.kernels import fused_attention
@@ -15,7 +19,7 @@ from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
 from zoo.layers.scores.per_head import PerHeadScore
 
-_IN_KERNEL = ("attend_rows", "compare", "compare_heads", "normalize", "weighted_sum", "sum_heads")
+_IN_KERNEL = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", "weighted_sum", "sum_heads")
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -41,6 +45,13 @@ class MultiHeadAttention(BaseAttention):
         output_projection: Whether there is W_o.
         share_score: Whether all heads compare by one score function. If not, each has a copy of it with weights of its
             own: `headᵢ = attentionᵢ(…)`, see `PerHeadScore`.
+        qk_norm: Whether the queries and keys of each head are normalised before positions rotate them,
+            `q / √(mean(q²) + ε) ⊙ γ_q`, `k / √(mean(k²) + ε) ⊙ γ_k`, ε = 10⁻⁶, so that products cannot grow without
+            bound. γ_q [p_q] and γ_k [p_k] are learned and shared by all heads, as are, with `score="cosine"`, vectors
+            of length 1 and a learned temperature (Henry et al. 2020). It costs p_q + p_k weights, O((T + S) · N · H).
+        logit_softcap: c, a positive number that no score exceeds: `c · tanh(score / c)`, or `None`. What the score says
+            is capped, with Shaw's relative keys; biases of positions and `attention_bias` are added after it, and masks
+            act after it. It costs O(N · T · S), and fused kernels do not have it: they are not used.
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
@@ -48,7 +59,7 @@ class MultiHeadAttention(BaseAttention):
     Raises:
         ValueError: If `positions` is not a `Positions` object, or `query_dim` differs from `key_dim` and the score or
             the positions need equal sizes (dot products, cosine; rotary positions and Shaw's), or there is an
-            `output_dim` without `output_projection`.
+            `output_dim` without `output_projection`, or `logit_softcap` is not a positive number.
 
     Example:
         >>> import numpy as np
@@ -59,7 +70,12 @@ class MultiHeadAttention(BaseAttention):
         (TensorShape([2, 3, 8]), TensorShape([2, 2, 3, 5]))
 
     Reference:
-        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2, https://arxiv.org/abs/1706.03762
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2, https://arxiv.org/abs/1706.03762;
+        normalised queries and keys: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters",
+        section 2, https://arxiv.org/abs/2302.05442; Henry et al. 2020, "Query-Key Normalization for Transformers",
+        section 3, https://arxiv.org/abs/2010.04245; capped scores: Gemma Team 2024, "Gemma 2: Improving Open Language
+        Models at a Practical Size", section 2, https://arxiv.org/abs/2408.00118; Bello et al. 2016, "Neural
+        Combinatorial Optimization with Reinforcement Learning", appendix A.2, https://arxiv.org/abs/1611.09940
     """
 
     saved_options: tuple[str, ...] = (
@@ -74,6 +90,8 @@ class MultiHeadAttention(BaseAttention):
         "query_dim",
         "output_projection",
         "share_score",
+        "qk_norm",
+        "logit_softcap",
     )
     has_heads = True
 
@@ -90,6 +108,8 @@ class MultiHeadAttention(BaseAttention):
         query_dim=None,
         output_projection=True,
         share_score=True,
+        qk_norm=False,
+        logit_softcap=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -113,6 +133,12 @@ class MultiHeadAttention(BaseAttention):
         self.query_dense = self._dense(self.num_heads * self.query_dim, "query")
         self.key_dense = self._dense(self.memory_heads * self.key_dim, "key")
         self.value_dense = self._dense(self.memory_heads * self.value_dim, "value")
+        self.qk_norm = qk_norm
+        self.query_norm, self.key_norm = (self._norm("query_norm"), self._norm("key_norm")) if qk_norm else (None, None)
+        self.logit_softcap = _check_softcap(logit_softcap)
+
+    def _norm(self, name):
+        return make_normalization("rms_norm", epsilon=1e-6, dtype=self.dtype_policy, name=name)
 
     def _score(self, score, share):
         if share or isinstance(score, PerHeadScore):
@@ -151,6 +177,9 @@ class MultiHeadAttention(BaseAttention):
         self.query_dense.build(self._encoded_shape(query_shape))
         self.key_dense.build(self._encoded_shape(key_shape))
         self.value_dense.build(value_shape)
+        if self.qk_norm:
+            self.query_norm.build((None, None, None, self.query_dim))
+            self.key_norm.build((None, None, None, self.key_dim))
         batch, length = query_shape[0], query_shape[1]
         self.score.build_for_attention(
             (batch, self.num_heads, length, self.query_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
@@ -163,18 +192,18 @@ class MultiHeadAttention(BaseAttention):
     def _encoded_shape(self, shape):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
-    def _heads(self, dense, inputs, size, start_index):
+    def _heads(self, dense, norm, inputs, size, start_index):
         """Returns the heads [B, N, T, size] of queries or keys, with their positions."""
-        if self.positions is None:
-            return _split_heads(apply_positionwise(dense, inputs), size)
-        heads = _split_heads(apply_positionwise(dense, self.positions.encode(inputs, start_index)), size)
-        return self.positions.rotate(heads, start_index)
+        inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
+        heads = _split_heads(apply_positionwise(dense, inputs), size)
+        heads = heads if norm is None else norm(heads)
+        return heads if self.positions is None else self.positions.rotate(heads, start_index)
 
     def project_query(self, query, start_index=0):
-        return self._heads(self.query_dense, query, self.query_dim, start_index)
+        return self._heads(self.query_dense, self.query_norm, query, self.query_dim, start_index)
 
     def project_memory(self, value, key=None, start_index=0):
-        key = self._heads(self.key_dense, value if key is None else key, self.key_dim, start_index)
+        key = self._heads(self.key_dense, self.key_norm, value if key is None else key, self.key_dim, start_index)
         value = _split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
         return {"key": self.score.project_key(self.keys_to_compare(key)), "value": value}
 
@@ -185,16 +214,24 @@ class MultiHeadAttention(BaseAttention):
     @in_kernel
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
-        if self.positions is not None:
-            pairs = visible.query_positions, visible.key_positions
-            for term in (self.positions.scores(query, *pairs), self.positions.bias(*pairs)):
-                scores = scores if term is None else scores + ops.cast(term, scores.dtype)
-        return scores
+        if self.positions is None:
+            return self.cap_scores(scores)
+        pairs = visible.query_positions, visible.key_positions
+        scores = self.cap_scores(_add(scores, self.positions.scores(query, *pairs)))
+        return _add(scores, self.positions.bias(*pairs))
 
     @in_kernel
     def compare_heads(self, query, key):
         """Returns the scores of each head without positions, [B, N, T, S], of what the score has projected."""
         return self.score.compare(query, key)
+
+    @in_kernel
+    def cap_scores(self, scores):
+        """Returns scores [B, N, T, S] after the soft-cap, if there is one; then in float32 or wider."""
+        if self.logit_softcap is None:
+            return scores
+        scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
+        return self.logit_softcap * ops.tanh(scores / self.logit_softcap)
 
     @in_kernel
     def weighted_sum(self, weights, value, visible):
@@ -213,7 +250,7 @@ class MultiHeadAttention(BaseAttention):
         return [self.score] + ([] if self.positions is None else [self.positions])
 
     def is_pairwise(self):
-        return super().is_pairwise() and is_pairwise(self, ("compare_heads", "sum_heads"))
+        return super().is_pairwise() and is_pairwise(self, ("compare_heads", "cap_scores", "sum_heads"))
 
     def pair_size(self):
         return self.score.hidden_size
@@ -226,7 +263,7 @@ class MultiHeadAttention(BaseAttention):
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
         # Keras' operation takes a mask or a bias on PyTorch, not both; and float16 does not hold the largest biases.
         fits = not biased or not (masked or self.compute_dtype == "float16")
-        return is_product and not acts_on_scores and fits
+        return is_product and self.logit_softcap is None and not acts_on_scores and fits
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.
@@ -287,6 +324,19 @@ def _check_positions(positions):
         "`positions` must be a Positions object, such as RotaryPositions(), or None. "
         f"Received: positions={positions!r}."
     )
+
+
+def _check_softcap(cap):
+    """Returns a soft-cap as a plain number, which a configuration can hold, or `None`."""
+    if cap is None:
+        return None
+    if isinstance(cap, bool) or not isinstance(cap, numbers.Real) or not 0 < cap < math.inf:
+        raise ValueError(f"`logit_softcap` must be a positive number, or None. Received: logit_softcap={cap!r}.")
+    return float(cap)
+
+
+def _add(scores, term):
+    return scores if term is None else scores + ops.cast(term, scores.dtype)
 
 
 def _split_heads(projected, size):

@@ -102,6 +102,7 @@ class TransformerLayers:
             "query_dim": self.options.query_dim or None,
             "output_projection": self.options.output_projection,
             "positions": positions,
+            "qk_norm": self.options.qk_norm,
             "use_bias": self.options.use_bias,
             "dtype": self.dtype,
             "name": name,
@@ -111,6 +112,7 @@ class TransformerLayers:
         return {
             "score": self._score(),
             "share_score": self.options.share_score,
+            "logit_softcap": self.options.logit_softcap or None,
             "dropout": self.options.attention_dropout,
         }
 

@@ -131,6 +131,12 @@ class TransformerOptions(AttentionOptions):
     share_score: bool = flag(
         True, "Whether all heads of an attention compare by one score function; if not, each has weights of its own."
     )
+    qk_norm: bool = flag(
+        False, "Whether queries and keys of each head are normalised (RMS norm with learned scales) in all attention."
+    )
+    logit_softcap: float = number(
+        0.0, "c, which no attention score exceeds: c · tanh(score / c); 0 for no limit.", minimum=0
+    )
     feed_forward_dropout: float = rate(0.0, "Rate of dropout inside the feed-forward networks.")
     normalize_first: bool = flag(False, "Whether blocks normalise before each part (pre-norm) and not after it.")
     normalization: str = choice("layer_norm", NORMALIZATIONS, "Kind of normalisation.")
@@ -203,6 +209,7 @@ class TransformerOptions(AttentionOptions):
             refused["score"] = self.score
         if self.self_attention in WITHOUT_SCORES:
             refused["attention_dropout"] = self.attention_dropout
+            refused["logit_softcap"] = self.logit_softcap
             refused |= {} if self.score == "scaled_dot" else {"score": self.score}
             refused |= {} if self.share_score else {"share_score": "false"}
             refused |= {"positions": self.positions} if self.positions in SCORE_POSITIONS else {}

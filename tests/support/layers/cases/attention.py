@@ -165,6 +165,26 @@ CASES = [
         parameters=7 * 19 * (11 + 1 + 17 + 1 + 13 + 1) + (7 * 19 + 1) * 11,
         **_SEVEN_HEADS,
     ),
+    Case(
+        "multi_head_attention_with_normalized_queries_and_capped_scores",
+        layers.MultiHeadAttention,
+        lambda policy: layers.MultiHeadAttention(
+            7, 19, query_dim=37, score="general", qk_norm=True, logit_softcap=0.3, dtype=policy, **DROPOUT
+        ),
+        parameters=7 * (37 * (11 + 1) + 19 * (17 + 1 + 13 + 1)) + (7 * 19 + 1) * 11 + 37 * 19 + 37 + 19,
+        **_SEVEN_HEADS,
+    ),
+    Case(
+        "grouped_query_attention_with_normalized_queries_and_capped_scores",
+        layers.GroupedQueryAttention,
+        lambda policy: layers.GroupedQueryAttention(
+            6, 2, 19, qk_norm=True, logit_softcap=0.3, implementation="blockwise", dtype=policy
+        ),
+        output=(2, 3, 11),
+        weights=(2, 6, 3, 5),
+        parameters=6 * 19 * (11 + 1) + 2 * 19 * (17 + 1 + 13 + 1) + (6 * 19 + 1) * 11 + 19 + 19,
+        **ATTENTION,
+    ),
     # The windows are wider than the sequences here, so that the masks alone decide; test_local.py has narrow ones.
     Case(
         "monotonic_local_attention",

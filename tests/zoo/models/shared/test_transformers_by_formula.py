@@ -28,6 +28,11 @@ def norm(layer, inputs):
     return centred / np.sqrt(inputs.var(axis=1, keepdims=True) + 1e-5) * numpy(layer.gamma) + numpy(layer.beta)
 
 
+def rms_norm(layer, rows):
+    """Returns rows divided by the root of the mean of their squares, times the learned scale."""
+    return rows / np.sqrt(np.mean(np.square(rows), axis=-1, keepdims=True) + 1e-6) * np.array(layer.scale)
+
+
 def attention(layer, inputs, memory, causal=False):
     """Returns `concat(head₁ … head_N) W_o + b_o`, [T, D]."""
     sizes = {"query": layer.query_dim, "key": layer.key_dim, "value": layer.value_dim}
@@ -38,9 +43,14 @@ def attention(layer, inputs, memory, causal=False):
         groups = {"query": head, "key": head * layer.memory_heads // layer.num_heads}
         groups["value"] = groups["key"]
         q, k, v = (projected[name][:, groups[name] * size :][:, :size] for name, size in sizes.items())
+        if layer.qk_norm:
+            q, k = rms_norm(layer.query_norm, q), rms_norm(layer.key_norm, k)
         score = layer.score if layer.share_score else layer.score.head_scores[head]
         seen = [t + 1 if causal else len(k) for t in range(len(q))]
-        heads.append([softmax(compare(score, q[t], k[: seen[t]])) @ v[: seen[t]] for t in range(len(q))])
+        scores = [np.array(compare(score, q[t], k[: seen[t]])) for t in range(len(q))]
+        if layer.logit_softcap is not None:
+            scores = [layer.logit_softcap * np.tanh(row / layer.logit_softcap) for row in scores]
+        heads.append([softmax(row) @ v[: len(row)] for row in scores])
     joined = np.concatenate(heads, axis=1)
     return dense(layer.output_dense, joined) if layer.output_projection else joined
 
@@ -134,6 +144,7 @@ def translate(model, source, target):
         {"query_dim": 5, "key_dim": 4, "value_dim": 7, "output_dim": 6, "score": "concat", "num_heads": 2},
         {"num_heads": 1, "key_dim": 5, "value_dim": 6, "output_projection": False, "use_bias": False},
         {"score": "bahdanau", "share_score": False, "num_heads": 1},
+        {"qk_norm": True, "logit_softcap": 0.5, "num_key_value_heads": 1},
     ],
     ids=str,
 )
@@ -153,6 +164,7 @@ def test_transformer(options):
         {"output_bias": True, "positions": "integer_normalized", "scale_embeddings": False},
         {**GROWN, "tied_embeddings": False, "output_bias": True, "normalize_first": False},
         {"output_projection": False, "share_score": False, "score": "general", "use_bias": True},
+        {"qk_norm": True, "logit_softcap": 0.5},
     ],
     ids=str,
 )
@@ -232,6 +244,7 @@ def test_self_attention_classifier(options):
         ({"query_dim": 3}, "`query_dim` must equal `key_dim` with score='scaled_dot'.* query_dim=3, key_dim=2"),
         ({"query_dim": 3, "score": "general", "positions": "relative"}, "`query_dim` must .* positions='relative'"),
         ({"self_attention": "linear", "share_score": False}, "`share_score` does not go together with"),
+        ({"self_attention": "linear", "logit_softcap": 5.0}, "`logit_softcap` does not go together with"),
         ({"key_dim": -1}, "`key_dim` must be an integer of 0 or more. Received: key_dim=-1"),
     ],
 )
