@@ -60,6 +60,14 @@ def deserialize_shared(config):
     return copy
 
 
+def without_sharing(config):
+    """Returns a configuration whose objects are new wherever it is read, also while Keras reloads a model."""
+    if isinstance(config, dict):
+        kept = {name: value for name, value in config.items() if name not in ("shared_object_id", "sharing")}
+        return {name: without_sharing(value) for name, value in kept.items()}
+    return [without_sharing(value) for value in config] if isinstance(config, list) else config
+
+
 class SavesOptions(keras.layers.Layer):
     """Base of the layers whose configuration consists of their options.
 

@@ -1,6 +1,6 @@
 """Base of the score functions, which say how well a query matches a key."""
 
-from zoo.layers.core.saving import KeepsQuantization
+from zoo.layers.core.saving import KeepsQuantization, without_sharing
 
 
 class Score(KeepsQuantization):
@@ -47,7 +47,7 @@ class Score(KeepsQuantization):
 
     def copy(self, name):
         """Returns a score like this one with weights of its own, and another name."""
-        return type(self).from_config({**self.get_config(), "name": name})
+        return type(self).from_config({**without_sharing(self.get_config()), "name": name})
 
     def build(self, query_shape, key_shape):
         """Creates no weights."""

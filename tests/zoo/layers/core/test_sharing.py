@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from support.layers.cases.scores import Distance
 from support.layers.contract import random_array, randomize, to_numpy
 
 from zoo import layers
@@ -56,6 +57,17 @@ def test_what_is_shared_is_shared_in_copies_of_a_model(make, copy):
         assert len(each.weights) == len(model.weights)
         each.set_weights(model.get_weights())
         np.testing.assert_array_equal(to_numpy(each(batch)), to_numpy(model(batch)))
+
+
+def test_each_head_keeps_a_score_of_its_own_when_a_model_is_reloaded(tmp_path):
+    inputs = keras.Input((5, 6))
+    layer = layers.MultiHeadAttention(3, 2, score=Distance(4), share_score=False)
+    model = randomize(keras.Model(inputs, layer(inputs, inputs)))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(loaded.weights) == len(model.weights)
+    batch = random_array((2, 5, 6), 1)
+    np.testing.assert_array_equal(to_numpy(loaded(batch)), to_numpy(model(batch)))
 
 
 def test_copies_of_a_layer_share_nothing():
