@@ -13,6 +13,7 @@ from zoo import layers
 MODULES = (cases_scores, cases_attention, cases_efficient, cases_positions, cases_blocks, cases_recurrent)
 CASES = [case for module in MODULES for case in module.CASES]
 ATTENTION_CASES = [case for case in CASES if issubclass(case.covers, layers.BaseAttention)]
+SOFTMAX_CASES = [case for case in ATTENTION_CASES if not case.signed]
 MASKED_CASES = [case for case in CASES if case.hides]
 
 

@@ -4,13 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.layers.cases import ATTENTION_CASES, with_each
+from support.layers.cases import ATTENTION_CASES, SOFTMAX_CASES, with_each
 from support.layers.contract import arrays, build, call, gradients, random_array, random_mask, to_numpy
 
 from zoo import layers
 from zoo.layers.attention import masks
 
 one_of_each = with_each(ATTENTION_CASES)
+one_of_each_with_softmax = with_each(SOFTMAX_CASES)
 B, T, S, N = 2, 3, 5, 7
 
 
@@ -126,7 +127,7 @@ def test_masks_are_anded(case):
             np.testing.assert_array_equal(result, expected)
 
 
-@one_of_each
+@one_of_each_with_softmax
 def test_each_head_may_have_a_mask(case):
     heads = N if len(case.weights) == 3 else case.weights[1]
     mask = np.random.default_rng(5).random((B, heads, T, S)) < 0.5
@@ -150,7 +151,7 @@ def test_float_masks_and_wrong_ranks_are_errors(case):
             layer(*inputs, **{name: np.ones((B,), bool)})
 
 
-@one_of_each
+@one_of_each_with_softmax
 def test_bias_is_added_before_the_softmax(case):
     layer, inputs, bias = build(case), arrays(case), random_array((T, S), 11)
     _, plain = call(case, layer, inputs)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.layers.cases import ATTENTION_CASES, with_each
+from support.layers.cases import SOFTMAX_CASES, with_each
 from support.layers.contract import (
     arrays,
     build,
@@ -23,7 +23,7 @@ from zoo import layers
 from zoo.layers.core import execution
 
 # Layers with a path of their own show elsewhere that it agrees.
-PLAIN = [case for case in ATTENTION_CASES if case.covers.attend is layers.BaseAttention.attend]
+PLAIN = [case for case in SOFTMAX_CASES if case.covers.attend is layers.BaseAttention.attend]
 one_of_each = with_each(PLAIN)
 implementations = pytest.mark.parametrize("implementation", ["blockwise", "fused"])
 MASKS = ["none", "vectors", "pairs", "causal", "everything"]
