@@ -93,8 +93,8 @@ class TrainingConfig(Options):
         "auto",
         ("auto", "float32", "mixed_bfloat16", "mixed_float16"),
         '`"auto"` computes in bfloat16 on GPUs and TPUs, else in float32, unless the processor has instructions for '
-        "bfloat16, training takes more than some minutes, and a few steps of each at its start show that bfloat16 is "
-        "faster. A resumed run keeps the choice.",
+        "bfloat16, training takes more than some minutes, and forward passes of each at its start show that bfloat16 "
+        "is faster, which is remembered in Keras' folder. A resumed run keeps the choice.",
     )
     jit: str = choice("auto", ("auto", "on", "off"), 'Whether XLA compiles the step; `"auto"` for JAX only.')
     devices: int = count(

@@ -25,9 +25,18 @@ def _has_accelerator() -> bool:
 
 
 def _cpu_flags() -> str:
+    return _about_processor("flags")
+
+
+def processor_name() -> str:
+    """Returns the name of the processor, or an empty text where the system does not tell."""
+    return _about_processor("model name")
+
+
+def _about_processor(field: str) -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next((line for line in file if line.startswith("flags")), "")
+            return next((line for line in file if line.startswith(field)), "").partition(":")[2].strip()
     except OSError:  # not Linux
         return ""
 

@@ -18,21 +18,22 @@ SHORT += ["training.max_steps=2", "training.eval_every=2"]
 
 
 @pytest.fixture
-def machine(monkeypatch):
+def machine(monkeypatch, tmp_path):
     """A processor with instructions for bfloat16, whose steps take what the test says; returns what was measured."""
     monkeypatch.setattr(hardware, "_cpu_flags", lambda: "flags : avx512_bf16")
     monkeypatch.setattr(hardware, "_has_accelerator", lambda: False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     measured = []
 
     def make(worth=0.0, **seconds):
-        def quickest(models, batch):
+        def quickest(models, inputs):
             measured.append({name: model.dtype_policy.name for name, model in models.items()})
-            assert batch[0].keys() == {"source", "target"}
+            assert inputs.keys() == {"source", "target"}
             return seconds
 
         monkeypatch.setattr(module, "_WORTH_MEASURING", worth)
         if seconds:
-            monkeypatch.setattr(module, "_quickest_steps", quickest)
+            monkeypatch.setattr(module, "_quickest_passes", quickest)
         return measured
 
     return make
@@ -53,7 +54,7 @@ def test_the_faster_one_is_taken_and_kept(machine, tmp_path, capsys, float32, bf
     assert measured == [{"float32": "float32", "mixed_bfloat16": "mixed_bfloat16"}]
     error = capsys.readouterr().err
     times = f"{1000 * float32:.0f} ms in float32, {1000 * bfloat16:.0f} ms in mixed_bfloat16: {chosen} (measured in "
-    assert f"a step takes {times}" in error and f"tensorflow, {chosen}\n" in error
+    assert f"a forward pass takes {times}" in error and f"tensorflow, {chosen}\n" in error
     assert precision_of(run) == chosen
     if chosen == "float32":
         return
@@ -82,3 +83,17 @@ def test_a_short_training_is_not_measured(machine, tmp_path, capsys):
     assert train("transformer_tiny", spec, tmp_path / "run", "--set", *SHORT) == 0
     assert measured == [] and precision_of(tmp_path / "run") == "float32"
     assert " ms in " not in capsys.readouterr().err
+
+
+def test_what_was_measured_is_remembered_for_this_model_and_machine(machine, tmp_path, capsys):
+    measured = machine(float32=0.3, mixed_bfloat16=0.2)
+    spec = write_text(tmp_path / "data", sizes=(60, 9, 5))
+    for name, sizes in (("first", []), ("second", []), ("wider", ["model.intermediate_dim=32"])):
+        assert train("transformer_tiny", spec, tmp_path / name, "--set", *SHORT, *sizes) == 0
+        assert precision_of(tmp_path / name) == "mixed_bfloat16"
+        assert len(measured) == (2 if name == "wider" else 1)
+        assert ("when it was measured last" in capsys.readouterr().err) == (name == "second")
+    for path in (tmp_path / "keras").rglob("precision-*"):
+        path.write_bytes(b"\xff damaged")
+    assert train("transformer_tiny", spec, tmp_path / "damaged", "--set", *SHORT) == 0
+    assert len(measured) == 3
