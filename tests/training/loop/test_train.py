@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 from support.tiny_runs import TRANSFORMER, run_quietly, train, write_text
@@ -340,31 +339,6 @@ def test_a_finished_run_can_go_on_for_longer(averaged, labelled_spec, tmp_path, 
     assert "After step 8 it went on with training.max_steps=12; the command has the last settings." in card
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.ema=0.5") == 2
     assert "with training.ema=0.9, which cannot change any more" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_jax_trains_without_tensorflow_and_tensorflow_answers_alike(text_spec, tmp_path):
-    pytest.importorskip("jax")
-    code = (
-        "import json, sys, zoo; from training.data import load_data; from training.train import main;"
-        "spec, workdir = sys.argv[1:3]; main(['--data', spec, '--workdir', workdir, *sys.argv[3:]]);"
-        "run, texts = zoo.load(workdir), load_data(spec).split('test').source;"
-        "weights = run.attention(texts[:1])[0][2].tolist();"
-        "print(json.dumps([run.translate(texts), weights, bool(sys.modules.get('tensorflow'))]))"
-    )
-    workdir = tmp_path / "run"
-    arguments = [text_spec, str(workdir), "--model", "transformer_tiny", "--set", *TRANSFORMER]
-    environment = {**os.environ, "KERAS_BACKEND": "jax"}
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    translations, weights, has_tensorflow = json.loads(done.stdout.splitlines()[-1])
-    assert not has_tensorflow
-    run = zoo.load(workdir)
-    assert keras.backend.backend() == "tensorflow"
-    texts = load_data(text_spec).split("test").source
-    assert run.translate(texts) == translations
-    np.testing.assert_allclose(run.attention(texts[:1])[0][2], weights, atol=1e-4)
 
 
 @pytest.mark.slow
