@@ -15,7 +15,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoo.cli import ArgumentParser, run_process
+from zoo.cli import ArgumentParser, disk_full, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.startup import without_greeting
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import apache_beam
 
 
-class LinesFailed(Exception):
-    """Lines are without an answer; those that have one are written."""
+class RunFailed(Exception):
+    """Lines are without an answer, or a file could not be read or written; what was answered is kept."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     Raises:
         InputError: Beam, the model or the input is missing, or the output exists.
-        LinesFailed: The model failed at some lines, or at all.
+        RunFailed: The model failed at some lines, or at all; or a file could not be read or written.
     """
     flags, beam_flags = _parse(argv)
     _check_beam()
@@ -45,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     _make_output(flags.output)
     settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size)
     translate_files(pipeline, files, flags.output, settings)
-    result = pipeline.run()
-    result.wait_until_finish()
+    result = _run(pipeline, flags.output)
     counts = {
         counter.key.metric.name: counter.result
         for counter in result.metrics().query()["counters"]
@@ -56,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(json.dumps({"output": flags.output, "lines": lines, "failed": failed}), flush=True)
     failures = f"{flags.output.rstrip('/')}/{FAILED}-*.jsonl"
     if failed or _matches(failures):  # Some runners give no counts.
-        raise LinesFailed(f"{failed} of {lines} lines failed; {failures} says why.")
+        raise RunFailed(f"{failed} of {lines} lines failed; {failures} says why.")
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
@@ -111,6 +110,29 @@ def _pipeline(beam_flags: Sequence[str]) -> "apache_beam.Pipeline":
         raise InputError(f"Apache Beam refuses its flags: {reason}.") from error
     except (ValueError, ImportError, AttributeError) as error:  # No such runner, or one that lacks options.
         raise InputError(f"Apache Beam refuses its flags: {error}") from error
+
+
+def _run(pipeline: "apache_beam.Pipeline", output: str) -> "apache_beam.runners.runner.PipelineResult":
+    """Runs a pipeline to its end."""
+    from export.batch.pipeline import FileError
+
+    def reason(error: object) -> str | None:
+        if isinstance(error, FileError):
+            return str(error)
+        # Where Beam itself writes, or a worker in another process does; then only the text is left.
+        full = disk_full(error) if isinstance(error, Exception) else None
+        return full and f"{output}: {full}"
+
+    # Beam logs what it raises with a traceback; of a full disk one line is enough.
+    logging.getLogger("apache_beam.runners.common").addFilter(lambda record: not reason(record.msg))
+    try:
+        result = pipeline.run()
+        result.wait_until_finish()
+    except (FileError, OSError, RuntimeError) as error:
+        if line := reason(error):
+            raise RunFailed(line) from error
+        raise
+    return result
 
 
 def _make_output(path: str) -> None:
@@ -180,6 +202,6 @@ def command() -> int:
     """Runs the command and returns its exit status."""
     try:
         return run_process(main)
-    except LinesFailed as error:
+    except RunFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -4,13 +4,17 @@ A block is some consecutive lines of one file. Blocks are what workers exchange:
 any worker, and carry their number, which puts the lines back into order.
 """
 
+import bz2
 import contextlib
 import dataclasses
+import gzip
 import itertools
 import json
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import apache_beam as beam
 import numpy as np
@@ -20,6 +24,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
 from export.wire.tensors import as_text, to_rows
+from zoo.cli import disk_full
 from zoo.startup import without_greeting
 
 FAILED = "failed"  # tag of the lines without an answer
@@ -30,6 +35,19 @@ Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
 
 class ModelError(Exception):
     """The model fails at a batch."""
+
+
+class FileError(Exception):
+    """A file cannot be read or written; names it and says why."""
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Names the file that the block reads or writes in the error, of which runners may keep only the text."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"{path}: {disk_full(error) or getattr(error, 'strerror', None) or error}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +81,24 @@ class ReadBlocks(beam.DoFn):
 
     def process(self, element: tuple[str, str]) -> Iterator[Block]:
         path, name = element
-        with FileSystems.open(path) as file:  # It unpacks names such as x.gz.
-            # Packed files have no iterator. Only a line feed ends a line; a carriage return before it is dropped.
+        with naming(path), _unpacked(path) as file:
+            # Packed files of Beam have no iterator. Only a line feed ends a line; a carriage return before
+            # it is dropped.
             lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in iter(file.readline, b""))
             for number in itertools.count():
                 block = list(itertools.islice(lines, self.block_lines))
                 if number and not block:
                     return
                 yield Block(path, name, number, 1 + number * self.block_lines, block)
+
+
+@contextlib.contextmanager
+def _unpacked(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file to read, and unpacks names such as x.gz; Beam takes one that is cut off for whole."""
+    unpack: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix)
+    compression = CompressionTypes.UNCOMPRESSED if unpack else CompressionTypes.AUTO
+    with FileSystems.open(path, compression_type=compression) as file, unpack(file) if unpack else file as unpacked:
+        yield unpacked
 
 
 class Translate(beam.DoFn):
@@ -133,10 +161,16 @@ class WriteFile(beam.DoFn):
             FileSystems.mkdirs(folder)  # Another worker may have made it.
         # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
         temporary = FileSystems.join(folder, f".{name}.{number:05d}.{uuid.uuid4().hex}")
-        with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
-            for block in sorted(blocks, key=lambda block: block.number):
-                file.write(b"".join(line + b"\n" for line in block.lines))
-        FileSystems.rename([temporary], [path])
+        with naming(path):
+            try:
+                with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
+                    for block in sorted(blocks, key=lambda block: block.number):
+                        file.write(b"".join(line + b"\n" for line in block.lines))
+                FileSystems.rename([temporary], [path])
+            except OSError:
+                with contextlib.suppress(OSError):
+                    FileSystems.delete([temporary])
+                raise
         yield path
 
 

@@ -1,9 +1,12 @@
 """The batch pipeline on Beam's local runner, over a small SavedModel."""
 
+import bz2
 import gzip
 import json
 import logging
 import pickle
+import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +167,37 @@ def test_the_command_fails_if_every_line_does(tmp_path, model, capsys):
     assert status == 1 and errors.startswith("error: 5 of 5 lines failed;") and errors.count("\n") == 1
     assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 5, "failed": 5}
     assert len((tmp_path / f"out/{FAILED}-00000.jsonl").read_text().splitlines()) == 5
+
+
+@pytest.fixture
+def largest_file():
+    """Returns a function that limits the size of files, in bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("line", "file"), [(b"ein", "/in.txt.00000"), (BAD, "")])
+def test_a_full_disk(tmp_path, model, capsys, caplog, largest_file, line, file):
+    """Answers that do not fit, and failures that do not."""
+    write(tmp_path, {"in.txt": line + b"\n" * 3000})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
+    largest_file(100)
+    status, output, errors = command(capsys, *arguments)
+    assert (status, output, errors.count("\n"), caplog.records) == (1, "", 1, [])
+    assert errors.startswith(f"error: {tmp_path}/out{file}: a file is larger than is allowed here")
+    assert not [path for path in (tmp_path / "out").iterdir() if path.is_file()], "nothing that is not whole"
+
+
+@pytest.mark.parametrize("name", ["in.txt.gz", "in.txt.bz2"])
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_a_damaged_packed_file(tmp_path, model, capsys, caplog, name, damage):
+    packed = (gzip if name.endswith("gz") else bz2).compress(random.Random(0).randbytes(9999).hex().encode())
+    write(tmp_path, {name: packed[:-20] if damage == "cut" else b"no such thing"})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / name}", f"--output={tmp_path / 'out'}"]
+    status, output, errors = command(capsys, *arguments)
+    assert (status, output, errors.count("\n"), caplog.records) == (1, "", 1, [])
+    assert errors.startswith(f"error: {tmp_path / name}: ")
 
 
 def test_other_errors_end_the_run():

@@ -16,6 +16,7 @@ from training.loop.failures import RunStopped, explained
 from training.loop.progress import Progress
 from training.train import main
 from zoo.errors import InputError
+from zoo.models.classifiers.cnn import CNNClassifier
 from zoo.signals import raising_signals
 from zoo.workdir import WorkDir
 
@@ -163,13 +164,19 @@ def test_what_xla_cannot_compile(whole):
 
 
 @pytest.mark.slow
-def test_a_model_that_xla_cannot_compile(text_spec, tmp_path, capsys):
-    sizes = "model.embedding_dim=3 model.units=4 model.attention_units=3 model.readout_units=2 training.max_steps=1"
-    settings = [*sizes.split(), "training.eval_every=1", "training.precision=float32"]
-    assert train("rnnsearch", text_spec, tmp_path / "run", "--set", *settings, "training.jit=on") == 2
+def test_a_model_that_xla_cannot_compile(labelled_spec, tmp_path, monkeypatch, capsys):
+    workdir, encode = tmp_path / "run", CNNClassifier.encode
+
+    def printing(self, *arguments, **options):
+        tf.print("XLA has no such operation", output_stream=f"file://{tmp_path}/printed")
+        return encode(self, *arguments, **options)
+
+    monkeypatch.setattr(CNNClassifier, "encode", printing)
+    assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL, "training.jit=on") == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: XLA cannot compile rnnsearch") and error.endswith("--resume --set training.jit=off")
-    assert run_quietly(main, "--workdir", tmp_path / "run", "--resume", "--set", "training.jit=off") == 0
+    assert error.startswith("error: XLA cannot compile cnn_classifier")
+    assert error.endswith("--resume --set training.jit=off")
+    assert run_quietly(main, "--workdir", workdir, "--resume", "--set", "training.jit=off") == 0
 
 
 def test_the_command_to_go_on_can_be_pasted(tmp_path):
