@@ -7,6 +7,7 @@ shown as its code point.
 """
 
 import functools
+import io
 import math
 import os
 import unicodedata
@@ -23,6 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ft2font import FT2Font
 
+from zoo.cli import disk_full
 from zoo.errors import InputError
 from zoo.workdir import replacing
 
@@ -59,6 +61,7 @@ def attention_heatmap(
 
     Raises:
         InputError: The shapes do not fit together, there is nothing to draw, or the file cannot be written.
+        OSError: The disk is full.
 
     Example:
         attention_heatmap(["▁ein", "▁Mann"], ["▁a", "▁man"], weights, "alignment.png")
@@ -154,13 +157,17 @@ def _rotations(labels: Sequence[str]) -> list[int]:
 
 def _write(figure: Figure, path: Path) -> None:
     suffix = path.suffix.lower().lstrip(".")
-    formats = figure.canvas.get_supported_filetypes()
+    formats = figure.canvas.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
     if suffix not in formats:
         raise InputError(f"A picture needs a suffix among {', '.join(sorted(formats))}. Received: {path}")
+    picture = io.BytesIO()  # Of a full disk, some of matplotlib's writers make errors of their own.
+    figure.savefig(picture, format=suffix, dpi=_DPI, bbox_inches="tight")
     try:
         with replacing(path) as temporary:
-            figure.savefig(temporary, format=suffix, dpi=_DPI, bbox_inches="tight")
+            temporary.write_bytes(picture.getvalue())
     except OSError as error:
+        if disk_full(error):
+            raise
         raise InputError(f"{path} cannot be written ({error.strerror}).") from error
 
 

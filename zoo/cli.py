@@ -117,7 +117,8 @@ def _outcome(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, BrokenPipeError):
         return "error: nobody reads the output any more (broken pipe)", 1
     if reason := disk_full(error):
-        return f"error: {reason}", 1
+        file = getattr(error, "filename", None)
+        return f"error: {file}: {reason}" if file else f"error: {reason}", 1
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
         return f"error: {error.filename}: {error.strerror}", 2
     return None

@@ -38,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        if str(error.filename) == str(temporary):  # a name that means nothing to anybody
+        if error.filename is None or str(error.filename) == str(temporary):  # a name that means nothing to anybody
             error.filename = str(path)
         raise
     finally:

@@ -1,6 +1,7 @@
 """Attention heatmaps: what is drawn, and that every script of the dates has its glyphs."""
 
 import logging
+import resource
 import warnings
 
 import numpy as np
@@ -203,6 +204,25 @@ def test_files_that_cannot_be_written(tmp_path):
     with pytest.raises(InputError, match="A picture needs a suffix among .*png.* Received: .*map"):
         attention_heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "map")
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
+def test_a_full_disk(tmp_path, suffix):
+    """The writers of some formats would raise something else."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            attention_heatmap(["a"] * 9, ["b"] * 9, np.ones((9, 9)), tmp_path / f"map.{suffix}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == f"{tmp_path}/map.{suffix}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_format_that_needs_tex(tmp_path):
+    with pytest.raises(InputError, match="A picture needs a suffix among"):
+        attention_heatmap(["a"], ["b"], np.ones((1, 1)), tmp_path / "map.pgf")
 
 
 def test_a_long_sequence_stays_within_bounds(tmp_path):

@@ -53,6 +53,12 @@ def test_internal_failures_pass_through(error):
         run_command(raising(error))
 
 
+@pytest.mark.parametrize(("names", "line"), [([], "error: no space"), (["a.png"], "error: a.png: no space")])
+def test_a_full_disk(names, line, capsys):
+    assert run_command(raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *names))) == 1
+    assert capsys.readouterr().err == f"{line} left on the disk\n"
+
+
 def test_interruption(capsys):
     assert run_command(raising(KeyboardInterrupt())) == 130
     assert capsys.readouterr().err == "interrupted\n"
