@@ -44,7 +44,8 @@ def _tensors(draw: strategies.DrawFn) -> tensor_pb2.TensorProto:
         dtype=draw(strategies.sampled_from([7, 7, 7, 1, 3, 9, 10, 0, 14, 21, 23, 107, 9999]))
     )
     tensor.tensor_shape.unknown_rank = draw(strategies.integers(0, 9)) == 0
-    for size in draw(strategies.lists(_sizes, max_size=4) | strategies.just([1])):
+    many = strategies.integers(5, 300).map(lambda rank: [1] * rank)
+    for size in draw(strategies.lists(_sizes, max_size=4) | strategies.just([1]) | many):
         tensor.tensor_shape.dim.add(size=size)
     tensor.string_val.extend(draw(strategies.lists(_texts, max_size=3)))
     tensor.float_val.extend(draw(strategies.lists(strategies.floats(width=32), max_size=2)))
@@ -104,9 +105,19 @@ _values = strategies.recursive(
     max_leaves=8,
 )  # fmt: skip
 _keys = strategies.sampled_from(["instances", "inputs", "examples", "context", "signature_name", "other"])
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    value: Any = TEXT
+    for _ in range(depth):
+        value = [value]
+    return {"instances": value}
+
+
 _documents = strategies.one_of(
     strategies.builds(lambda value: {"instances": value}, _values),
     strategies.builds(lambda value, name: {"inputs": value, "signature_name": name}, _values, _signatures),
+    strategies.builds(_nested, strategies.integers(5, 300)),
     strategies.dictionaries(_keys, _values, max_size=3),
     _values,
 ).map(lambda value: json.dumps(value).encode())

@@ -163,6 +163,7 @@ def _only_input(signature: Signature, complaint: str) -> str:
 def _read_tensor(name: str, value: Any, info: meta_graph_pb2.TensorInfo, limits: Limits) -> np.ndarray:
     dtype = input_type(name, info)
     values = np.array(value, dtype=object)  # lists of different length, or too many of them, stay lists
+    limits.check_rank(values.ndim)
     limits.check(len(values) if values.ndim else 1, values.size * dtype.itemsize)
     for scalar in values.ravel():
         if isinstance(scalar, list):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import math
 import re
 import time
 import zlib
@@ -31,6 +32,7 @@ _PATHS = {
     "POST": re.compile(rf"/v1/models/(?P<name>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE),
     "GET": re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_VERSION}(?P<method>/metadata)?", re.IGNORECASE),
 }
+_HUGE = re.compile(r"\d[eE]\+?\d\d|(?<!\d)\d{290}")  # numbers that may be too large, of which Python makes infinity
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half a pair of them is no text
 _CORS = {
     "Access-Control-Allow-Origin": "*",
@@ -168,7 +170,8 @@ def _parse(body: bytes) -> dict[str, Any]:
         raise invalid_argument("JSON Parse error: The document is empty")
     try:
         text = body.decode("utf-8-sig")
-        document = json.loads(text)
+        huge = _HUGE.search(text)
+        document = json.loads(text, parse_float=_finite, parse_int=_whole) if huge else json.loads(text)
         if _SURROGATE.search(text):
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -178,6 +181,18 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise invalid_argument(f"JSON Value: {rest_json.quote(document)} Is not object")
     return document
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError("Number too big to be stored in double.")
+    return value
+
+
+def _whole(number: str) -> int:
+    _finite(number)
+    return int(number)
 
 
 def _signature_name(document: dict[str, Any]) -> str:

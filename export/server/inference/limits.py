@@ -7,7 +7,8 @@ from export.server.errors import invalid_argument
 from export.wire.protos import input_pb2
 from export.wire.tensors import expanded_size
 
-_LARGEST_RANK = 254  # of TensorFlow's tensors
+# TensorFlow's Python ends the process where strings have more than 32 dimensions, and models add some to their answers.
+_LARGEST_RANK = 24
 _EXAMPLE_BYTES = 64  # of an example beside its content, as Python and TensorFlow keep it
 
 
@@ -25,12 +26,18 @@ class Limits:
         them, and a context is repeated for each example.
         """
         if hasattr(request, "inputs"):
-            if any(len(tensor.tensor_shape.dim) > _LARGEST_RANK for tensor in request.inputs.values()):
-                raise invalid_argument(f"A tensor has at most {_LARGEST_RANK} dimensions.")
+            for tensor in request.inputs.values():
+                self.check_rank(len(tensor.tensor_shape.dim))
             sizes = [expanded_size(tensor) for tensor in request.inputs.values()]
         else:
             sizes = [_examples_size(request.input)]
         self.check(max((rows for rows, _ in sizes), default=0), sum(size for _, size in sizes))
+
+    @staticmethod
+    def check_rank(rank: int) -> None:
+        """Raises INVALID_ARGUMENT for a tensor of too many dimensions."""
+        if rank > _LARGEST_RANK:
+            raise invalid_argument(f"A tensor has at most {_LARGEST_RANK} dimensions.")
 
     def check(self, rows: int, size: int = 0) -> None:
         """Raises INVALID_ARGUMENT for too many rows or bytes."""

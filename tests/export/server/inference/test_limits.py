@@ -26,7 +26,7 @@ ROWS, BYTES = 1000, 1 << 16
 
 def tensor(dtype, shape, **values):
     """Returns a Predict request whose one input has a shape that may be larger than its values."""
-    request = predict_pb2.PredictRequest()
+    request = predict_pb2.PredictRequest(model_spec={"name": "scale"})
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(0, tf.float32))
     request.inputs["x"].Clear()
     request.inputs["x"].dtype = dtype.as_datatype_enum
@@ -56,7 +56,7 @@ TOO_LARGE = {
     "a long string at the end": (tensor(tf.string, [100], string_val=[b"a", b"a" * 1000]), "bytes"),
     "nothing, of a large shape": (tensor(tf.float32, [0, 1 << 40]), "bytes"),
     "a number for many empty rows": (tensor(tf.float32, [1 << 40, 0]), f"{1 << 40} rows"),
-    "dimensions": (tensor(tf.float32, [2] * 100_000), "at most 254 dimensions"),
+    "dimensions": (tensor(tf.float32, [2] * 100_000), "at most 24 dimensions"),
     "examples": (classify_request(*[1.0] * (ROWS + 1)), "1001 rows"),
     "long examples": (with_long_context(classify_request()), "bytes"),
     "long examples for several": (with_long_context(multi_request(*MULTI)), "bytes"),
@@ -104,6 +104,7 @@ def test_every_way_in_has_the_limits(served):
         "INVALID_ARGUMENT",
         "The request has 4 rows, expanded, of at most 3: send it in parts, or raise --max_request_rows.",
     )
+    assert "24 dimensions" in refusal(ask.prediction.Predict, tensor(tf.string, [1] * 33, string_val=[b"a"]))[1]
     for method, request in (("Classify", classify_request(*[1.0] * 4)), ("MultiInference", multi_request(*MULTI))):
         request.input.CopyFrom(examples(*[1.0] * 4))
         assert "4 rows" in refusal(getattr(ask.prediction, method), request)[1]
