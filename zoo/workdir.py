@@ -38,7 +38,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename is None or str(error.filename) == str(temporary):  # a name that means nothing to anybody
+        nameless = error.errno is not None and error.filename is None  # without a number, the text would be lost
+        if nameless or str(error.filename) == str(temporary):  # a name that means nothing to anybody
             error.filename = str(path)
         raise
     finally:

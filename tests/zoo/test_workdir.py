@@ -41,6 +41,8 @@ def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path):
     with pytest.raises(OSError, match="No space left") as caught, replacing(path) as temporary:
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.filename == str(path)
+    with pytest.raises(OSError, match="^only text$"), replacing(path):  # as h5py's
+        raise OSError("only text")
 
 
 def test_files_obey_the_umask(tmp_path):
