@@ -64,6 +64,7 @@ class WorkDir:
         self.lock = self.path / ".lock"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tb"
+        self.folders = (self.checkpoints, self.tensorboard, self.path / "tokenizers")
 
     def tokenizer(self, name: str) -> Path:
         """Returns the path, without suffix, of the tokenizer called `name`."""

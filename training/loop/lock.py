@@ -27,12 +27,15 @@ def locked(workdir: WorkDir) -> Iterator[None]:
     The lock ends with the process, however that ends. A system without locks has no such protection.
 
     Raises:
-        InputError: If the directory cannot be made, or another process trains into it.
+        InputError: If the directory or a folder in it cannot be made, or another process trains into it.
     """
     try:
         workdir.path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{workdir.path} cannot be a work directory ({error.strerror}).") from error
+    for folder in workdir.folders:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file where a run keeps a folder. Move it away.")
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
             # A finished run may be where nothing can be written, and some file systems have no locks.
