@@ -21,6 +21,8 @@ IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
 # Numbers that a chunk of queries may take, and those from which on chunks are worth their second forward pass.
 CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
+# Queries in a chunk, below which the products are too thin to be worth it where tiles are possible.
+MIN_CHUNK = 16
 
 
 class Execution(NamedTuple):
@@ -156,10 +158,18 @@ def _why_no_tiles(layer, query, memory, visible):
         (layer.pair_size() != 1, f"{layer.pair_size()} numbers for each pair of query and key are many"),
         (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
         (not all(isinstance(length, int) for length in lengths), "a length is unknown"),
+        (_fits_in_chunks(layer, query, memory, visible), "without a causal mask there is no tile to skip"),
         (not layer.is_pairwise(), f"{type(layer).__name__} overrides a part that may need all keys"),
         (not by_pairs, f"{type(positions).__name__} overrides a part that may need all keys"),
     )
     return next((reason for is_reason, reason in reasons if is_reason), None)
+
+
+def _fits_in_chunks(layer, query, memory, visible):
+    """Returns whether chunks are quicker than tiles: nothing can be skipped, and a chunk has enough queries."""
+    sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, query, memory)]
+    row_cost = math.prod(sizes[:-3]) * math.prod(sizes[-2:])
+    return not visible.causal and row_cost * MIN_CHUNK <= CHUNK_BUDGET
 
 
 def _sizes(layer, query, memory):

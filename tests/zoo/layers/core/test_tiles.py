@@ -121,6 +121,16 @@ def test_what_no_query_of_a_tile_sees_is_not_computed(monkeypatch):
 
 
 @needs_tiles
+def test_tiles_are_for_what_can_be_skipped(monkeypatch):
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 16 * B * 11)
+    layer = layers.Attention("dot", implementation="blockwise")
+    query, value, longer = random_array((B, 7, D), 1), random_array((B, 11, D), 2), random_array((B, 12, D), 3)
+    assert layer.explain_execution(query, value, use_causal_mask=True).path == "tiles"
+    assert layer.explain_execution(query, value) == ("chunks", "without a causal mask there is no tile to skip")
+    assert layer.explain_execution(query, longer).path == "tiles"  # a chunk would have too few queries
+
+
+@needs_tiles
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
 def test_dtypes(dtype):
     query, value = random_array((B, 7, D), 1), random_array((B, 9, D), 2)
