@@ -66,8 +66,10 @@ def encodings(layer: Any, length: int, dim: int) -> Any:
     """Returns the encodings of positions from 0 on, [length, dim]; of rotations what becomes of the pairs (1, 0)."""
     try:
         if isinstance(layer, RotaryPositions):
+            # Beside each other, however the layer arranges its pairs.
+            layer = copy_with(layer, {"layout": "interleaved"})
             pairs = np.resize(np.array([1, 0], "float32"), dim)
-            return ops.convert_to_numpy(layer(np.tile(pairs, (1, length, 1))))[0]
+            return ops.convert_to_numpy(layer.rotate(ops.convert_to_tensor(np.tile(pairs, (1, 1, length, 1)))))[0, 0]
         if not layer.built:
             layer.build((None, None, dim))
         return ops.convert_to_numpy(layer.encodings(ops.arange(length, dtype="int32"), dim))

@@ -42,20 +42,24 @@ def sinusoids(length, size, wavelength=10000.0, start=0):
     return table
 
 
-def rotate(head, position, size, wavelength):
+def rotate(head, position, size, wavelength, rates=None, layout="interleaved"):
     """Returns one head [H] with its first `size` features turned: the matrix of equation 15, pair after pair."""
     turned = head.astype("float64").copy()
     for pair in range(size // 2):
-        angle = position * wavelength ** (-2 * pair / size)
+        angle = position * (wavelength ** (-2 * pair / size) if rates is None else rates[pair])
         matrix = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-        turned[2 * pair : 2 * pair + 2] = matrix @ head[2 * pair : 2 * pair + 2]
+        places = [2 * pair, 2 * pair + 1] if layout == "interleaved" else [pair, pair + size // 2]
+        turned[places] = matrix @ head[places]
     return turned
 
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 
 POSITIONS = {
     "sinusoidal": lambda **options: SinusoidalPositions(**options),
     "learned": lambda **options: LearnedPositions(41, **options),
     "rotary": lambda **options: RotaryPositions(fraction=0.5, **options),
+    "rotary_yarn": lambda **options: RotaryPositions(layout="half_split", scaling=YARN, **options),
     "alibi": lambda **options: ALiBiPositions(**options),
     "shaw": lambda **options: ShawRelativePositions(3, **options),
     "t5": lambda **options: T5RelativePositions(8, 11, **options),

@@ -14,10 +14,14 @@ def consecutive(start_index, length):
     return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
 
 
-def angles(positions, size, max_wavelength):
-    """Returns `p / w^(2i/size)` of positions p [T], [T, size/2], in float32: bfloat16 cannot tell 258 from 257."""
-    rates = ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(max_wavelength) / size))
-    return ops.cast(positions, "float32")[:, None] * rates
+def rates(size, max_wavelength):
+    """Returns `w^(−2i/size)`, the angles of position 1, float32 [size/2]."""
+    return ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(max_wavelength) / size))
+
+
+def angles(positions, rates):
+    """Returns `p · rate` of positions p [..., T], [..., T, size/2], in float32: bfloat16 cannot tell 258 from 257."""
+    return ops.cast(positions, "float32")[..., None] * rates
 
 
 def distances(query_positions, key_positions):

@@ -3,7 +3,10 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.positions.base import Positions, angles, consecutive
+from zoo.layers.positions.base import Positions, angles, consecutive, rates
+from zoo.layers.positions.scaling import parse_scaling
+
+LAYOUTS = ("interleaved", "half_split")
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -11,11 +14,28 @@ class RotaryPositions(Positions):
     """Rotates each pair of features by an angle that grows with the position: `(x₂ᵢ, x₂ᵢ₊₁) · R(p / w^(2i/R))`.
 
     Queries and keys are rotated alike, so that their dot product depends on their distance alone. Of a head of H
-    features the first R are rotated, where R is the largest even number up to `fraction` · H.
+    features the first R are rotated, where R is the largest even number up to `fraction` · H. With the layout
+    `"half_split"` the pairs are (xᵢ, xᵢ₊R/2): a fixed order of the columns of W_q and W_k leads from one to the other.
+
+    For texts longer than those of training, `scaling` changes the angles, with the names of checkpoints' `rope_scaling`
+    (`rope_parameters`); R, w and s (`factor`) as above:
+
+    - `{"rope_type": "linear", "factor": s}`: position interpolation, `p / s` in place of p.
+    - `{"rope_type": "ntk", "factor": s}`: NTK-aware, `w · s^(R/(R−2))` in place of w.
+    - `{"rope_type": "yarn", "factor": s, "original_max_position_embeddings": L}`, with `beta_fast` (32), `beta_slow`
+      (1), `attention_factor`, `mscale`, `mscale_all_dim` and `truncate`: pairs that turn round more than `beta_fast`
+      times in L positions stay, those that do so less than `beta_slow` times are interpolated, and what is rotated is
+      multiplied by `0.1 ln s + 1`. Between the two, angles change with the number of the pair, as in the code of the
+      authors; with `"ramp": "rotations"` with the number of turns, as in the paper.
+    - `{"rope_type": "llama3", "factor": s, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": L}`: the same ramp of turns, from the low to the high one.
 
     Args:
-        max_wavelength: w, a positive number.
+        max_wavelength: w, a positive number; with a scaling above 1.
         fraction: Part of each head that is rotated, 0 < fraction ≤ 1.
+        layout: Which features are a pair: `"interleaved"`, neighbours (the paper, GPT-J), or `"half_split"`, those half
+            of R apart (GPT-NeoX, Llama).
+        scaling: A dict as above, or `None`.
 
     Call arguments:
         heads: Projected queries or keys [B, N, T, H].
@@ -25,7 +45,8 @@ class RotaryPositions(Positions):
         [B, N, T, H].
 
     Raises:
-        ValueError: If fewer than two features of a head are rotated.
+        ValueError: If fewer than two features of a head are rotated (four with the scaling `"ntk"`), or for an unknown
+            layout or scaling.
 
     Example:
         >>> import numpy as np
@@ -36,20 +57,33 @@ class RotaryPositions(Positions):
 
     Reference:
         Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2, equations 14-15,
-        and section 3.4.2, equation 34, https://arxiv.org/abs/2104.09864
+        and section 3.4.2, equation 34, https://arxiv.org/abs/2104.09864;
+        Chen et al. 2023, "Extending Context Window of Large Language Models via Positional Interpolation", section 2.3,
+        https://arxiv.org/abs/2306.15595;
+        Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3,
+        https://arxiv.org/abs/2309.00071
     """
 
-    saved_options = ("max_wavelength", "fraction")
+    saved_options: tuple[str, ...] = ("max_wavelength", "fraction", "layout", "scaling")
     needs_equal_sizes = True
 
-    def __init__(self, max_wavelength=10000.0, fraction=1.0, **kwargs):
+    def __init__(self, max_wavelength=10000.0, fraction=1.0, layout="interleaved", scaling=None, **kwargs):
         super().__init__(**kwargs)
         if max_wavelength <= 0:
             raise ValueError(f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}.")
         if not 0 < fraction <= 1:
             raise ValueError(f"`fraction` must be in (0, 1]. Received: fraction={fraction}.")
+        if layout not in LAYOUTS:
+            raise ValueError(f"`layout` must be one of {', '.join(LAYOUTS)}. Received: layout={layout!r}.")
+        self._scaling = parse_scaling(scaling)
+        if scaling is not None and max_wavelength <= 1:
+            raise ValueError(
+                f"A `scaling` needs a `max_wavelength` above 1. Received: max_wavelength={max_wavelength}."
+            )
         self.max_wavelength = max_wavelength
         self.fraction = fraction
+        self.layout = layout
+        self.scaling = scaling
 
     def build(self, input_shape):
         self._rotated_size(input_shape[-1])
@@ -63,16 +97,44 @@ class RotaryPositions(Positions):
             )
         return rotated
 
+    def _rates(self, size):
+        """Returns the angle of each pair at position 1, float32 [size/2]."""
+        if self._scaling is None:
+            return rates(size, self.max_wavelength)
+        return ops.convert_to_tensor(self._scaling.rates(size, self.max_wavelength), "float32")
+
+    def _split_pairs(self, rotated):
+        """Returns the first and the second feature of each pair, [..., R/2] both, from [..., R]."""
+        if self.layout == "interleaved":
+            return rotated[..., 0::2], rotated[..., 1::2]
+        half = rotated.shape[-1] // 2
+        return rotated[..., :half], rotated[..., half:]
+
+    def _join_pairs(self, first, second):
+        """Returns [..., R] from what `_split_pairs` returns."""
+        if self.layout == "half_split":
+            return ops.concatenate([first, second], axis=-1)
+        pairs = ops.stack([first, second], axis=-1)
+        return ops.reshape(pairs, (*ops.shape(pairs)[:-2], 2 * first.shape[-1]))
+
+    def _lengths(self, positions, size):
+        """Returns what rotated features are multiplied by, which broadcasts to [..., T, size/2], or `None` for 1."""
+        return None if self._scaling is None else self._scaling.attention_scale
+
     def rotate(self, heads, start_index=0):
-        shape, size = ops.shape(heads), self._rotated_size(heads.shape[-1])
-        turns = angles(consecutive(start_index, shape[-2]), size, self.max_wavelength)  # [T, size/2]
+        return self._rotate_at(heads, consecutive(start_index, ops.shape(heads)[-2]), self._lengths)
+
+    def _rotate_at(self, heads, positions, lengths):
+        """Returns heads [B, N, T, H] at positions, int32 [T]; for `lengths` see `_lengths`."""
+        size = self._rotated_size(heads.shape[-1])
+        turns, length = angles(positions, self._rates(size)), lengths(positions, size)  # [..., T, size/2]
+        cos, sin = ops.cos(turns), ops.sin(turns)
+        cos, sin = (cos, sin) if length is None else (cos * length, sin * length)
         dtype = backend.standardize_dtype(heads.dtype)
         wide = backend.result_type(dtype, "float32")
-        cos, sin = ops.cast(ops.cos(turns), wide), ops.cast(ops.sin(turns), wide)
-        rotated = ops.cast(heads[..., :size], wide)
-        even, odd = rotated[..., 0::2], rotated[..., 1::2]  # [..., T, size/2]
-        rotated = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
-        rotated = ops.cast(ops.reshape(rotated, (*shape[:-1], size)), dtype)
+        cos, sin = ops.cast(cos, wide), ops.cast(sin, wide)
+        first, second = self._split_pairs(ops.cast(heads[..., :size], wide))
+        rotated = ops.cast(self._join_pairs(first * cos - second * sin, first * sin + second * cos), dtype)
         return rotated if size == heads.shape[-1] else ops.concatenate([rotated, heads[..., size:]], axis=-1)
 
     def call(self, heads, start_index=0):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.positions.absolute import AbsolutePositions
-from zoo.layers.positions.base import angles
+from zoo.layers.positions.base import angles, rates
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -55,5 +55,5 @@ class SinusoidalPositions(AbsolutePositions):
                 )
 
     def encodings(self, positions, size):
-        phases = angles(positions, size, self.max_wavelength)  # [T, size/2]
+        phases = angles(positions, rates(size, self.max_wavelength))  # [T, size/2]
         return ops.reshape(ops.stack([ops.sin(phases), ops.cos(phases)], axis=-1), (-1, size))

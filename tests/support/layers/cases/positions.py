@@ -82,6 +82,38 @@ CASES = [
         **_HEADS,
     ),
     Case(
+        "half_split_rotary_positions_with_llama3_scaling",
+        layers.RotaryPositions,
+        lambda policy: layers.RotaryPositions(
+            layout="half_split",
+            scaling={
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            },
+            dtype=policy,
+        ),
+        {"heads": (2, 7, 5, 19)},
+        (2, 7, 5, 19),
+        0,
+    ),
+    Case(
+        "rotary_positions_with_yarn_in_attention",
+        layers.RotaryPositions,
+        lambda policy: _multi_head(
+            layers.RotaryPositions(
+                fraction=0.5,
+                scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+                dtype=policy,
+            ),
+            policy,
+        ),
+        parameters=_parameters(),
+        **_HEADS,
+    ),
+    Case(
         "alibi_positions",
         layers.ALiBiPositions,
         lambda policy: _multi_head(layers.ALiBiPositions(dtype=policy), policy),
