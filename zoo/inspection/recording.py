@@ -287,8 +287,13 @@ class _RecordingPositions(_Recording):
         encoded = super().encode(inputs, start_index)
         return encoded if encoded is inputs else self._record(f"{self._recorder.role}_with_positions", encoded)
 
-    def rotate(self, heads, start_index=0):
-        rotated = super().rotate(heads, start_index)
+    def rotate_query(self, heads, start_index=0):
+        return self._record_rotation(heads, super().rotate_query(heads, start_index))
+
+    def rotate_key(self, heads, start_index=0):
+        return self._record_rotation(heads, super().rotate_key(heads, start_index))
+
+    def _record_rotation(self, heads, rotated):
         if rotated is not heads:
             recorder = self._recorder
             recorder.record(f"{recorder.role}_unrotated", recorder.unrotated, heads)

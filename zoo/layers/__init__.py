@@ -34,6 +34,7 @@ from zoo.layers.positions.rotary import RotaryPositions
 from zoo.layers.positions.shaw import ShawRelativePositions
 from zoo.layers.positions.sinusoidal import SinusoidalPositions
 from zoo.layers.positions.t5 import T5RelativePositions
+from zoo.layers.positions.xpos import XPosPositions
 from zoo.layers.recurrent.attention_rnn import AttentionRNN
 from zoo.layers.recurrent.bahdanau_cell import RecurrentAttentionCell
 from zoo.layers.recurrent.bidirectional_encoder import BidirectionalEncoder
@@ -101,6 +102,7 @@ __all__ = [
     "TanhConcatScore",
     "TransformerDecoderBlock",
     "TransformerEncoderBlock",
+    "XPosPositions",
     "from_keras",
     "get_score",
 ]

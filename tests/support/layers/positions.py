@@ -16,6 +16,7 @@ from zoo.layers import (
     ShawRelativePositions,
     SinusoidalPositions,
     T5RelativePositions,
+    XPosPositions,
 )
 
 SIZES = {"num_heads": 7, "key_dim": 19, "value_dim": 23, "query_dim": 22, "memory_dim": 22}
@@ -60,6 +61,7 @@ POSITIONS = {
     "learned": lambda **options: LearnedPositions(41, **options),
     "rotary": lambda **options: RotaryPositions(fraction=0.5, **options),
     "rotary_yarn": lambda **options: RotaryPositions(layout="half_split", scaling=YARN, **options),
+    "xpos": lambda **options: XPosPositions(scale_base=64, **options),
     "alibi": lambda **options: ALiBiPositions(**options),
     "shaw": lambda **options: ShawRelativePositions(3, **options),
     "t5": lambda **options: T5RelativePositions(8, 11, **options),

@@ -193,17 +193,18 @@ class MultiHeadAttention(BaseAttention):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
     def _heads(self, dense, norm, inputs, size, start_index):
-        """Returns the heads [B, N, T, size] of queries or keys, with their positions."""
+        """Returns the heads [B, N, T, size] of queries or keys, not yet rotated."""
         inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
         heads = _split_heads(apply_positionwise(dense, inputs), size)
-        heads = heads if norm is None else norm(heads)
-        return heads if self.positions is None else self.positions.rotate(heads, start_index)
+        return heads if norm is None else norm(heads)
 
     def project_query(self, query, start_index=0):
-        return self._heads(self.query_dense, self.query_norm, query, self.query_dim, start_index)
+        query = self._heads(self.query_dense, self.query_norm, query, self.query_dim, start_index)
+        return query if self.positions is None else self.positions.rotate_query(query, start_index)
 
     def project_memory(self, value, key=None, start_index=0):
         key = self._heads(self.key_dense, self.key_norm, value if key is None else key, self.key_dim, start_index)
+        key = key if self.positions is None else self.positions.rotate_key(key, start_index)
         value = _split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
         return {"key": self.score.project_key(self.keys_to_compare(key)), "value": value}
 

@@ -36,8 +36,9 @@ class Positions(SavesOptions):
     """Base of the positions: an attention layer calls these methods of its object, most of which change nothing.
 
     `score(rotate(encode(x) W_q), rotate(encode(y) W_k)) + scores + bias` before the softmax, and `+ values` after the
-    weighted sum. A subclass overrides the terms that it adds and, if it has weights, `create_weights`; `needs` names
-    the sizes of the weights. `needs_equal_sizes` says whether the heads of queries and keys must have the same size.
+    weighted sum; `rotate_query` and `rotate_key` are `rotate` where they are not overridden. A subclass overrides the
+    terms that it adds and, if it has weights, `create_weights`; `needs` names the sizes of the weights.
+    `needs_equal_sizes` says whether the heads of queries and keys must have the same size.
 
     Several attention layers may hold one object and share its weights, also when reloaded from a `.keras` file.
 
@@ -144,6 +145,14 @@ class Positions(SavesOptions):
             [B, N, T, H].
         """
         return heads
+
+    def rotate_query(self, heads, start_index=0):
+        """Returns projected queries with their positions: `rotate`, unless queries and keys are treated differently."""
+        return self.rotate(heads, start_index)
+
+    def rotate_key(self, heads, start_index=0):
+        """Returns projected keys with their positions: `rotate`, unless queries and keys are treated differently."""
+        return self.rotate(heads, start_index)
 
     @pairwise
     def bias(self, query_positions, key_positions):

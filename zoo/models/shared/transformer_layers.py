@@ -78,7 +78,9 @@ class TransformerLayers:
         arguments = {"dtype": self.dtype, "name": "positions"}
         kind = self.options.positions
         distance = self.options.max_distance or MAX_DISTANCES.get(kind)
-        if kind == "rotary":
+        if kind == "xpos" and causal:  # which would favour what is after the query
+            return layers.XPosPositions(**arguments)
+        if kind in ("rotary", "xpos"):
             return layers.RotaryPositions(**arguments)
         if kind == "alibi":
             first_slope = self.options.alibi_slope

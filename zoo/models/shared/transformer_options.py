@@ -15,9 +15,9 @@ WITHOUT_SCORES = ("linear", "performer")
 CONCATENATED = ("concat", "learned_concat")
 INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 SCORE_POSITIONS = ("alibi", "relative", "t5")
-POSITIONS = (*INPUT_POSITIONS, "rotary", *SCORE_POSITIONS, "none")
+POSITIONS = (*INPUT_POSITIONS, "rotary", "xpos", *SCORE_POSITIONS, "none")
 # Their queries and keys must have one size.
-OF_EQUAL_SIZES = {"score": ("dot", "scaled_dot", "cosine"), "positions": ("rotary", "relative")}
+OF_EQUAL_SIZES = {"score": ("dot", "scaled_dot", "cosine"), "positions": ("rotary", "xpos", "relative")}
 NORMALIZATIONS = ("layer_norm", "rms_norm")
 # Distances that the papers distinguish: Shaw et al. 2018, section 4.1; Raffel et al. 2020, section 2.1.
 MAX_DISTANCES = {"relative": 16, "t5": 128}
@@ -45,8 +45,8 @@ class AttentionOptions(Options):
         POSITIONS,
         "At the embeddings sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
         "put beside them; for study integer, which adds the position p itself to every feature, or integer_normalized, "
-        "p / (max_length - 1). In self-attention rotary, alibi (in an encoder one side counts double), relative (Shaw) "
-        "or t5. With none, an encoder knows no order.",
+        "p / (max_length - 1). In self-attention rotary, xpos (in an encoder as rotary), alibi (in an encoder one side "
+        "counts double), relative (Shaw) or t5. With none, an encoder knows no order.",
     )
     concat_projection: bool = flag(
         True,
@@ -175,9 +175,11 @@ class TransformerOptions(AttentionOptions):
                 "`model_dim` must be even, and with `concat_projection=false` the sum of `model_dim` and "
                 f"`position_dim` a multiple of `num_heads`. {sizes[:-1]}, position_dim={self.position_dim}."
             )
-        if self.positions == "rotary" and self.head_dim < 2:
+        if self.positions in ("rotary", "xpos") and self.head_dim < 2:
             sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
-            raise InputError(f"`positions='rotary'` rotates pairs of features: heads need at least two. {sizes}")
+            raise InputError(
+                f"`positions={self.positions!r}` rotates pairs of features: heads need at least two. {sizes}"
+            )
         if self.num_key_value_heads and self.num_heads % self.num_key_value_heads:
             raise InputError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. "
@@ -212,7 +214,7 @@ class TransformerOptions(AttentionOptions):
             refused["logit_softcap"] = self.logit_softcap
             refused |= {} if self.score == "scaled_dot" else {"score": self.score}
             refused |= {} if self.share_score else {"share_score": "false"}
-            refused |= {"positions": self.positions} if self.positions in SCORE_POSITIONS else {}
+            refused |= {"positions": self.positions} if self.positions in (*SCORE_POSITIONS, "xpos") else {}
         for name, value in refused.items():
             if value:
                 raise InputError(

@@ -114,6 +114,13 @@ CASES = [
         **_HEADS,
     ),
     Case(
+        "xpos_positions",
+        layers.XPosPositions,
+        lambda policy: _multi_head(layers.XPosPositions(97.0, scale_base=16.0, dtype=policy), policy),
+        parameters=_parameters(),
+        **_HEADS,
+    ),
+    Case(
         "alibi_positions",
         layers.ALiBiPositions,
         lambda policy: _multi_head(layers.ALiBiPositions(dtype=policy), policy),

@@ -88,6 +88,7 @@ def test_positions_stand_where_they_belong(kind):
     model = made(positions=kind, num_layers=2)
     classes = {
         "rotary": layers.RotaryPositions,
+        "xpos": layers.RotaryPositions,
         "alibi": layers.ALiBiPositions,
         "relative": layers.ShawRelativePositions,
         "t5": layers.T5RelativePositions,
@@ -98,6 +99,8 @@ def test_positions_stand_where_they_belong(kind):
     assert all(isinstance(positions, expected) for positions in inside)
     assert all(block.cross_attention.positions is None for block in model.decoder_blocks)
     assert (model.source_positions.positions is not None) == (kind in INPUT_POSITIONS)
+    if kind == "xpos":  # only where a mask hides what is after the query
+        assert [type(positions) for positions in inside] == [layers.RotaryPositions] * 2 + [layers.XPosPositions] * 2
     if kind == "t5":  # one object in a stack; the decoder looks back only
         assert len({id(positions) for positions in inside}) == 2
         assert [positions.bidirectional for positions in inside] == [True, True, False, False]
