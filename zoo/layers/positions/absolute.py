@@ -3,7 +3,7 @@
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.positions.base import Positions, consecutive
+from zoo.layers.positions.base import Positions, check_positions, consecutive
 
 
 class AbsolutePositions(Positions):
@@ -18,6 +18,7 @@ class AbsolutePositions(Positions):
     Call arguments:
         inputs: [B, T, D].
         start_index: Position of the first row, an integer or a scalar tensor.
+        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, T, D]; concatenated [B, T, D + size].
@@ -48,18 +49,28 @@ class AbsolutePositions(Positions):
         self.create_weights(**self.sizes)
 
     def encode(self, inputs, start_index=0):
-        batch, length = ops.shape(inputs)[:2]
+        return self._encode_at(inputs, consecutive(start_index, ops.shape(inputs)[1]))
+
+    def _encode_at(self, inputs, positions):
+        """Returns inputs [B, T, D] with the encodings of positions, int32 [T] or [B, T]."""
         size = self.size or inputs.shape[-1]
-        encodings = ops.cast(self.encodings(consecutive(start_index, length), size), inputs.dtype)
+        if len(positions.shape) == 1:
+            encodings = self.encodings(positions, size)
+        else:
+            flat = self.encodings(ops.reshape(positions, (-1,)), size)
+            encodings = ops.reshape(flat, (*ops.shape(positions), size))
+        encodings = ops.cast(encodings, inputs.dtype)
         if not self.concatenate:
             return inputs + encodings
-        return ops.concatenate([inputs, ops.broadcast_to(encodings, (batch, length, size))], axis=-1)
+        return ops.concatenate([inputs, ops.broadcast_to(encodings, (*ops.shape(inputs)[:2], size))], axis=-1)
 
     def encoded_size(self, size):
         return size + (self.size or size) if self.concatenate else size
 
-    def call(self, inputs, start_index=0):
-        return self.encode(inputs, start_index)
+    def call(self, inputs, start_index=0, positions=None):
+        if positions is None:
+            return self.encode(inputs, start_index)
+        return self._encode_at(inputs, check_positions(positions, start_index, inputs.shape[1]))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.encoded_size(input_shape[-1]))

@@ -3,7 +3,7 @@
 import math
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.core.tiles import pairwise
@@ -22,6 +22,23 @@ def rates(size, max_wavelength):
 def angles(positions, rates):
     """Returns `p · rate` of positions p [..., T], [..., T, size/2], in float32: bfloat16 cannot tell 258 from 257."""
     return ops.cast(positions, "float32")[..., None] * rates
+
+
+def check_positions(positions, start_index, length):
+    """Returns positions that a caller gives in place of a `start_index`, int32 [T] or [B, T]; T is `length`.
+
+    Raises:
+        ValueError: If there is a `start_index` as well, or they are no integers, or of another rank or length.
+    """
+    if not isinstance(start_index, int) or start_index:
+        raise ValueError(f"Give `positions` or `start_index`, not both. Received: start_index={start_index}.")
+    positions = ops.convert_to_tensor(positions)
+    dtype, shape = backend.standardize_dtype(positions.dtype), tuple(positions.shape)
+    if not backend.is_int_dtype(dtype):
+        raise ValueError(f"`positions` must be integers. Received: dtype={dtype}.")
+    if len(shape) not in (1, 2) or (isinstance(shape[-1], int) and isinstance(length, int) and shape[-1] != length):
+        raise ValueError(f"`positions` must be [T] or [B, T], T = {length}. Received: shape={shape}.")
+    return ops.cast(positions, "int32")
 
 
 def distances(query_positions, key_positions):

@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.positions.base import Positions, angles, consecutive, rates
+from zoo.layers.positions.base import Positions, angles, check_positions, consecutive, rates
 from zoo.layers.positions.scaling import parse_scaling
 
 LAYOUTS = ("interleaved", "half_split")
@@ -40,6 +40,7 @@ class RotaryPositions(Positions):
     Call arguments:
         heads: Projected queries or keys [B, N, T, H].
         start_index: Position of the first row, an integer or a scalar tensor.
+        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, N, T, H].
@@ -125,8 +126,9 @@ class RotaryPositions(Positions):
         return self._rotate_at(heads, consecutive(start_index, ops.shape(heads)[-2]), self._lengths)
 
     def _rotate_at(self, heads, positions, lengths):
-        """Returns heads [B, N, T, H] at positions, int32 [T]; for `lengths` see `_lengths`."""
+        """Returns heads [B, N, T, H] at positions, int32 [T] or [B, T]; for `lengths` see `_lengths`."""
         size = self._rotated_size(heads.shape[-1])
+        positions = positions if len(positions.shape) == 1 else positions[:, None]
         turns, length = angles(positions, self._rates(size)), lengths(positions, size)  # [..., T, size/2]
         cos, sin = ops.cos(turns), ops.sin(turns)
         cos, sin = (cos, sin) if length is None else (cos * length, sin * length)
@@ -137,8 +139,10 @@ class RotaryPositions(Positions):
         rotated = ops.cast(self._join_pairs(first * cos - second * sin, first * sin + second * cos), dtype)
         return rotated if size == heads.shape[-1] else ops.concatenate([rotated, heads[..., size:]], axis=-1)
 
-    def call(self, heads, start_index=0):
-        return self.rotate(heads, start_index)
+    def call(self, heads, start_index=0, positions=None):
+        if positions is None:
+            return self.rotate(heads, start_index)
+        return self._rotate_at(heads, check_positions(positions, start_index, heads.shape[-2]), self._lengths)
 
     def compute_output_shape(self, input_shape):
         return input_shape

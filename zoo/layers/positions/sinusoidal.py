@@ -19,6 +19,7 @@ class SinusoidalPositions(AbsolutePositions):
     Call arguments:
         inputs: [B, T, D]; D even if it is the size of the encodings.
         start_index: Position of the first row, an integer or a scalar tensor.
+        positions: Positions of the rows in its place, integers [T] or [B, T], such as those of packed texts.
 
     Returns:
         [B, T, D]; concatenated [B, T, D + size].

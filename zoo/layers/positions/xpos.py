@@ -69,5 +69,5 @@ class XPosPositions(RotaryPositions):
     def rotate_key(self, heads, start_index=0):
         return self._rotate_and_scale(heads, start_index, -1.0)
 
-    def call(self, heads, start_index=0):
+    def call(self, heads, start_index=0, positions=None):
         return Positions.call(self)
