@@ -1,6 +1,7 @@
-"""The README: its commands parse as written, and what it names exists."""
+"""The documents: their commands parse as written, what they name exists, and the README is a front door."""
 
 import ast
+import functools
 import importlib
 import importlib.util
 import re
@@ -14,40 +15,58 @@ import zoo
 from training.loop.resolve import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-OURS = ("zoo", "training", "export", "examples", "benchmarks")
+OURS = ("zoo", "training", "export", "examples", "benchmarks", "experiments")
+WRITTEN_BY_A_COMMAND = ("docs/evidence/", "docs/faults.md")
+TESTED_ELSEWHERE = ("docs/introductions.md",)  # in tests/introductions
+PAGES = [
+    page
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if not (page := str(path.relative_to(ROOT))).startswith(WRITTEN_BY_A_COMMAND + TESTED_ELSEWHERE)
+]
 
 
-def blocks() -> list[tuple[str, str]]:
+@functools.cache
+def read(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page) -> list[tuple[str, str]]:
     """Returns language and content of the fenced blocks."""
-    return re.findall(r"^```(\w*)\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```(\w*)\n(.*?)^```", read(page), flags=re.DOTALL | re.MULTILINE)
 
 
-def shell_lines() -> list[str]:
-    text = "".join(content for language, content in blocks() if language in ("", "sh", "bash", "shell", "console"))
+def shell_lines(page) -> list[str]:
+    text = "".join(content for language, content in blocks(page) if language in ("", "sh", "bash", "shell", "console"))
     return text.replace("\\\n", " ").splitlines()
 
 
-def python_commands() -> list[list[str]]:
+def python_commands(page) -> list[list[str]]:
     """Returns module and arguments of every `python -m ...` in the blocks."""
     commands = []
-    for line in shell_lines():
+    for line in shell_lines(page):
         if re.search(r"\bpython\S* -m ", line):
             words = shlex.split(line, comments=True)
             start = next(index for index, word in enumerate(words) if re.fullmatch(r"(.*/)?python[\d.]*", word))
-            end = next((index for index, word in enumerate(words) if word in ("&", "|", ">", ";", "&&")), len(words))
+            ends = ("&", "|", ">", "<", ";", "&&")
+            end = next((index for index, word in enumerate(words) if word in ends), len(words))
             commands.append(words[start + 2 : end])
     return commands
 
 
-def make_targets() -> list[str]:
-    in_blocks = [target for line in shell_lines() for target in re.findall(r"^\W*make((?: +[\w-]+)+)", line)]
-    in_text = re.findall(r"`make((?: +[\w-]+)+)`", README)
+def make_targets(page) -> list[str]:
+    in_blocks = [target for line in shell_lines(page) for target in re.findall(r"^\W*make((?: +[\w-]+)+)", line)]
+    in_text = re.findall(r"`make((?: +[\w-]+)+)`", read(page))
     return [target for targets in in_blocks + in_text for target in targets.split()]
 
 
+def found(search):
+    """Returns (page, what `search` finds there) for all pages, each once."""
+    everything = [(page, item) for page in PAGES for item in search(page)]
+    return [pair for number, pair in enumerate(everything) if pair not in everything[:number]]
+
+
 def test_there_is_something_to_check():
-    modules = {command[0] for command in python_commands()}
+    modules = {command[0] for command in python_commands("README.md")}
     assert modules >= {
         "training.train",
         "training.evaluate",
@@ -55,39 +74,46 @@ def test_there_is_something_to_check():
         "export.serve",
         "export.client",
     }, "the five commands"
-    assert {"demo", "test"} <= set(make_targets())
+    assert {"demo", "test"} <= set(make_targets("README.md"))
+    assert {"docs/models.md", "docs/data.md", "docs/do/your-text.md"} <= {*PAGES}
 
 
-@pytest.mark.parametrize("command", python_commands(), ids=" ".join)
-def test_commands_parse(command):
+def test_the_readme_is_a_front_door():
+    assert len(read("README.md").splitlines()) <= 120
+
+
+@pytest.mark.parametrize(("page", "command"), found(python_commands))
+def test_commands_parse(page, command):
     module, *arguments = command
     assert importlib.util.find_spec(module) is not None
     if module.partition(".")[0] in OURS:
         parsed = parse(module, arguments)
-        if module == "training.train":
+        if module == "training.train" and not getattr(parsed, "resume", False):
             resolve(parsed.model, parsed.data, parsed.set)
 
 
-@pytest.mark.parametrize("module", sorted(set(re.findall(r"python -m ([\w.]+)", README))))
-def test_modules_exist(module):
+@pytest.mark.parametrize(("page", "module"), found(lambda page: re.findall(r"python -m (\w[\w.]*\w)", read(page))))
+def test_modules_exist(page, module):
     assert importlib.util.find_spec(module) is not None
 
 
-@pytest.mark.parametrize("settings", re.findall(r"`--set ([^`]+)`", README))
-def test_settings_exist(settings):
+@pytest.mark.parametrize(("page", "settings"), found(lambda page: re.findall(r"`--set ([^`]+)`", read(page))))
+def test_settings_exist(page, settings):
     resolve("transformer_tiny", "text:data:en-de", settings.split())
 
 
-@pytest.mark.parametrize("target", sorted(set(make_targets())))
-def test_make_targets_exist(target):
+@pytest.mark.parametrize(("page", "target"), found(make_targets))
+def test_make_targets_exist(page, target):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{re.escape(target)}:", makefile, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("code", [content for language, content in blocks() if language == "python"])
-def test_python_names_exist(code):
+@pytest.mark.parametrize(
+    ("page", "code"), found(lambda page: [content for language, content in blocks(page) if language == "python"])
+)
+def test_python_names_exist(page, code):
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in OURS:
             module = importlib.import_module(node.module)
             assert all(hasattr(module, alias.name) for alias in node.names)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "zoo":
@@ -96,9 +122,11 @@ def test_python_names_exist(code):
             assert node.args[0].value in zoo.list_models()
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!https?://|#)([^)]+)\)", README))))
-def test_links_lead_somewhere(link):
-    assert (ROOT / link.partition("#")[0]).exists()
+@pytest.mark.parametrize(
+    ("page", "link"), found(lambda page: re.findall(r"\]\((?!https?://|#)([^)\s]+)\)", read(page)))
+)
+def test_links_lead_somewhere(page, link):
+    assert (ROOT / page).parent.joinpath(link.partition("#")[0]).exists()
 
 
 def _named_in_rows(text):
@@ -106,10 +134,10 @@ def _named_in_rows(text):
 
 
 def test_every_model_has_a_row():
-    assert zoo.list_models() and not {*zoo.list_models()} - _named_in_rows(README)
+    assert zoo.list_models() and not {*zoo.list_models()} - _named_in_rows(read("docs/models.md"))
 
 
 def test_every_layer_has_a_row():
-    named = _named_in_rows((ROOT / "zoo" / "layers" / "README.md").read_text(encoding="utf-8"))
+    named = _named_in_rows(read("zoo/layers/README.md"))
     classes = {name for name in zoo.layers.__all__ if isinstance(getattr(zoo.layers, name), type)}
     assert classes and not {name for name in classes if not name.startswith("Base")} - named
