@@ -1,0 +1,21 @@
+"""Tokenizers: the contract between text and a model's integer ids.
+
+Each tokenizer has two halves that agree line for line: this one, plain Python for training and
+evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops that go into a SavedModel.
+"""
+
+from zoo.text.base import Tokenizer, without_surrogates
+from zoo.text.characters import CharTokenizer
+from zoo.text.saved import load_tokenizer, load_tokenizers, train_tokenizer
+from zoo.text.subwords import SubwordTokenizer, WordTokenizer
+
+__all__ = [
+    "CharTokenizer",
+    "SubwordTokenizer",
+    "Tokenizer",
+    "WordTokenizer",
+    "load_tokenizer",
+    "load_tokenizers",
+    "train_tokenizer",
+    "without_surrogates",
+]

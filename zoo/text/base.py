@@ -1,0 +1,95 @@
+"""What all tokenizers have in common."""
+
+import abc
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from zoo.vocabulary import END, PAD, UNKNOWN
+from zoo.workdir import replacing
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+Replace = Callable[[Path], AbstractContextManager[Path]]
+
+
+class Tokenizer(abc.ABC):
+    """Turns strings into rows of ids and back. `kind` names the class in files and configurations.
+
+    Args:
+        lowercase: Whether text is read in lower case (Unicode's mapping of letters; ß stays ß).
+    """
+
+    kind: str
+
+    def __init__(self, lowercase: bool = False):
+        self.lowercase = lowercase
+
+    @property
+    @abc.abstractmethod
+    def vocab_size(self) -> int:
+        """Number of ids, the four special ones included."""
+
+    @abc.abstractmethod
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each text, without special ids around them."""
+
+    def decode(self, rows: Iterable[Iterable[int]]) -> list[str]:
+        """Returns the text of each row of ids.
+
+        A row ends at its first `END`; `PAD`, `START` and ids outside the vocabulary are skipped.
+        """
+        return self._decode([self._text_ids(row) for row in rows])
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns one printable string per id, such as `"▁the"`; `""` for `PAD` and ids outside the vocabulary."""
+        table = self.piece_table()
+        return [table[i] if PAD < i < len(table) else "" for i in ids]
+
+    @abc.abstractmethod
+    def piece_table(self) -> tuple[str, ...]:
+        """Returns the printable piece of every id in order."""
+
+    def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
+        """Writes the tokenizer beside a model, to temporary names that are then renamed.
+
+        At a path without suffix, `PATH.json` (and `PATH.model` for subwords) are written.
+
+        Args:
+            path: The path without suffix.
+            replace: Yields the temporary path for a path, such as a work directory's own `replacing`.
+        """
+        path = Path(path)
+        # The JSON file comes last: when it exists, the tokenizer is complete.
+        for suffix, data in self._files().items():
+            with replace(path.with_name(f"{path.name}{suffix}")) as temporary:
+                temporary.write_bytes(data)
+
+    @abc.abstractmethod
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        """Returns the text of rows that hold ordinary and unknown ids only."""
+
+    @abc.abstractmethod
+    def _files(self) -> dict[str, bytes]:
+        """Returns what to save by suffix, the JSON file last."""
+
+    def _text_ids(self, row: Iterable[int]) -> list[int]:
+        until_end = itertools.takewhile(lambda i: i != END, map(int, row))
+        return [i for i in until_end if UNKNOWN <= i < self.vocab_size]
+
+
+def without_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def clean(text: str, lowercase: bool = False) -> str:
+    """Returns a text as TensorFlow would read it, if asked for in lower case.
+
+    TensorFlow's lower case ends at a NUL, which is therefore replaced as well.
+    """
+    text = without_surrogates(text)
+    return text.replace("\0", "\ufffd").lower() if lowercase else text

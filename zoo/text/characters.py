@@ -1,0 +1,89 @@
+"""One id for each character."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from zoo.errors import InputError
+from zoo.text.base import Tokenizer, clean
+from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
+
+# Typeset text has these where a keyboard writes a space.
+_SPACES = ("\u00a0", "\u2009", "\u202f")
+_SPACE_MARK = "\u2581"
+
+
+class CharTokenizer(Tokenizer):
+    """One id per Unicode code point; the non-breaking, narrow and thin spaces are read as a space.
+
+    Args:
+        characters: The vocabulary without the special ids: id 4 is the first.
+        lowercase: See `Tokenizer`.
+
+    Raises:
+        InputError: An entry is not one character, or is repeated.
+    """
+
+    kind = "chars"
+
+    def __init__(self, characters: Sequence[str], lowercase: bool = False):
+        super().__init__(lowercase)
+        wrong = [c for c in characters if not isinstance(c, str) or len(c) != 1]
+        if wrong or len(set(characters)) != len(characters):
+            raise InputError(f"A vocabulary holds distinct single characters. Received: {wrong or 'a repeated one'}.")
+        self.characters = tuple(characters)
+        self.ids = {c: i for i, c in enumerate(self.characters, start=len(SPECIAL_PIECES))}
+        if " " in self.ids:
+            self.ids.update(dict.fromkeys(_SPACES, self.ids[" "]))
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False) -> "CharTokenizer":
+        """Collects the characters of `lines`, the most frequent first, ties by code point.
+
+        Args:
+            lines: Training text.
+            vocab_size: Ids at most, the four special ones included; the rarest characters then become
+                unknown. `None` keeps all.
+            lowercase: See `Tokenizer`.
+
+        Raises:
+            InputError: There is no text, or `vocab_size` leaves no room for a character.
+        """
+        if vocab_size is not None and vocab_size <= len(SPECIAL_PIECES):
+            raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
+        spaces = str.maketrans(dict.fromkeys(_SPACES, " "))
+        counts = Counter(itertools.chain.from_iterable(clean(line, lowercase).translate(spaces) for line in lines))
+        if not counts:
+            raise InputError("A character vocabulary needs at least one character of text. Received: none.")
+        ranked = sorted(counts, key=lambda c: (-counts[c], c))
+        return cls(ranked if vocab_size is None else ranked[: vocab_size - len(SPECIAL_PIECES)], lowercase)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(SPECIAL_PIECES) + len(self.characters)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[self.ids.get(c, UNKNOWN) for c in clean(text, self.lowercase)] for text in texts]
+
+    def piece_table(self) -> tuple[str, ...]:
+        """See `Tokenizer`; a space shows as ▁ and other invisible characters by code point, `"U+200C"`."""
+        return SPECIAL_PIECES + tuple(map(_printable, self.characters))
+
+    def surfaces(self) -> tuple[str, ...]:
+        """Returns what every id decodes to, in order; nothing for padding, start and end."""
+        return ("", "", "", UNKNOWN_SURFACE, *self.characters)
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        surfaces = self.surfaces()
+        return ["".join(surfaces[i] for i in row) for row in rows]
+
+    def _files(self) -> dict[str, bytes]:
+        state = {"kind": self.kind, "lowercase": self.lowercase, "characters": self.characters}
+        return {".json": json.dumps(state).encode()}
+
+
+def _printable(character: str) -> str:
+    if character == " ":
+        return _SPACE_MARK
+    return character if character.isprintable() else f"U+{ord(character):04X}"

@@ -1,0 +1,82 @@
+"""Tokenizers by kind: learned, and read from files."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import InputError, unknown_name
+from zoo.text.base import Tokenizer
+from zoo.text.characters import CharTokenizer
+from zoo.text.subwords import SubwordTokenizer, WordTokenizer
+from zoo.workdir import WorkDir
+
+_KINDS: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
+    cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
+}
+
+
+def train_tokenizer(
+    kind: str, lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False
+) -> Tokenizer:
+    """Learns a tokenizer of a kind, `"subword"`, `"words"` or `"chars"`; with `vocab_size=None` of its usual size.
+
+    Raises:
+        InputError: The kind is unknown, or the text does not suffice.
+    """
+    if kind not in _KINDS:
+        raise unknown_name("tokenizer", kind, _KINDS)
+    sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
+    return _KINDS[kind].train(lines, lowercase=lowercase, **sizes)
+
+
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """Reads a tokenizer that `Tokenizer.save` wrote; the path is without suffix.
+
+    Raises:
+        InputError: A file is missing or does not hold a tokenizer.
+    """
+    path = Path(path)
+    described = path.with_name(f"{path.name}.json")
+    content = _read(described)
+    try:
+        state = json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{described}: not a tokenizer (invalid JSON).") from error
+    kind = state.get("kind") if isinstance(state, dict) else None
+    if kind not in _KINDS:
+        raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
+    lowercase = state.get("lowercase", False)
+    tokenizer = _KINDS[kind]
+    if issubclass(tokenizer, SubwordTokenizer):
+        return tokenizer(_read(path.with_name(f"{path.name}.model")), lowercase)
+    characters = state.get("characters")
+    if not isinstance(characters, list):
+        raise InputError(f"{described}: a character tokenizer needs a list 'characters'. Received: {characters!r}.")
+    return tokenizer(characters, lowercase)
+
+
+def load_tokenizers(workdir: WorkDir, names: Iterable[str], options: Mapping[str, Any]) -> dict[str, Tokenizer]:
+    """Returns the tokenizers of a work directory by name; `options` are those of its model.
+
+    Raises:
+        InputError: If one is missing or damaged, or does not fit the model.
+    """
+    workdir.check("tokenizers")
+    tokenizers = {name: load_tokenizer(workdir.tokenizer(name)) for name in names}
+    for name, tokenizer in tokenizers.items():
+        expected = options.get("vocab_size" if name == "text" else f"{name}_vocab_size")
+        if expected not in (None, tokenizer.vocab_size):
+            raise InputError(
+                f"{workdir.tokenizer(name)}.json is not the tokenizer of this model: it has {tokenizer.vocab_size} "
+                f"symbols, and the model reads {expected}."
+            )
+    return tokenizers
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); expected a saved tokenizer.") from error

@@ -1,0 +1,169 @@
+"""Subwords and words by SentencePiece."""
+
+import io
+import json
+import re
+import struct
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+
+from zoo.errors import InputError
+from zoo.text.base import Tokenizer, clean
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
+
+# Scores are multiples of 1/64, whose float32 sums are exact up to 2**24 / 64; see `_round_scores`.
+_SCORE_STEPS = 64
+# SentencePiece samples the lines of a larger corpus, to bound its memory.
+_MAX_TRAINING_LINES = 2_000_000
+# Its largest bound on a line; by default it would silently drop lines above 4 kB.
+_MAX_TRAINING_BYTES = 1 << 30
+# What it takes to learn from a word grows faster than the word; no piece is nearly as long.
+_LONGEST_WORD = 1000
+_LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD}}}(?=\S)")
+
+
+class SubwordTokenizer(Tokenizer):
+    """SentencePiece unigram subwords; text is NFKC-normalised and spaces are squeezed.
+
+    Args:
+        model: A serialized SentencePiece model whose first four pieces are the special ones.
+        lowercase: See `Tokenizer`.
+
+    Raises:
+        InputError: The bytes are no such model.
+    """
+
+    kind = "subword"
+    model_type = "unigram"
+
+    def __init__(self, model: bytes, lowercase: bool = False):
+        super().__init__(lowercase)
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise InputError(f"Not a SentencePiece model ({len(model)} bytes).") from error
+        size = self._processor.get_piece_size()
+        self._pieces = tuple(self._processor.id_to_piece(i) for i in range(size))
+        if self._pieces[:4] != SPECIAL_PIECES:
+            raise InputError(f"A model's ids 0-3 must be {SPECIAL_PIECES}. Received: {self._pieces[:4]}.")
+
+    @classmethod
+    def train(
+        cls, lines: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, seed: int = 0
+    ) -> "SubwordTokenizer":
+        """Learns a vocabulary; the same lines, size and seed give the same model.
+
+        Args:
+            lines: Training text.
+            vocab_size: Ids wanted. A corpus too small for them gives fewer; see `vocab_size` of the result.
+            lowercase: See `Tokenizer`.
+            seed: Draws the sample when there are more than two million lines.
+
+        Raises:
+            InputError: There is no text, or `vocab_size` is too small for the characters in it.
+        """
+        lines = [_with_short_words(line) for line in (clean(line, lowercase) for line in lines) if line.strip()]
+        if vocab_size <= len(SPECIAL_PIECES):
+            raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
+        if not lines:
+            raise InputError("A subword vocabulary needs at least one line of text. Received: none.")
+        model = io.BytesIO()
+        sentencepiece.set_random_generator_seed(seed)
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=cls.model_type,
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                character_coverage=1.0,
+                pad_id=PAD,
+                bos_id=START,
+                eos_id=END,
+                unk_id=UNKNOWN,
+                pad_piece=SPECIAL_PIECES[PAD],
+                input_sentence_size=_MAX_TRAINING_LINES,
+                max_sentence_length=_MAX_TRAINING_BYTES,
+                # A constant: the number of threads changes the sums, and so the model.
+                num_threads=2,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            needed = re.search(r"required_chars. \d+ vs (\d+)", str(error))
+            fix = f"needs a vocab_size of at least {needed[1]}" if needed else f"gives no subword vocabulary ({error})"
+            raise InputError(f"This text {fix}. Received: vocab_size={vocab_size}.") from error
+        return cls(_round_scores(model.getvalue()), lowercase)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        rows: list[list[int]] = self._processor.encode([clean(text, self.lowercase) for text in texts])
+        return rows
+
+    def piece_table(self) -> tuple[str, ...]:
+        return self._pieces
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        return self._processor.decode(rows) if rows else []
+
+    def _files(self) -> dict[str, bytes]:
+        return {".model": self.model, ".json": json.dumps({"kind": self.kind, "lowercase": self.lowercase}).encode()}
+
+
+def _with_short_words(line: str) -> str:
+    """Returns a line with a space after every so many characters of a word."""
+    return _LONG_WORD.sub(r"\g<0> ", line) if len(line) > _LONGEST_WORD else line
+
+
+class WordTokenizer(SubwordTokenizer):
+    """Words between spaces, the most frequent ones; text is NFKC-normalised. A run of other words is one unknown id.
+
+    Args:
+        model: A serialized SentencePiece model of words.
+        lowercase: See `Tokenizer`.
+
+    Raises:
+        InputError: The bytes are no such model.
+    """
+
+    kind = "words"
+    model_type = "word"
+
+
+def _round_scores(model: bytes) -> bytes:
+    """Rounds the scores of a serialized SentencePiece model, so that all its readers segment alike.
+
+    "..." is "." + ".." or ".." + ".", whose scores differ only by rounding; the SentencePiece inside
+    TensorFlow Text adds in double precision where the newer one of the Python package adds in single, and
+    then they choose differently. With exact sums, both choose the first.
+
+    The fields are read here because the generated protobuf code of the `sentencepiece` package refuses
+    the older protobuf that TensorFlow needs. A model is a sequence of length-delimited fields; number 1 is
+    a piece, which begins with its text (tag 0x0a) and its score (tag 0x15, a float).
+    """
+    rounded, at = bytearray(model), 0
+    while at < len(model):
+        is_piece = model[at] == 0x0A
+        size, start = _varint(model, at + 1)
+        at = start + size
+        if is_piece:
+            text_size, text_start = _varint(model, start + 1)
+            tag = text_start + text_size
+            if tag < at and model[tag] == 0x15:
+                (score,) = struct.unpack_from("<f", model, tag + 1)
+                struct.pack_into("<f", rounded, tag + 1, round(score * _SCORE_STEPS) / _SCORE_STEPS)
+    return bytes(rounded)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Reads protobuf's variable-length integer; returns it and the offset after it."""
+    value, shift = 0, 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | data[at] << shift, at + 1
