@@ -67,6 +67,7 @@ SMALL = {
     "transformer_tiny_local": [{**_VARIANT, "window": 1}],
     "transformer_tiny_linear": [_VARIANT],
     "transformer_tiny_single_head": [{**_VARIANT, "num_heads": 1}],
+    "transformer_modern": [{**_VARIANT, "num_key_value_heads": 1, "rope_scaling": "linear", "rope_factor": 2.0}],
     # These names differ from transformer_tiny in sizes alone: here they stand for other options.
     "transformer_small": [{**_TRANSFORMER, **_LIKE_LLAMA}],
     "transformer_base": [{**_VARIANT, "self_attention": "performer", "num_features": 5, "positions": "learned_concat"}],

@@ -47,7 +47,8 @@ class LinearAttention(MultiHeadAttention):
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: For a `score`, `logit_softcap` or `dropout`, and for `positions` that act on scores.
+        ValueError: For a `score`, `logit_softcap` or `dropout`, and for `positions` that act on scores or need the
+            products of queries and keys themselves, like `XPosPositions`.
 
     Example:
         >>> import numpy as np
@@ -74,6 +75,12 @@ class LinearAttention(MultiHeadAttention):
             raise ValueError(
                 f"`positions` of {name} must act on queries and keys, like RotaryPositions: there are no scores to act "
                 f"on. Received: positions={positions!r}."
+            )
+        if getattr(positions, "needs_products", False):
+            raise ValueError(
+                f"`positions` of {name} must keep the lengths of queries and keys, like RotaryPositions: "
+                f"{type(positions).__name__} changes them, which a product of features does not show as a decay. "
+                f"Received: positions={positions!r}."
             )
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
         if self.dropout:

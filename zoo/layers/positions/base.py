@@ -89,6 +89,8 @@ class Positions(SavesOptions):
     may_be_shared = True
     needs: tuple[str, ...] = ()
     needs_equal_sizes = False
+    needs_products = False
+    """Whether they mean what they say only where queries and keys are multiplied with each other as they are."""
 
     @property
     def acts_on_scores(self):

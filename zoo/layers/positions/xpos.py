@@ -18,9 +18,10 @@ class XPosPositions(RotaryPositions):
     product has the factor `ζᵢ^((p − s)/b)`, at most 1 for keys before the query: fast pairs look near, slow ones far.
     Keys after the query gain by it, so that this is meant for attention with a causal mask.
 
-    A factor stands on each side, so that caches and chunks work as with rotary positions. At position p keys are up to
-    3.5^(p/b) times as long: float16 holds that up to about p = 7.5 b, bfloat16 and float32 up to 65 b. There is no cost
-    besides that of the rotation, and there are no weights.
+    A factor stands on each side, so that caches and chunks work as with rotary positions; attention by features of
+    queries and keys, such as `LinearAttention`, would not show it as a decay, and refuses it. At position p keys are up
+    to 3.5^(p/b) times as long: float16 holds that up to about p = 7.5 b, bfloat16 and float32 up to 65 b. There is no
+    cost besides that of the rotation, and there are no weights.
 
     Args:
         max_wavelength: w, a positive number.
@@ -44,6 +45,7 @@ class XPosPositions(RotaryPositions):
     """
 
     saved_options = ("scale_base",)
+    needs_products = True
 
     def __init__(self, max_wavelength=10000.0, scale_base=512.0, **kwargs):
         super().__init__(max_wavelength, **kwargs)

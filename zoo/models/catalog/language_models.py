@@ -5,8 +5,14 @@ from typing import Any
 
 from zoo.errors import InputError
 from zoo.models.shared.options import LanguageModelOptions
-from zoo.models.shared.transformer_options import TransformerOptions
-from zoo.options import flag, rate, size
+from zoo.models.shared.transformer_options import (
+    CAUSAL_SELF_ATTENTIONS,
+    MODERN,
+    QWEN,
+    SELF_ATTENTIONS,
+    TransformerOptions,
+)
+from zoo.options import choice, flag, rate, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 GPT = Paper(
@@ -23,6 +29,11 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
 
     tied_embeddings: bool = flag(True, TIED)
     output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ h + b_o.")
+    self_attention: str = choice(
+        "full",
+        (*SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
+        f"{TransformerOptions.declared()['self_attention'].meaning[:-1]}; or by states that decay (retention).",
+    )
 
     def check(self) -> None:
         super().check()
@@ -48,18 +59,39 @@ class LSTMLanguageModelOptions(LanguageModelOptions):
             )
 
 
+RETNET = "https://arxiv.org/abs/2307.08621"
+
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 512, "num_heads": 4, "dropout": 0.0}
 SMALL = {"num_layers": 6, "model_dim": 384, "intermediate_dim": 1536, "num_heads": 6, "dropout": 0.2}
+LIKE_GPT = {"normalize_first": True, "activation": "gelu", "positions": "learned", "use_bias": False}
+RETENTION = {"self_attention": "retention", "positions": "rotary", "value_dim": 64, "intermediate_dim": 256}
 
 
-def _register_transformer(name: str, summary: str, sizes: dict[str, Any]) -> None:
-    like_gpt = {"normalize_first": True, "activation": "gelu", "positions": "learned", "use_bias": False}
-    config, model_class = {**like_gpt, **sizes}, "zoo.models.language_models.causal_transformer:CausalLM"
-    register_model(ModelSpec(name, "language_model", GPT, summary, config, model_class, options=CausalLMOptions))
+def _register_transformer(name: str, paper: Paper, summary: str, **config: Any) -> None:
+    model_class = "zoo.models.language_models.causal_transformer:CausalLM"
+    register_model(ModelSpec(name, "language_model", paper, summary, config, model_class, options=CausalLMOptions))
 
 
-_register_transformer("causal_lm_tiny", "Decoder-only Transformer of 4 layers, 4 heads, d 128.", TINY)
-_register_transformer("causal_lm_small", "Decoder-only Transformer of 6 layers, 6 heads, d 384.", SMALL)
+_register_transformer(
+    "causal_lm_tiny", GPT, "Decoder-only Transformer of 4 layers, 4 heads, d 128.", **{**LIKE_GPT, **TINY}
+)
+_register_transformer(
+    "causal_lm_small", GPT, "Decoder-only Transformer of 6 layers, 6 heads, d 384.", **{**LIKE_GPT, **SMALL}
+)
+_register_transformer(
+    "causal_lm_modern",
+    QWEN,
+    "causal_lm_tiny as language models are built today: RMS norm, rotary positions, SwiGLU, normalised queries and "
+    "keys, two heads of keys and values. The gate takes a third of what two matrices had.",
+    **{**TINY, **MODERN, "intermediate_dim": 344},
+)
+_register_transformer(
+    "retnet_lm",
+    Paper("Retentive Network: A Successor to Transformer for Large Language Models", 2023, RETNET),
+    "Retention in place of attention, with a state of one size: 4 layers, 4 heads, d 128; values of twice that size "
+    "and feed-forward networks of half the usual one, as in the paper's section 3.1.",
+    **{**LIKE_GPT, **TINY, **RETENTION},
+)
 register_model(
     ModelSpec(
         name="lstm_lm",

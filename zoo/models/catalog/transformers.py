@@ -6,7 +6,7 @@ from typing import Any
 from zoo.models.catalog.convolutional import GEHRING
 from zoo.models.catalog.recurrent import BAHDANAU
 from zoo.models.shared.options import Seq2SeqOptions
-from zoo.models.shared.transformer_options import MAX_LENGTH, TransformerOptions
+from zoo.models.shared.transformer_options import MAX_LENGTH, MODERN, QWEN, TransformerOptions
 from zoo.options import choice, flag, size
 from zoo.registry import ModelSpec, Paper, register_model
 
@@ -80,6 +80,14 @@ _register(
     "The paper's big model: 6+6 layers, d 1024, 16 heads; 214.2 million weights with a shared vocabulary of 37,000 "
     "(the paper says 213).",
     **BIG,
+)
+_register(
+    "transformer_modern",
+    QWEN,
+    "transformer_tiny with the parts of today's language models: pre-norm with RMS norm, rotary positions, SwiGLU, "
+    "normalised queries and keys, and two heads of keys and values in the decoder. The gate takes a third of what two "
+    "matrices had.",
+    **{**TINY, **MODERN, "intermediate_dim": 168},
 )
 
 # Each of them changes one option.

@@ -30,8 +30,8 @@ class SelfAttentionClassifier(ClassifierModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         policy = self.dtype_policy
-        make = TransformerLayers(self.options.single_layer(), policy)
-        self.input_positions = make.input_positions(self.max_length)
+        make = TransformerLayers(self.options.single_layer(), policy, self.max_length)
+        self.input_positions = make.input_positions()
         (positions,) = make.attention_positions(causal=False)
         self.attention_layer = make.full_attention("attention", positions)
         self.hidden_dense = keras.layers.Dense(self.options.hidden_dim, activation="relu", dtype=policy, name="hidden")

@@ -28,8 +28,8 @@ class TransformerClassifier(ClassifierModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         policy = self.dtype_policy
-        make = TransformerLayers(self.options, policy)
-        self.input_positions = make.input_positions(self.max_length)
+        make = TransformerLayers(self.options, policy, self.max_length)
+        self.input_positions = make.input_positions()
         self.encoder_blocks = make.encoder_blocks()
         self.encoder_norm = make.final_norm("encoder_norm")
 

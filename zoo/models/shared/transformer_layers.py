@@ -7,7 +7,7 @@ from zoo.errors import InputError
 from zoo.layers.blocks.normalization import make_normalization
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import MAX_DISTANCES
+from zoo.models.shared.transformer_options import MAX_DISTANCES, ROTARY_POSITIONS
 
 FIRST_TEMPERATURE = 0.1
 
@@ -18,21 +18,23 @@ class TransformerLayers:
     Args:
         options: Its `TransformerOptions`.
         dtype: Dtype or policy of the layers.
+        max_length: Rows of a table of learned positions; length for which rotary positions are scaled.
 
     Raises:
         InputError: For an unknown score (the close ones are named) or activation, when a layer with it is made.
     """
 
-    def __init__(self, options, dtype):
+    def __init__(self, options, dtype, max_length):
         self.options = options
         self.dtype = dtype
+        self.max_length = max_length
 
-    def input_positions(self, max_length, name="positions"):
+    def input_positions(self, name="positions"):
         """Returns the layer that gives embeddings their positions."""
         options = self.options
         return InputPositions(
             options.positions,
-            max_length,
+            self.max_length,
             options.position_dim,
             options.concat_projection,
             dtype=self.dtype,
@@ -78,10 +80,10 @@ class TransformerLayers:
         arguments = {"dtype": self.dtype, "name": "positions"}
         kind = self.options.positions
         distance = self.options.max_distance or MAX_DISTANCES.get(kind)
-        if kind == "xpos" and causal:  # which would favour what is after the query
-            return layers.XPosPositions(**arguments)
-        if kind in ("rotary", "xpos"):
-            return layers.RotaryPositions(**arguments)
+        if kind in ROTARY_POSITIONS:
+            arguments["scaling"] = self.options.rope_parameters(self.max_length)
+            # To both sides, xpos would favour what is after the query.
+            return (layers.XPosPositions if kind == "xpos" and causal else layers.RotaryPositions)(**arguments)
         if kind == "alibi":
             first_slope = self.options.alibi_slope
             return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(first_slope, **arguments)
@@ -135,6 +137,8 @@ class TransformerLayers:
             return layers.LinearAttention(**arguments)
         if kind == "performer":
             return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
+        if kind == "retention":
+            return layers.MultiScaleRetention(**arguments)
         arguments |= self._compared()
         if kind == "local":
             return layers.SlidingWindowAttention(window=self.options.window, **arguments)

@@ -4,25 +4,44 @@ No Keras here, so that the catalog can read the defaults; `zoo.models.shared.tra
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from zoo.errors import InputError
 from zoo.options import Options, choice, count, flag, number, rate, size, text
+from zoo.registry import Paper
 from zoo.synonyms import SCORES, unique
 
 SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer")
+# They see what is before a position alone, in states of one size: for language models.
+CAUSAL_SELF_ATTENTIONS = ("retention",)
 # They have sums in place of weights: nothing to score, to drop or to add a bias to.
-WITHOUT_SCORES = ("linear", "performer")
+WITHOUT_SCORES = ("linear", "performer", *CAUSAL_SELF_ATTENTIONS)
 CONCATENATED = ("concat", "learned_concat")
 INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 SCORE_POSITIONS = ("alibi", "relative", "t5")
 POSITIONS = (*INPUT_POSITIONS, "rotary", "xpos", *SCORE_POSITIONS, "none")
 # Their queries and keys must have one size.
 OF_EQUAL_SIZES = {"score": ("dot", "scaled_dot", "cosine"), "positions": ("rotary", "xpos", "relative")}
+ROTARY_POSITIONS = ("rotary", "xpos")
+ROPE_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
 # Distances that the papers distinguish: Shaw et al. 2018, section 4.1; Raffel et al. 2020, section 2.1.
 MAX_DISTANCES = {"relative": 16, "t5": 128}
 # Of the 32 buckets of T5, a decoder has one for each distance below this.
 T5_EXACT = 16
+
+# Section 2 of that report; their feed-forward networks have three matrices.
+QWEN = Paper("Qwen3 Technical Report", 2025, "https://arxiv.org/abs/2505.09388")
+MODERN = {
+    "normalize_first": True,
+    "normalization": "rms_norm",
+    "activation": "silu",
+    "gated": True,
+    "positions": "rotary",
+    "use_bias": False,
+    "qk_norm": True,
+    "num_key_value_heads": 2,
+}
 
 MAX_LENGTH = "Rows of a table of learned positions; in longer texts all positions after the last row share it."
 
@@ -71,6 +90,15 @@ class AttentionOptions(Options):
     max_distance: int = count(
         0, "Distance from which on relative and t5 treat all keys alike; 0: that of the papers, 16 and 128."
     )
+    rope_scaling: str = choice(
+        "none",
+        ROPE_SCALINGS,
+        "How rotary and xpos turn more slowly, for texts longer than those of training, see `RotaryPositions`.",
+    )
+    rope_factor: float = number(1.0, "s, how many times longer texts have become.", minimum=1)
+    rope_original_length: int = count(
+        0, "Length of the texts before that, which yarn and llama3 ask for; 0: `max_length` divided by s."
+    )
 
     @property
     def hidden_dim(self) -> int:
@@ -91,11 +119,24 @@ class AttentionOptions(Options):
 
     def check(self) -> None:
         self._check_concatenated()
+        self._check_rope()
         if self.positions == "t5" and 0 < self.max_distance <= T5_EXACT:
             raise InputError(
                 f"`max_distance` must be above {T5_EXACT} with positions='t5', which keep nearer ones apart. "
                 f"Received: max_distance={self.max_distance}."
             )
+
+    def rope_parameters(self, max_length: int) -> dict[str, Any] | None:
+        """Returns the `scaling` of `RotaryPositions` for a model of this `max_length`, or `None`."""
+        if self.rope_scaling == "none":
+            return None
+        parameters: dict[str, Any] = {"rope_type": self.rope_scaling, "factor": self.rope_factor}
+        if self.rope_scaling in ("yarn", "llama3"):
+            length = self.rope_original_length or max(1, round(max_length / self.rope_factor))
+            parameters["original_max_position_embeddings"] = length
+        if self.rope_scaling == "llama3":
+            parameters |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # of all models of that name
+        return parameters
 
     def untied_only(self, name: str, untied: str) -> InputError:
         """Returns the error of tied embeddings, the option `name`, where the activations are larger than they are."""
@@ -103,6 +144,19 @@ class AttentionOptions(Options):
             f"`{name}` must be {untied} with `concat_projection=false`: logits come from activations of size D + P = "
             f"{self.hidden_dim}, embeddings have the size D = {self.model_dim}. Received: {name}={getattr(self, name)}."
         )
+
+    def _check_rope(self) -> None:
+        if self.rope_scaling != "none" and self.positions not in ROTARY_POSITIONS:
+            raise InputError(
+                f"`rope_scaling` is for the positions {' and '.join(ROTARY_POSITIONS)}. "
+                f"Received: rope_scaling={self.rope_scaling!r}, positions={self.positions!r}."
+            )
+        for name, default in (("rope_factor", 1.0), ("rope_original_length", 0)):
+            if self.rope_scaling == "none" and getattr(self, name) != default:
+                raise InputError(
+                    f"`{name}` needs a `rope_scaling`: {', '.join(ROPE_SCALINGS[1:])}. "
+                    f"Received: {name}={getattr(self, name)}, rope_scaling='none'."
+                )
 
     def _check_concatenated(self) -> None:
         if self.positions not in CONCATENATED:
@@ -175,10 +229,12 @@ class TransformerOptions(AttentionOptions):
                 "`model_dim` must be even, and with `concat_projection=false` the sum of `model_dim` and "
                 f"`position_dim` a multiple of `num_heads`. {sizes[:-1]}, position_dim={self.position_dim}."
             )
-        if self.positions in ("rotary", "xpos") and self.head_dim < 2:
+        least = 4 if self.rope_scaling == "ntk" else 2
+        if self.positions in ROTARY_POSITIONS and self.head_dim < least:
             sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
+            kind = f"positions={self.positions!r}" if least == 2 else "rope_scaling='ntk'"
             raise InputError(
-                f"`positions={self.positions!r}` rotates pairs of features: heads need at least two. {sizes}"
+                f"`{kind}` rotates pairs of features: heads need at least {('two', 'four')[least == 4]}. {sizes}"
             )
         if self.num_key_value_heads and self.num_heads % self.num_key_value_heads:
             raise InputError(

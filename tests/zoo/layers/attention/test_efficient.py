@@ -278,6 +278,11 @@ def test_unknown_sizes(make, xla):
             "`positions` of PerformerAttention must act on queries and keys, like RotaryPositions: there are no "
             "scores to act on. Received: positions=<ALiBiPositions",
         ),
+        (
+            lambda: layers.LinearAttention(2, 4, positions=layers.XPosPositions()),
+            "`positions` of LinearAttention must keep the lengths of queries and keys, like RotaryPositions: "
+            "XPosPositions changes them, which a product of features does not show as a decay. Received: positions=",
+        ),
     ],
 )
 def test_errors(make, message):

@@ -22,6 +22,10 @@ PINS = {
     "causal_lm_tiny": 830_464,
     # Blocks 6 · (4 · 384² + 2 · 384 · 1536 + 4 · 384), last norm 2 · 384, embeddings 69 · 384, positions 257 · 384.
     "causal_lm_small": 10_752_000,
+    # Blocks 4 · (2 · 128² + 2 · 128 · 64 + 2 · 32 + 3 · 128 · 344 + 2 · 128), last norm 128, embeddings 69 · 128.
+    "causal_lm_modern": 735_232,
+    # Blocks 4 · (8 · 128² + 2 · 128 · 256 + 4 · 128), last norm 2 · 128, embeddings 69 · 128.
+    "retnet_lm": 797_568,
     # Embeddings 69 · 256, LSTMs 2 · 4 · (2 · 256² + 256).
     "lstm_lm": 1_068_288,
 }
@@ -57,10 +61,12 @@ SMALL = {
         {**_TRANSFORMER, **_TAUGHT},
     ],
     "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
+    "causal_lm_modern": [{**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0}],
+    "retnet_lm": [{**_TRANSFORMER, "value_dim": 5}],
     "lstm_lm": [_RECURRENT, {**_RECURRENT, "units": 7, "num_layers": 3, "tied_embeddings": False}],
 }
 # The second and third Transformer between them have all that is new in it; of LSTMs, more layers than one.
-CHOSEN = {("causal_lm_tiny", 1), ("causal_lm_tiny", 2), ("lstm_lm", 1)}
+CHOSEN = {("causal_lm_tiny", 1), ("causal_lm_tiny", 2), ("retnet_lm", 0), ("lstm_lm", 1)}
 
 
 def small(name, options, **arguments):
@@ -201,7 +207,12 @@ def test_mixed_precision_reaches_every_layer(name):
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [pytest.param("causal_lm_tiny", 0, marks=pytest.mark.slow), ("causal_lm_tiny", 1), ("lstm_lm", 1)],
+    [
+        pytest.param("causal_lm_tiny", 0, marks=pytest.mark.slow),
+        ("causal_lm_tiny", 1),
+        ("retnet_lm", 0),
+        ("lstm_lm", 1),
+    ],
 )
 def test_graph_of_unknown_sizes(name, number):
     model, tokens = small(name, SMALL[name][number]), batch()

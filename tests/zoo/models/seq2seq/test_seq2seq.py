@@ -62,6 +62,8 @@ PINS = {
     "transformer_tiny_local": (1_351_168, 1_337_984),
     "transformer_tiny_linear": (1_351_168, 1_337_984),
     "transformer_tiny_single_head": (1_351_168, 1_337_984),
+    # Encoder blocks 4 · 130,368; decoder blocks 4 · 163,328; norms 2 · 128; embeddings as in the tiny one.
+    "transformer_modern": (1_201_152, 1_187_968),
     # Encoder blocks 6 · 2,102,784; decoder blocks 6 · 3,154,432; embeddings 204 · 512, shared 101 · 512.
     "transformer_small": (31_647_744, 31_595_008),
     # Encoder blocks 6 · 3,152,384; decoder blocks 6 · 4,204,032; embeddings as in the small one.
