@@ -5,11 +5,13 @@ evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops t
 """
 
 from zoo.text.base import Tokenizer, without_surrogates
+from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.saved import load_tokenizer, load_tokenizers, train_tokenizer
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 
 __all__ = [
+    "ByteLevelBPETokenizer",
     "CharTokenizer",
     "SubwordTokenizer",
     "Tokenizer",

@@ -4,10 +4,12 @@ import abc
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, Self
 
+from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, UNKNOWN
 from zoo.workdir import replacing
 
@@ -68,6 +70,19 @@ class Tokenizer(abc.ABC):
             with replace(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
 
+    @classmethod
+    @abc.abstractmethod
+    def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        """Returns a tokenizer that was saved.
+
+        Args:
+            state: What the JSON file holds.
+            read: Returns the content of the file with a suffix, such as `".model"`.
+
+        Raises:
+            InputError: If something is missing or wrong.
+        """
+
     @abc.abstractmethod
     def _decode(self, rows: list[list[int]]) -> list[str]:
         """Returns the text of rows that hold ordinary and unknown ids only."""
@@ -93,3 +108,15 @@ def clean(text: str, lowercase: bool = False) -> str:
     """
     text = without_surrogates(text)
     return text.replace("\0", "\ufffd").lower() if lowercase else text
+
+
+def saved_list(state: Mapping[str, Any], name: str) -> list[Any]:
+    """Returns a list that the JSON file of a tokenizer must hold.
+
+    Raises:
+        InputError: If it does not.
+    """
+    value = state.get(name)
+    if not isinstance(value, list):
+        raise InputError(f"a {state.get('kind')} tokenizer needs a list {name!r}. Received: {value!r}.")
+    return value

@@ -3,10 +3,11 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 from zoo.errors import InputError
-from zoo.text.base import Tokenizer, clean
+from zoo.text.base import Tokenizer, clean, saved_list
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
 
 # Typeset text has these where a keyboard writes a space.
@@ -58,6 +59,10 @@ class CharTokenizer(Tokenizer):
             raise InputError("A character vocabulary needs at least one character of text. Received: none.")
         ranked = sorted(counts, key=lambda c: (-counts[c], c))
         return cls(ranked if vocab_size is None else ranked[: vocab_size - len(SPECIAL_PIECES)], lowercase)
+
+    @classmethod
+    def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        return cls(saved_list(state, "characters"), state.get("lowercase", False))
 
     @property
     def vocab_size(self) -> int:

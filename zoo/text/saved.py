@@ -8,13 +8,16 @@ from typing import Any
 
 from zoo.errors import InputError, unknown_name
 from zoo.text.base import Tokenizer
+from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 from zoo.workdir import WorkDir
 
-_KINDS: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
+_LEARNED: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
     cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
 }
+# The others come with the checkpoints of others.
+_KINDS: dict[str, type[Tokenizer]] = {**_LEARNED, ByteLevelBPETokenizer.kind: ByteLevelBPETokenizer}
 
 
 def train_tokenizer(
@@ -25,10 +28,10 @@ def train_tokenizer(
     Raises:
         InputError: The kind is unknown, or the text does not suffice.
     """
-    if kind not in _KINDS:
-        raise unknown_name("tokenizer", kind, _KINDS)
+    if kind not in _LEARNED:
+        raise unknown_name("tokenizer", kind, _LEARNED)
     sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
-    return _KINDS[kind].train(lines, lowercase=lowercase, **sizes)
+    return _LEARNED[kind].train(lines, lowercase=lowercase, **sizes)
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
@@ -47,14 +50,10 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     kind = state.get("kind") if isinstance(state, dict) else None
     if kind not in _KINDS:
         raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
-    lowercase = state.get("lowercase", False)
-    tokenizer = _KINDS[kind]
-    if issubclass(tokenizer, SubwordTokenizer):
-        return tokenizer(_read(path.with_name(f"{path.name}.model")), lowercase)
-    characters = state.get("characters")
-    if not isinstance(characters, list):
-        raise InputError(f"{described}: a character tokenizer needs a list 'characters'. Received: {characters!r}.")
-    return tokenizer(characters, lowercase)
+    try:
+        return _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
+    except InputError as error:
+        raise InputError(f"{described}: {error}") from error
 
 
 def load_tokenizers(workdir: WorkDir, names: Iterable[str], options: Mapping[str, Any]) -> dict[str, Tokenizer]:

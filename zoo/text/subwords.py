@@ -4,7 +4,8 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import sentencepiece
 
@@ -96,6 +97,10 @@ class SubwordTokenizer(Tokenizer):
             fix = f"needs a vocab_size of at least {needed[1]}" if needed else f"gives no subword vocabulary ({error})"
             raise InputError(f"This text {fix}. Received: vocab_size={vocab_size}.") from error
         return cls(_round_scores(model.getvalue()), lowercase)
+
+    @classmethod
+    def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        return cls(read(".model"), state.get("lowercase", False))
 
     @property
     def vocab_size(self) -> int:

@@ -1,17 +1,13 @@
-"""The TensorFlow half of the tokenizers: strings in, ids out and back, inside a graph.
-
-Only ops of core TensorFlow and TensorFlow Text are used, which the stock model server links. A request never fails on
-its content: invalid UTF-8 reads as U+FFFD, and ids outside the vocabulary are skipped.
-"""
+"""What the graph halves of all tokenizers have in common."""
 
 import abc
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
-from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer
+from zoo.text import Tokenizer
 from zoo.vocabulary import END, PAD, UNKNOWN
 
 
@@ -29,7 +25,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
         self.vocab_size = tokenizer.vocab_size
         self.lowercase = tokenizer.lowercase
         # Held as NumPy bytes: an EagerTensor would tie the module to the runtime that made it.
-        self._pieces = _string_table(("", *tokenizer.piece_table()[PAD + 1 :]))
+        self._pieces = string_table(("", *tokenizer.piece_table()[PAD + 1 :]))
 
     @abc.abstractmethod
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
@@ -64,47 +60,6 @@ class TokenizerGraph(tf.Module, abc.ABC):
         """Returns the texts of rows that hold ordinary and unknown ids only."""
 
 
-class SubwordGraph(TokenizerGraph):
-    """SentencePiece by TensorFlow Text, with the model that the Python half uses."""
-
-    def __init__(self, tokenizer: SubwordTokenizer):
-        super().__init__(tokenizer)
-        self._processor = tf_text.SentencepieceTokenizer(model=tokenizer.model, out_type=tf.int32)
-
-    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._processor.tokenize(self._read(text))
-
-    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        return self._processor.detokenize(ids)
-
-
-class CharGraph(TokenizerGraph):
-    """Characters by searching a sorted table of code points, which needs no resource to initialise."""
-
-    def __init__(self, tokenizer: CharTokenizer):
-        super().__init__(tokenizer)
-        ordered = sorted(tokenizer.ids.items())
-        self._code_points = np.array([ord(character) for character, _ in ordered], dtype=np.int32)
-        self._ids = np.array([i for _, i in ordered], dtype=np.int32)
-        self._surfaces = _string_table(tokenizer.surfaces())
-
-    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        code_points = tf.strings.unicode_decode(self._read(text), "UTF-8")
-        table = tf.constant(self._code_points)
-        wanted = code_points.flat_values
-        at = tf.minimum(tf.searchsorted(table, wanted), len(self._code_points) - 1)
-        ids = tf.where(tf.gather(table, at) == wanted, tf.gather(tf.constant(self._ids), at), UNKNOWN)
-        return code_points.with_flat_values(ids)
-
-    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        characters = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
-        return tf.strings.reduce_join(characters, axis=1)
-
-
-tokenizer_graph.register(SubwordTokenizer, SubwordGraph)
-tokenizer_graph.register(CharTokenizer, CharGraph)
-
-
-def _string_table(texts: tuple[str, ...]) -> np.ndarray:
+def string_table(texts: Sequence[str]) -> np.ndarray:
     """Returns UTF-8 bytes as objects; NumPy's own string type would cut a trailing NUL."""
     return np.array([text.encode() for text in texts], dtype=object)

@@ -1,0 +1,124 @@
+"""Byte-pair encoding of bytes in the graph, by core operations on all words of a batch at once."""
+
+import numpy as np
+import tensorflow as tf
+
+from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
+from export.graph.tokenizers.tables import PagedTable, PairTable
+from zoo.text import ByteLevelBPETokenizer
+from zoo.text.word_splits import CONTRACTIONS, LETTER, OTHER, SPACE, character_classes
+
+_NO_RANK = np.iinfo(np.int32).max
+_BLANK, _APOSTROPHE = ord(" "), ord("'")
+
+
+@tokenizer_graph.register(ByteLevelBPETokenizer)
+class ByteLevelBPEGraph(TokenizerGraph):
+    """Words by comparing neighbouring characters, and merges by rounds: each word's best pair, wherever it occurs.
+
+    A round reads the pairs of all words together, and words that occur more than once are read once.
+    """
+
+    def __init__(self, tokenizer: ByteLevelBPETokenizer):
+        super().__init__(tokenizer)
+        self._classes = PagedTable(character_classes())
+        merges = np.array(tokenizer.merges, dtype=np.int64).reshape(-1, 3)
+        self._ranks, self._merged = PairTable(merges[:, :2], tokenizer.vocab_size), merges[:, 2].astype(np.int32)
+        self._byte_ids = np.array(tokenizer.byte_ids, dtype=np.int32)
+        self._surfaces = np.array(tokenizer.surfaces(), dtype=object)
+
+    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        characters = tf.strings.unicode_decode(self._read(text), "UTF-8")
+        words = self._words(characters)
+        unique, occurrences = tf.unique(words.flat_values)
+        ids = tf.gather(self._word_ids(unique), occurrences)  # [W, None]
+        return words.with_flat_values(ids).merge_dims(1, 2)
+
+    def _words(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the words [B, None] of code points [B, None]: see `zoo.text.word_splits`."""
+        codes, rows = characters.flat_values, tf.cast(characters.value_rowids(), tf.int32) + 1
+        starts = self._starts(codes, rows)
+        row_splits = tf.gather(tf.concat([[0], tf.cumsum(tf.cast(starts, tf.int64))], 0), characters.row_splits)
+        first = tf.concat([tf.where(starts)[:, 0], [tf.size(codes, tf.int64)]], 0)
+        words = tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(codes, first, validate=False), "UTF-8")
+        return tf.RaggedTensor.from_row_splits(words, row_splits, validate=False)
+
+    def _starts(self, codes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Returns at which characters a word begins, boolean [C], of those of all rows."""
+        classes = self._classes(codes)
+
+        def neighbours(values: tf.Tensor, offset: int, missing: int) -> tf.Tensor:
+            """Returns the values `offset` characters away, `missing` where that is in another row."""
+            moved, moved_rows = (_shifted(tensor, offset) for tensor in (values, rows))
+            return tf.where(moved_rows == rows, moved, missing)
+
+        before, after = neighbours(classes, -1, -1), neighbours(classes, 1, -1)
+        blank_before = neighbours(codes, -1, -1) == _BLANK
+        is_space = classes == SPACE
+        # A space before a word belongs to it; the last of several spaces is apart from the others.
+        begins = tf.where(
+            is_space, (before != SPACE) | ((after != SPACE) & (after >= 0)), (classes != before) & ~blank_before
+        )
+        opens = begins & (codes == _APOSTROPHE) & (before != OTHER)
+        for contraction in CONTRACTIONS:
+            letters = contraction[1:]
+            found = opens
+            for place, letter in enumerate(letters, start=1):
+                found &= neighbours(codes, place, -1) == ord(letter)
+            for place in range(1, len(contraction)):
+                begins &= ~neighbours(found, -place, False)
+            begins |= neighbours(found, -len(contraction), False) & (classes == LETTER)
+        return begins
+
+    def _word_ids(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids [W, None] of words [W]."""
+        lengths = tf.strings.length(words)
+        codes = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8), tf.int32)
+        ids = tf.gather(tf.constant(self._byte_ids), codes)
+        owners = tf.repeat(tf.range(1, tf.size(words) + 1), lengths)
+        unlimited = tf.TensorShape([None])
+        ids, owners, _ = tf.while_loop(
+            lambda ids, owners, going: going,
+            self._merge_once,
+            (ids, owners, tf.constant(True)),
+            shape_invariants=(unlimited, unlimited, tf.TensorShape([])),
+        )
+        return tf.RaggedTensor.from_value_rowids(
+            ids, tf.cast(owners - 1, tf.int64), nrows=tf.size(words, tf.int64), validate=False
+        )
+
+    def _merge_once(
+        self, ids: tf.Tensor, owners: tf.Tensor, going: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns symbols [M] and their words [M] after the best pair of each word was merged, and whether any was."""
+        ranks = self._ranks(ids, _shifted(ids, 1))
+        ranks = tf.where((ranks >= 0) & (owners == _shifted(owners, 1)), ranks, _NO_RANK)
+        best = tf.gather(tf.math.segment_min(ranks, owners), owners)
+        hits = (ranks == best) & (ranks < _NO_RANK)
+        hits &= _is_even(hits)
+        ids = tf.where(hits, tf.gather(tf.constant(self._merged), tf.where(hits, ranks, 0)), ids)
+        kept = ~_shifted(hits, -1)
+        return tf.boolean_mask(ids, kept), tf.boolean_mask(owners, kept), tf.reduce_any(hits)
+
+    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
+        joined = tf.strings.reduce_join(pieces, axis=1)
+        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+
+
+def _shifted(values: tf.Tensor, offset: int) -> tf.Tensor:
+    """Returns a vector whose element i is element i + offset of another; zero, or False, beyond its ends.
+
+    Rows and words are counted from 1, so that what is beyond the ends is in none of them.
+    """
+    fill = tf.zeros([tf.minimum(abs(offset), tf.size(values))], values.dtype)
+    return tf.concat([values[offset:], fill], 0) if offset > 0 else tf.concat([fill, values[:offset]], 0)
+
+
+def _is_even(hits: tf.Tensor) -> tf.Tensor:
+    """Returns which places are an even distance from the first of the hits [M] that are side by side with them."""
+    places = tf.range(tf.size(hits))
+    first = tf.boolean_mask(places, hits & ~_shifted(hits, -1))
+    run = tf.cumsum(tf.cast(hits & ~_shifted(hits, -1), tf.int32)) - 1
+    start = tf.gather(tf.concat([first, [0]], 0), tf.maximum(run, 0))
+    return (places - start) % 2 == 0

@@ -1,0 +1,82 @@
+"""Tables that a graph looks numbers up in by a few reads, without a resource that a server would have to initialise."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+# Rows of a table of code points; most of them are equal to another.
+_PAGE = 256
+# Odd numbers whose products with a key have its bits spread over their upper ones (Knuth, volume 3, section 6.4).
+_FOR_BUCKETS, _FOR_SLOTS = -0x61C8864680B583EB, -0x3D4D51C2D82B14B1
+_KEYS_PER_BUCKET = 4
+_NONE = -1
+
+
+class PagedTable:
+    """A small number for each of many indices, kept once for pages that are equal.
+
+    Args:
+        values: The numbers, uint8 [N], N a multiple of 256.
+    """
+
+    def __init__(self, values: np.ndarray):
+        pages, self._page_of = np.unique(values.reshape(-1, _PAGE), axis=0, return_inverse=True)
+        self._pages = pages.reshape(-1)
+
+    def __call__(self, indices: tf.Tensor) -> tf.Tensor:
+        """Returns the numbers of indices, int32 of any shape, as int32."""
+        page = tf.gather(tf.constant(self._page_of.astype(np.int32)), indices // _PAGE)
+        return tf.cast(tf.gather(tf.constant(self._pages), page * _PAGE + indices % _PAGE), tf.int32)
+
+
+class PairTable:
+    """The number of each pair of a list, and −1 for other pairs: a perfect hash by displacement.
+
+    The keys of a bucket share a seed with which all keys have different slots, so that a pair is found, or found to be
+    missing, by reading its bucket's seed and one slot.
+
+    Args:
+        pairs: The pairs, int64 [P, 2], different from each other.
+        size: All numbers that are looked up, in pairs of the list and in others, are from 0 to `size - 1`.
+
+    Reference:
+        Belazzougui et al. 2009, "Hash, Displace, and Compress", section 2, https://doi.org/10.1007/978-3-642-04128-0_61
+    """
+
+    def __init__(self, pairs: np.ndarray, size: int):
+        self._size = size
+        keys = pairs[:, 0].astype(np.int64) * self._size + pairs[:, 1]
+        self._bucket_bits = max(2, (len(keys) // _KEYS_PER_BUCKET).bit_length())
+        self._slot_bits = max(2, (2 * len(keys)).bit_length())
+        buckets = _upper_bits(keys * _FOR_BUCKETS, self._bucket_bits)
+        self._seeds = np.zeros(1 << self._bucket_bits, np.int64)
+        self._keys = np.full(1 << self._slot_bits, _NONE, np.int64)
+        self._numbers = np.full(1 << self._slot_bits, _NONE, np.int32)
+        order = np.argsort(buckets, kind="stable")
+        starts = np.flatnonzero(np.diff(buckets[order], prepend=-1))
+        for members in sorted(np.split(order, starts[1:]), key=len, reverse=True):
+            self._place(buckets[members[:1]], keys[members], members)
+
+    def _place(self, bucket: np.ndarray, keys: np.ndarray, numbers: np.ndarray) -> None:
+        """Gives the keys of a bucket slots of their own by the first seed with which these are free."""
+        seed = np.zeros(1, np.int64)
+        while len(keys):
+            slots = _upper_bits(keys * (np.int64(_FOR_SLOTS) * (2 * seed + 1)), self._slot_bits)
+            if (self._keys[slots] == _NONE).all() and len(set(slots.tolist())) == len(slots):
+                self._seeds[bucket], self._keys[slots], self._numbers[slots] = seed, keys, numbers
+                return
+            seed += 1
+
+    def __call__(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        """Returns the numbers of pairs, int32 like the tensors of their two halves."""
+        key = tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64)
+        seed = tf.gather(tf.constant(self._seeds), _upper_bits(key * _FOR_BUCKETS, self._bucket_bits))
+        slot = _upper_bits(key * (_FOR_SLOTS * (2 * seed + 1)), self._slot_bits)
+        is_there = tf.equal(tf.gather(tf.constant(self._keys), slot), key)
+        return tf.where(is_there, tf.gather(tf.constant(self._numbers), slot), _NONE)
+
+
+def _upper_bits(products: Any, bits: int) -> Any:
+    """Returns the upper bits of int64 numbers of NumPy or TensorFlow as numbers from 0 to 2^bits − 1."""
+    return products // (1 << (64 - bits)) + (1 << (bits - 1))

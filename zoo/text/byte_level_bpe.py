@@ -1,0 +1,185 @@
+"""Byte-pair encoding of bytes, as GPT-2 and the models after it read text."""
+
+import heapq
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from zoo.errors import InputError
+from zoo.text.base import Tokenizer, saved_list, without_surrogates
+from zoo.text.word_splits import word_pattern
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START
+
+_MAX_CACHED_WORDS = 1 << 16
+# Bytes that are printable in Latin-1 stand for themselves in the files of a vocabulary.
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+
+
+def byte_alphabet() -> tuple[str, ...]:
+    """Returns the character that stands for each byte in a vocabulary: the others follow from U+0100 on."""
+    others = [byte for byte in range(256) if byte not in _PRINTABLE]
+    return tuple(chr(byte) if byte in _PRINTABLE else chr(0x100 + others.index(byte)) for byte in range(256))
+
+
+class ByteLevelBPETokenizer(Tokenizer):
+    """Words of UTF-8 bytes, in which the pair of neighbours that was learned first is merged, again and again.
+
+    Every text has ids, and no two texts have the same; there is no unknown symbol, and id 3 is a symbol like others.
+    See `zoo.text.word_splits` for the words.
+
+    Args:
+        pieces: The vocabulary: a piece for each id, its bytes written in `byte_alphabet`. The first three are those of
+            padding, start and end.
+        merges: The pairs of pieces that are merged, in the order that they were learned in.
+        controls: Ids of further pieces that are no text: texts never get them, and they decode to nothing.
+        original_ids: The id of each piece in the vocabulary that it comes from, −1 for none. Default: the same ids.
+
+    Raises:
+        InputError: A byte or the result of a merge has no piece, or a piece is repeated or no bytes.
+
+    Reference:
+        Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units", section 3.2 (merges),
+        https://arxiv.org/abs/1508.07909; Radford et al. 2019, "Language Models are Unsupervised Multitask Learners",
+        section 2.2 (bytes)
+    """
+
+    kind = "byte_bpe"
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        merges: Iterable[Sequence[str]],
+        controls: Iterable[int] = (),
+        original_ids: Sequence[int] | None = None,
+    ):
+        super().__init__()
+        self.controls = frozenset(controls) | {PAD, START, END}
+        self._saved_pieces = tuple(pieces)
+        self.original_ids = tuple(range(len(self._saved_pieces)) if original_ids is None else original_ids)
+        if len(self.original_ids) != len(self._saved_pieces):
+            raise InputError(
+                f"`original_ids` must have a number for each of {len(self._saved_pieces)} pieces. "
+                f"Received: {len(self.original_ids)}."
+            )
+        ids = self._ids_of_text()
+        self._surfaces = self._bytes_of_pieces()
+        alphabet = byte_alphabet()
+        self.byte_ids = tuple(self._id(ids, character, "a byte") for character in alphabet)
+        self._saved_merges = tuple((left, right) for left, right in merges)
+        self.merges = tuple(
+            (self._id(ids, left, "a merge"), self._id(ids, right, "a merge"), self._id(ids, left + right, "a merge"))
+            for left, right in self._saved_merges
+        )
+        """The ids of each merge and of its result, in order."""
+        self._ranks = {(left, right): (rank, merged) for rank, (left, right, merged) in enumerate(self.merges)}
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    def _ids_of_text(self) -> dict[str, int]:
+        ids: dict[str, int] = {}
+        for index, piece in enumerate(self._saved_pieces):
+            if index not in self.controls and ids.setdefault(piece, index) != index:
+                raise InputError(f"A vocabulary holds distinct pieces. Received: {piece!r} twice.")
+        return ids
+
+    def _bytes_of_pieces(self) -> tuple[bytes, ...]:
+        values = {character: byte for byte, character in enumerate(byte_alphabet())}
+        try:
+            return tuple(
+                b"" if index in self.controls else bytes(values[character] for character in piece)
+                for index, piece in enumerate(self._saved_pieces)
+            )
+        except KeyError as error:
+            raise InputError(f"A piece of a byte-level vocabulary is no bytes: it has {error}.") from None
+
+    @staticmethod
+    def _id(ids: dict[str, int], piece: str, of: str) -> int:
+        if piece not in ids:
+            raise InputError(f"The vocabulary has no piece {piece!r}, which {of} needs.")
+        return ids[piece]
+
+    @classmethod
+    def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        merges = [pair.split(" ") for pair in saved_list(state, "merges")]
+        lists = (saved_list(state, name) for name in ("controls", "original_ids"))
+        return cls(saved_list(state, "pieces"), merges, *lists)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._saved_pieces)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        find = word_pattern().findall
+        return [[i for word in find(without_surrogates(text)) for i in self._word_ids(word)] for text in texts]
+
+    def _word_ids(self, word: str) -> tuple[int, ...]:
+        ids = self._cache.get(word)
+        if ids is None:
+            ids = self._merged([self.byte_ids[byte] for byte in word.encode()])
+            if len(self._cache) >= _MAX_CACHED_WORDS:
+                self._cache.clear()
+            self._cache[word] = ids
+        return ids
+
+    def _merged(self, symbols: list[int]) -> tuple[int, ...]:
+        """Returns the ids of a word, of which `symbols` are the bytes.
+
+        The symbols are a linked list, and the pairs wait in a heap: O(n log n), as words may be as long as the text.
+        """
+        end = len(symbols)
+        before, after = list(range(-1, end - 1)), list(range(1, end + 1))
+        waiting = [
+            (self._ranks[pair][0], place, pair)
+            for place, pair in enumerate(zip(symbols, symbols[1:], strict=False))
+            if pair in self._ranks
+        ]
+        heapq.heapify(waiting)
+
+        def wait(place: int) -> None:
+            if place >= 0 and after[place] < end:
+                pair = symbols[place], symbols[after[place]]
+                if pair in self._ranks:
+                    heapq.heappush(waiting, (self._ranks[pair][0], place, pair))
+
+        while waiting:
+            _, place, pair = heapq.heappop(waiting)
+            right = after[place]
+            if symbols[place] < 0 or right >= end or (symbols[place], symbols[right]) != pair:
+                continue  # one of the two was merged otherwise
+            symbols[place], symbols[right] = self._ranks[pair][1], -1
+            after[place] = after[right]
+            if after[place] < end:
+                before[after[place]] = place
+            wait(before[place])
+            wait(place)
+        return tuple(symbol for symbol in symbols if symbol >= 0)
+
+    def piece_table(self) -> tuple[str, ...]:
+        """See `Tokenizer`; a space shows as ▁, and bytes that are no whole characters as `"<0xE2>"`."""
+        shown = map(_printable, self._surfaces)
+        named = dict(enumerate(SPECIAL_PIECES[:3])) | {i: self._saved_pieces[i] for i in self.controls if i > END}
+        return tuple(named.get(index, text) for index, text in enumerate(shown))
+
+    def surfaces(self) -> tuple[bytes, ...]:
+        """Returns the bytes that every id decodes to, in order."""
+        return self._surfaces
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        return [b"".join(self._surfaces[i] for i in row).decode("utf-8", "replace") for row in rows]
+
+    def _files(self) -> dict[str, bytes]:
+        state = {
+            "kind": self.kind,
+            "pieces": self._saved_pieces,
+            "merges": [" ".join(pair) for pair in self._saved_merges],
+            "controls": sorted(self.controls),
+            "original_ids": self.original_ids,
+        }
+        return {".json": json.dumps(state, ensure_ascii=False).encode()}
+
+
+def _printable(surface: bytes) -> str:
+    try:
+        text = surface.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in surface)
+    return "".join("▁" if c == " " else c if c.isprintable() else f"U+{ord(c):04X}" for c in text)

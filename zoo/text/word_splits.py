@@ -1,0 +1,70 @@
+"""How byte-level vocabularies cut text into words before they merge bytes: the classes of characters, and the rule.
+
+The classes are those of Unicode 16, whatever the version that this Python knows, so that both halves of a tokenizer
+and the reference agree on every character.
+"""
+
+import functools
+import re
+import unicodedata
+
+import numpy as np
+
+LETTER, NUMBER, OTHER, SPACE = range(4)
+"""Classes of characters."""
+
+CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
+"""What is cut off after an apostrophe at the beginning of a word."""
+
+_NUM_CHARACTERS = 0x110000
+# Unicode's White_Space; Python's `str.isspace` has U+001C to U+001F as well.
+_SPACES = "9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000"
+# What the versions 15.0, 15.1 and 16.0 added to the Unicode of Python 3.11.
+_NEW_LETTERS = """
+1C89-1C8A A7CB-A7CD A7DA-A7DC 105C0-105F3 10D4A-10D65 10D6F-10D85 10EC2-10EC4 1123F-11240 11380-11389 1138B 1138E
+11390-113B5 113B7 113D1 113D3 11BC0-11BE0 11F02 11F04-11F10 11F12-11F33 1342F 13441-13446 13460-143FA 16100-1611D
+16D40-16D6C 18CFF 1B132 1B155 1DF25-1DF2A 1E030-1E06D 1E4D0-1E4EB 1E5D0-1E5ED 1E5F0 2B739 2EBF0-2EE5D 31350-323AF
+"""
+_NEW_NUMBERS = """
+10D40-10D49 116D0-116E3 11BF0-11BF9 11F50-11F59 16130-16139 16D70-16D79 1CCF0-1CCF9 1D2C0-1D2D3 1E4F0-1E4F9 1E5F1-1E5FA
+"""
+
+
+@functools.cache
+def character_classes() -> np.ndarray:
+    """Returns the class of each code point, uint8 [0x110000]."""
+    by_category = {"L": LETTER, "N": NUMBER}
+    first_letters = (unicodedata.category(chr(code))[0] for code in range(_NUM_CHARACTERS))
+    classes = np.fromiter((by_category.get(letter, OTHER) for letter in first_letters), np.uint8, _NUM_CHARACTERS)
+    for ranges, value in ((_NEW_LETTERS, LETTER), (_NEW_NUMBERS, NUMBER), (_SPACES, SPACE)):
+        for text in ranges.split():
+            first, _, last = text.partition("-")
+            classes[int(first, 16) : int(last or first, 16) + 1] = value
+    classes.setflags(write=False)
+    return classes
+
+
+@functools.cache
+def word_pattern() -> re.Pattern[str]:
+    """Returns GPT-2's rule, which matches one word after another and leaves nothing out.
+
+    A word is one of the `CONTRACTIONS`; or letters, numbers or other characters, with one space before them; or spaces,
+    without the last one where a word follows.
+
+    Reference:
+        Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2 (no merges across
+        classes of characters, with an exception for spaces)
+    """
+    letters, numbers, spaces = (_character_set(value) for value in (LETTER, NUMBER, SPACE))
+    contractions = "|".join(CONTRACTIONS)
+    return re.compile(
+        f"{contractions}| ?[{letters}]+| ?[{numbers}]+| ?[^{spaces}{letters}{numbers}]+"
+        f"|[{spaces}]+(?![^{spaces}])|[{spaces}]+"
+    )
+
+
+def _character_set(value: int) -> str:
+    """Returns the ranges of a class as the inside of a set of a regular expression."""
+    inside = np.concatenate([[False], character_classes() == value, [False]])
+    starts, ends = np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(~inside[1:] & inside[:-1]) - 1
+    return "".join(rf"\U{start:08x}-\U{end:08x}" for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
