@@ -1,4 +1,4 @@
-"""Makes the presets: `python -m training.presets [NAME ...]` trains them anew into the package."""
+"""Makes the presets: `python -m training.presets NAME...` trains them anew into the package, or into `--output`."""
 
 import json
 import shutil
@@ -92,16 +92,22 @@ def _pack(model: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; raises InputError for an unknown name."""
-    parser = ArgumentParser(prog="training.presets", description="Trains the presets anew into the package.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    names = parser.parse_args(argv).names or list(RECIPES)
+    """Runs the command; raises InputError for an unknown name, or for all without a folder."""
+    parser = ArgumentParser(prog="training.presets", description="Trains presets anew.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="those to make (with --output, all)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="where each gets a folder (the package itself)")
+    arguments = parser.parse_args(argv)
+    if not arguments.names and arguments.output is None:
+        raise InputError(
+            f"Name the presets to replace in the package, of {', '.join(RECIPES)}; or make copies by --output DIR."
+        )
+    names = arguments.names or list(RECIPES)
     for name in names:
         if name not in RECIPES:
             raise unknown_name("preset", name, RECIPES)
     start_backend()
     for name in names:
-        make(name, FOLDER / name)
+        make(name, (arguments.output or FOLDER) / name)
 
 
 def command() -> int:

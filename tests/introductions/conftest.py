@@ -1,5 +1,6 @@
 """The lines of docs/introductions.md, to run."""
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -13,7 +14,7 @@ import zoo
 from zoo import layers
 
 PAGE = Path(__file__).parents[2] / "docs" / "introductions.md"
-_ROW = re.compile(r"^#### (?P<title>.+?)$(?P<text>.*?)(?=^#{2,4} |\Z)", re.M | re.S)
+_ROW = re.compile(r"^#### (?P<number>\d+)\. (?P<title>.+?)$(?P<text>.*?)(?=^#{2,4} |\Z)", re.M | re.S)
 _BLOCK = re.compile(r"```(?P<language>python|sh)\n(?P<lines>.*?)```", re.S)
 
 
@@ -22,13 +23,29 @@ def name_of(title):
     return re.sub(r"\W+", "_", title.lower()).strip("_")
 
 
+def numbers():
+    """Returns the numbers of the rows, in their order."""
+    return [int(row["number"]) for row in _ROW.finditer(PAGE.read_text(encoding="utf-8"))]
+
+
+@functools.cache
 def rows():
     """Returns language and lines of each row by the name of its test."""
     found = {}
     for row in _ROW.finditer(PAGE.read_text(encoding="utf-8")):
         (block,) = _BLOCK.finditer(row["text"])
-        found[name_of(row["title"])] = block["language"], block["lines"]
+        name = name_of(row["title"])
+        assert name not in found, f"two rows have the test {name}"
+        found[name] = block["language"], block["lines"]
     return found
+
+
+@pytest.fixture(autouse=True)
+def each_preset_is_loaded_once(monkeypatch):
+    monkeypatch.setattr(zoo, "load", _load)
+
+
+_load = functools.cache(zoo.load)
 
 
 @pytest.fixture

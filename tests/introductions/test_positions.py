@@ -1,16 +1,19 @@
-"""Order, positions, and what convolution, recurrence and self-attention cost, as they are taught."""
+"""Order and positions, as they are taught."""
 
-import keras
 import numpy as np
-import pytest
-from introductions.conftest import array, close, numpy
+from introductions.conftest import array, close, numpy, softmax
 from support.commands import parse
 
 import zoo
 from zoo import layers
 
 X = array(1, 5, 8)
-POSITIONS = "model.positions=sinusoidal"
+DISTANCES = np.arange(5)[None, :] - np.arange(5)[:, None]
+
+
+def sinusoids(length, size):
+    angles = np.arange(length)[:, None] / 10_000 ** (2 * np.arange(size // 2) / size)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, size)
 
 
 def test_a_bag_of_words(lines):
@@ -21,39 +24,36 @@ def test_a_bag_of_words(lines):
 
 
 def test_sinusoids(lines):
-    place, pair = np.arange(50)[:, None], np.arange(8)
-    angles = place / 10_000 ** (2 * pair / 16)
-    p = numpy(lines()["p"])
-    close(p[:, 0::2], np.sin(angles))
-    close(p[:, 1::2], np.cos(angles))
+    close(lines()["p"], sinusoids(50, 16))
+
+
+def test_positions_that_are_added(lines):
+    close(lines(x=X)["y"], X + sinusoids(5, 8))
 
 
 def test_learned_positions(lines):
-    y = numpy(lines(x=X)["y"])
-    assert y.shape == X.shape and layers.LearnedPositions(max_length=50)(X).shape == X.shape
-    layer = layers.LearnedPositions(max_length=50)
-    layer.build(X.shape)
-    close(numpy(layer(X)) - X, numpy(layer.weights[0])[None, :5])
+    names = lines(x=X)
+    close(numpy(names["y"]) - X, numpy(names["layer"].weights[0])[None, :5])
+    assert names["layer"].trainable_weights
 
 
-def test_order_is_learned(command_lines):
+def check_twins(command_lines, positions):
     train, evaluate = command_lines
     arguments = parse(*train)
-    assert (train[0], arguments.data) == ("training.train", "senses:twins") and POSITIONS in arguments.set
+    assert (train[0], arguments.data, arguments.set) == (
+        "training.train",
+        "senses:twins",
+        [f"model.positions={positions}"],
+    )
     assert evaluate[0] == "training.evaluate" and parse(*evaluate).data == arguments.data
 
 
-def test_positions_in_the_scores(lines):
-    models, source = lines()["models"], np.array([[5, 6, 5, 2]], "int32")
-    assert {kind: model.positions for kind, model in models.items()} == {kind: kind for kind in models}
-    without = zoo.create_model("transformer_tiny", positions="none", source_vocab_size=99, target_vocab_size=99)
-    first, _, third, _ = numpy(without.represent(source))[0]
-    close(first, third)  # one word at two places
-    for model in models.values():
-        for weight in model.weights:  # the paper's tables begin at zero
-            weight.assign_add(array(*weight.shape) / 10)
-        first, _, third, _ = numpy(model.represent(source))[0]
-        assert np.abs(first - third).max() > 1e-3
+def test_order_is_learned(command_lines):
+    check_twins(command_lines, "sinusoidal")  # trained in test_order_is_learned.py
+
+
+def test_order_without_positions(command_lines):
+    check_twins(command_lines, "none")
 
 
 def test_the_scale_of_embeddings(lines):
@@ -62,26 +62,50 @@ def test_the_scale_of_embeddings(lines):
     scaled = zoo.create_model("transformer_tiny", **sizes)
     plain = zoo.create_model("transformer_tiny", scale_embeddings=False, **sizes)
     plain.set_weights(scaled.get_weights())
-    for embedding in (plain.target_embedding,):
-        embedding.embeddings.assign(numpy(embedding.embeddings) * 8**0.5)
+    embedding = plain.target_embedding
+    embedding.embeddings.assign(numpy(embedding.embeddings) * 8**0.5)
     source = np.array([[5, 6, 2]], "int32")
     close(plain.represent(source), numpy(scaled.represent(source)))
 
 
 def test_integers_as_positions(lines):
+    names = lines(x=X)
+    close(names["y"], X + np.arange(5)[:, None])
+    assert names["model"].positions == "integer"
+
+
+def test_normalized_integers(lines):
+    names = lines(x=X)
+    close(names["y"], X + np.arange(5)[:, None] / 4)
+    assert names["model"].positions == "integer_normalized"
+
+
+def test_why_not_integers(lines):
     names = lines()
-    assert (names["model"].positions, names["normalized"].positions) == ("integer", "integer_normalized")
+    integers, sinusoidal = names["largest"]
+    assert integers == 999 and sinusoidal <= 1
+    close(names["steps"], [1 / 9, 1 / 999])
 
 
 def test_positions_that_are_concatenated(lines):
-    names = lines()
+    names = lines(x=X)
+    close(names["y"], np.concatenate([X, sinusoids(5, 4)[None]], axis=-1))
     added = zoo.create_model("transformer_tiny", **names["sizes"])
     assert names["model"].count_params() > added.count_params()
 
 
+def test_concatenated_and_back_to_d(lines):
+    model = lines()["model"]
+    assert numpy(model.represent(np.array([[5, 6, 2]], "int32"))).shape == (1, 3, model.model_dim)
+
+
 def test_a_picture_of_p(lines):
-    figure = lines()["figure"]
-    assert figure.axes
+    picture = lines()["figure"].axes[0].images[0].get_array()
+    close(picture, sinusoids(50, 64))
+
+
+def test_the_frequency_of_each_dimension(lines):
+    close(lines()["frequencies"], 10_000 ** (-2 * np.arange(32) / 64))
 
 
 def test_the_four_terms(lines):
@@ -93,30 +117,46 @@ def test_the_four_terms(lines):
     close(sum(numpy(term) for term in terms.values()), (x + p) @ (x + p).T, 1e-4)
 
 
-def test_cost_steps_and_paths(lines):
-    n, d = 12, 16
-    convolution, recurrence, attention = lines(x=array(1, n, d), n=n, d=d)["costs"]
-    assert convolution.multiplications == pytest.approx(3 * n * d * d, rel=0.1)
-    assert recurrence.multiplications == 2 * n * d * d
-    assert attention["raw_scores"].multiplications == n * n * d
-    assert [cost.sequential_steps for cost in (convolution, recurrence, attention)] == [1, n, 1]
-    assert [cost.path_length for cost in (convolution, recurrence, attention)] == [n / 3, n, 1]
+def test_relative_positions(lines):
+    layer = lines(x=X)["layer"]
+    trace = zoo.trace(layer, X)
+    vectors = numpy(layer.positions.key_embeddings)[np.clip(DISTANCES, -3, 3) + 3]  # a_ij
+    e = np.einsum("nih,nijh->nij", trace["query"][0], trace["key"][0][:, None] + vectors) / 2
+    close(trace["weights"][0], softmax(e))
 
 
-def test_words_that_are_far_apart(lines):
-    x = array(1, 60, 8)
+def test_the_biases_of_t5(lines):
+    layer = lines(x=X)["layer"]
+    for weight in layer.positions.weights:  # they begin at zero
+        weight.assign(array(*weight.shape))
+    bias = zoo.trace(layer, X)["position_bias"].reshape(2, 5, 5)
+    for distance in range(-4, 5):
+        of_head = np.diagonal(bias, distance, axis1=1, axis2=2)
+        close(of_head, np.repeat(of_head[:, :1], of_head.shape[1], axis=1))
+    assert len(np.unique(bias[0].round(5))) == 9
 
-    def sensitivity(layer, x):
-        """Returns how much the last output moves when each word does, by differences."""
-        plain, moved = numpy(layer(x))[0, -1], []
-        for place in range(x.shape[1]):
-            changed = x.copy()
-            changed[0, place] += 0.1
-            moved.append(np.abs(numpy(layer(changed))[0, -1] - plain).max())
-        return moved
 
-    gru = keras.layers.GRU(8, return_sequences=True)
-    attention = layers.MultiHeadAttention(num_heads=2, key_dim=4)
-    attention(x, x)
-    far = lines(sensitivity=sensitivity, x=x, gru=gru, attention=lambda x: attention(x, x))["far"]
-    assert far["gru"] < 1e-5 < 1e-4 < far["attention"]
+def test_rotary_positions(lines):
+    heads = np.tile(array(1, 2, 1, 4), (1, 1, 5, 1)), np.tile(array(1, 2, 1, 4, seed=1), (1, 1, 5, 1))
+    names = lines(q=heads[0], k=heads[1])
+    products = (numpy(names["q"]) @ numpy(names["k"]).swapaxes(2, 3))[0]
+    close(products[:, 1:, 1:], products[:, :-1, :-1])
+    assert np.abs(products[:, 0, 1] - products[:, 0, 0]).min() > 1e-4
+    close(np.linalg.norm(names["q"], axis=-1), np.linalg.norm(heads[0], axis=-1))
+
+
+def test_alibi(lines):
+    slopes = np.array([2**-4, 2**-8])
+    close(lines(x=X)["bias"].reshape(2, 5, 5), -slopes[:, None, None] * np.abs(DISTANCES))
+
+
+def test_positions_of_a_model(lines):
+    models, source = lines()["models"], np.array([[5, 6, 5, 2]], "int32")
+    assert {kind: model.positions for kind, model in models.items()} == {kind: kind for kind in models}
+    first, _, third, _ = numpy(models.pop("none").represent(source))[0]
+    close(first, third)  # one word at two places
+    for model in models.values():
+        for weight in model.weights:  # the paper's tables begin at zero
+            weight.assign_add(array(*weight.shape) / 10)
+        first, _, third, _ = numpy(model.represent(source))[0]
+        assert np.abs(first - third).max() > 1e-3

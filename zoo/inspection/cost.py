@@ -10,7 +10,7 @@ from zoo.errors import InputError
 from zoo.inspection.counting import SYMBOL, CountedStep, count_steps
 from zoo.inspection.operations import Operations
 from zoo.inspection.steps import find_step, in_table, shape_text
-from zoo.layers import AttentionRNN
+from zoo.layers import AttentionRNN, BaseAttention
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import ZooModel
 
@@ -154,6 +154,9 @@ def _symbolic_arguments(layer: Any, query_length: int, value_length: int | None,
         inputs = {tensor.name: tensor.shape for tensor in layer.inputs}
     else:
         inputs = _built_shapes(layer)
+        if isinstance(layer, BaseAttention) and len(inputs) == 1:  # built for self-attention alone
+            (own,) = inputs.values()
+            inputs = {"query": own, "value": own}
     has_value = any(name.startswith(_VALUE_NAMES) for name in inputs)
     if value_length not in (None, query_length) and not has_value:
         raise InputError(

@@ -40,7 +40,8 @@ class DotScore(Score):
         if query_shape[-1] != key_shape[-1]:
             raise ValueError(
                 f"`query` and `key` must have the same last axis for {type(self).__name__}; `GeneralScore` takes "
-                f"different ones. Received: query_shape={tuple(query_shape)}, key_shape={tuple(key_shape)}."
+                "different ones. Attention layers are called as (query, value, key). "
+                f"Received: query_shape={tuple(query_shape)}, key_shape={tuple(key_shape)}."
             )
 
     def compare(self, query, key):

@@ -88,10 +88,14 @@ class TransformerLayers:
             first_slope = self.options.alibi_slope
             return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(first_slope, **arguments)
         if kind == "relative":
-            return layers.ShawRelativePositions(distance, **arguments)
+            return layers.ShawRelativePositions(distance, initializer=self._relative_initializer(), **arguments)
         if kind == "t5":
             return layers.T5RelativePositions(max_distance=distance, bidirectional=not causal, **arguments)
         return None
+
+    def _relative_initializer(self):
+        stddev = self.options.relative_stddev
+        return keras.initializers.RandomNormal(stddev=stddev) if stddev else "glorot_uniform"
 
     def _score(self):
         if self.options.score == "cosine":

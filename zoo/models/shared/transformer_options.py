@@ -100,6 +100,13 @@ class AttentionOptions(Options):
         0, "Length of the texts before that, which yarn and llama3 ask for; 0: `max_length` divided by s."
     )
 
+    relative_stddev: float = number(
+        0.0,
+        "Standard deviation with which the vectors of relative begin; 0 for Glorot's. Keys in pre-norm blocks have "
+        "about 1, among which much smaller vectors are lost.",
+        minimum=0,
+    )
+
     @property
     def hidden_dim(self) -> int:
         """Size of the activations: D, or D + P with concatenated positions that no map leads back."""

@@ -149,6 +149,7 @@ def test_queries_and_keys_of_different_sizes(name):
     single = getattr(layers, "ScaledDotProductAttention" if name == "ScaledDot" else f"{name}Attention")
     message = (
         rf"`query` and `key` must have the same last axis for {name}Score; `GeneralScore` takes different ones. "
+        r"Attention layers are called as \(query, value, key\). "
         r"Received: query_shape=\(2, 3, 5\), key_shape=\(2, 3, 7\)."
     )
     for make in (score, single, lambda: layers.Attention(score())):

@@ -1,0 +1,83 @@
+"""Meaning in context, as it is taught."""
+
+import numpy as np
+from introductions.conftest import close, numpy
+from support.commands import parse
+
+import zoo
+
+PRESET = "preset:senses_self_attention_classifier"
+
+
+def test_the_apple_that_is_eaten(lines):
+    answer = lines()["answer"]
+    assert answer.label == "apple.fruit" and answer.probabilities.max() >= 0.9
+
+
+def test_the_apple_that_is_updated(lines):
+    answers = lines()["answers"]
+    assert [answer.label for answer in answers] == ["apple.company"] * 2
+    assert all(answer.probabilities.max() >= 0.9 for answer in answers)
+
+
+def test_one_word_and_its_vectors(lines):
+    cosines = lines()["comparison"].cosines
+    assert cosines[0, 1] >= 0.8 and cosines[0, 2] <= 0.5 and cosines[1, 2] <= 0.5
+
+
+def test_it_leans_towards_its_neighbours(lines):
+    fruit, company = ([word for word, _, _ in nearest[:2]] for nearest in lines()["neighbours"])
+    assert set(fruit) == {"juicy", "ate"} and "phone" in company
+
+
+def test_what_apple_looks_at(lines):
+    assert set(lines()["looked_at"]) == {"▁juicy", "▁ate", "▁lunch"}
+
+
+def test_a_picture_of_what_it_looks_at(command_lines):
+    ((module, arguments),) = command_lines
+    assert str(parse(module, arguments).heatmap) == "apple.png"
+
+
+def apples(embedded):
+    """Returns the vector of "apple" in each text."""
+    return [vectors[tokens.index("▁apple")] for tokens, vectors in embedded]
+
+
+def test_static_vectors(lines):
+    first, second = apples(lines()["static"])
+    close(first, second)
+
+
+def test_contextual_vectors(lines):
+    first, second = apples(lines()["contextual"])
+    assert first @ second / np.linalg.norm(first) / np.linalg.norm(second) < 0.5
+
+
+def test_better_with_context(command_lines):
+    static, contextual = (parse(*command) for command in command_lines)
+    assert (static.model, contextual.model) == ("cnn_classifier", "self_attention_classifier")
+    model = zoo.create_model(
+        "cnn_classifier", vocab_size=13, num_classes=2, filter_widths="1", embedding_dim=8, num_filters=7
+    )
+    first, second = (numpy(model.represent(np.array([[5, other, 2]], "int32")))[0, 0] for other in (6, 7))
+    close(first, second)  # whatever stands beside it
+
+
+def check_training(command_lines, kind, task):
+    ((module, arguments),) = command_lines
+    options = parse(module, arguments)
+    assert module == "training.train" and options.data.startswith(kind)
+    assert zoo.get_spec(options.model).task == task
+
+
+def test_context_in_translation(command_lines):
+    check_training(command_lines, "text:", "seq2seq")
+
+
+def test_context_in_sentiment(command_lines):
+    check_training(command_lines, "tsv:", "classifier")
+
+
+def test_context_in_questions(command_lines):
+    check_training(command_lines, "tsv:", "classifier")
