@@ -2,8 +2,12 @@
 
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.attention.block_local import BlockLocalAttention
+from zoo.layers.attention.delta_rule import DeltaRuleAttention
+from zoo.layers.attention.differential import DifferentialAttention
 from zoo.layers.attention.from_keras import from_keras
+from zoo.layers.attention.gated_linear import GatedLinearAttention
 from zoo.layers.attention.grouped_query import GroupedQueryAttention
+from zoo.layers.attention.latent import MultiHeadLatentAttention
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.attention.local import LocalAttention
 from zoo.layers.attention.multi_head import MultiHeadAttention
@@ -21,6 +25,7 @@ from zoo.layers.attention.single_head import (
     SelfAttention,
 )
 from zoo.layers.attention.sliding_window import SlidingWindowAttention
+from zoo.layers.attention.talking_heads import TalkingHeadsAttention
 from zoo.layers.blocks.feed_forward import FeedForward, GatedFeedForward
 from zoo.layers.blocks.gated_convolution import GatedConvolutionBlock
 from zoo.layers.blocks.maxout import Maxout
@@ -69,11 +74,14 @@ __all__ = [
     "ConcatScore",
     "CosineAttention",
     "CosineScore",
+    "DeltaRuleAttention",
+    "DifferentialAttention",
     "DotAttention",
     "DotScore",
     "FeedForward",
     "GatedConvolutionBlock",
     "GatedFeedForward",
+    "GatedLinearAttention",
     "GeneralAttention",
     "GeneralScore",
     "GroupedQueryAttention",
@@ -85,6 +93,7 @@ __all__ = [
     "LuongAttentionCell",
     "Maxout",
     "MultiHeadAttention",
+    "MultiHeadLatentAttention",
     "MultiScaleRetention",
     "PerHeadScore",
     "PerformerAttention",
@@ -99,6 +108,7 @@ __all__ = [
     "SinusoidalPositions",
     "SlidingWindowAttention",
     "T5RelativePositions",
+    "TalkingHeadsAttention",
     "TanhConcatScore",
     "TransformerDecoderBlock",
     "TransformerEncoderBlock",

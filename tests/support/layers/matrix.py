@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 from support.layers import references
 from support.layers.contract import compiled, random_array, randomize, to_numpy
 
 from zoo import layers
+from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.core import execution
 
 BACKEND = keras.backend.backend()
@@ -20,7 +22,7 @@ RATE = 0.5
 
 LARGE = 140.0  # products of queries and keys of this size are beyond float16 until they are scaled
 
-WITH_STATES = (layers.LinearAttention, layers.MultiScaleRetention)  # whose caches hold no keys
+WITH_STATES = (layers.LinearAttention, StateAttention)  # whose caches hold no keys
 
 VECTORS = ("query_mask", "value_mask", "key_mask")
 
@@ -77,8 +79,8 @@ class Situation:
             changes["attention_mask"] = "pairs"
         if not _has_scaled_products(layer):
             changes["large"] = False
-        if case.signed:
-            changes |= {"causal": True, "bias": None}
+        if isinstance(layer, StateAttention):
+            changes |= {"causal": True, "bias": None} | ({} if layer.forgets_evenly else {"attention_mask": None})
         if self.cached:
             changes |= {"causal": True, "start": None}
             # A place is predicted from the number of keys, which in a cache is not that of a full pass.
@@ -143,12 +145,11 @@ class Matrix:
         elif situation.attention_mask == "shared":
             self.masks["attention_mask"] = self.masks["attention_mask"][:, :1]
         self.weights = self._expected_weights()
-        if case.signed:
-            self.output = references.retained(
-                self.exact, self.floats["query"], self.floats["value"], self.weights, self.allowed
-            )
+        query, value = self.floats["query"], self.floats["value"]
+        if isinstance(self.exact, StateAttention):
+            self.output = references.of_states(self.exact, query, value, self.weights, self.allowed)
         else:
-            self.output = references.output(self.exact, self.floats["value"], self.weights, self.first)
+            self.output = references.output(self.exact, query, value, self.weights, self.first)
 
     def _floats(self):
         batch, heads, queries, keys = self.shape
@@ -190,7 +191,12 @@ class Matrix:
             _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True)
             _plain[setting] = to_numpy(plain).reshape(self.shape).astype("float64")
         plain = _plain[setting]
-        if self.case.signed:
+        if isinstance(self.exact, layers.DifferentialAttention):
+            return references.difference(self.exact, self._both_parts(), self.allowed, self.bias)
+        if isinstance(self.exact, StateAttention):
+            hidden = ~(self.full["value_mask"] & self.full["key_mask"])
+            if hidden.any() and not self.exact.forgets_evenly:
+                plain = references.state_weights(self.exact, self.floats, hidden, self.first)
             return np.where(self.allowed, plain, 0.0)
         if self.case.whole:
             return references.weights(plain, self.allowed, self.bias)
@@ -199,6 +205,17 @@ class Matrix:
         plain = plain / references.gaussian(self.exact, query, np.full(len(query), keys), self.shape)
         weights = references.weights(plain, self.allowed, self.bias)
         return weights * references.gaussian(self.exact, query, lengths, self.shape)
+
+    def _both_parts(self):
+        """Returns both softmaxes of differential attention, without masks or bias."""
+        results = []
+        for part in (0.0, 1.0):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(self.exact, "subtracted_part", lambda part=part: ops.convert_to_tensor(part))
+                inputs = (self.floats[name] for name in ("query", "value", "key"))
+                _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True)
+                results.append(to_numpy(plain).astype("float64"))
+        return results[0], results[0] - results[1]
 
     # Calls.
 

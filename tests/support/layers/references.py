@@ -5,6 +5,7 @@ They begin with the weights that a layer has without any mask or bias; what thos
 
 import math
 
+import keras
 import numpy as np
 from support.layers.contract import to_numpy
 
@@ -82,45 +83,106 @@ def gaussian(layer, query, lengths, shape):
     return result
 
 
-def output(layer, value, weights, first):
-    """Returns the output [B, T, D] for values [B, S, Dv] and weights [B, N, T, S]."""
+def difference(layer, parts, allowed, bias):
+    """Returns the weights of differential attention, from both its softmaxes without masks or bias, [B, N, T, S]."""
+    query_1, key_1, query_2, key_2 = map(to_numpy, layer.lambdas)
+    subtracted = math.exp(query_1 @ key_1) - math.exp(query_2 @ key_2) + layer.initial_lambda
+    first, second = (weights(part, allowed, bias) for part in parts)
+    return first - subtracted * second
+
+
+def gates(layer, query):
+    """Returns what the heads are multiplied by, [B, T, N · H]."""
+    dense = layer.gate_dense
+    if dense is None:
+        return np.ones((*query.shape[:2], layer.num_heads * layer.value_dim))
+    gate = query.astype("float64") @ to_numpy(dense.kernel) + _bias(dense)
+    return (gate if dense.activation is keras.activations.silu else 1.0) / (1 + np.exp(-gate))
+
+
+def output(layer, query, value, weights, first):
+    """Returns the output [B, T, D] for queries [B, T, Dq], values [B, S, Dv] and weights [B, N, T, S]."""
     value = value.astype("float64")
     batch, heads, queries, _ = weights.shape
     projected = values(layer, value)
     if not layer.has_heads:
         return np.stack([weights[b, 0] @ projected[b] for b in range(batch)])
-    size = layer.value_dim
+    size, seen = layer.value_dim, weights.any(axis=(1, 3))
+    if isinstance(layer, layers.TalkingHeadsAttention):
+        weights = np.einsum("bits,ij->bjts", weights, to_numpy(layer.weight_mixing))
     kernel = np.eye(heads * size) if layer.output_dense is None else to_numpy(layer.output_dense.kernel)
     result = np.zeros((batch, queries, kernel.shape[1]))
     for b, head in np.ndindex(batch, heads):
         group = head * layer.memory_heads // heads
         attended = weights[b, head] @ projected[b, :, group * size : (group + 1) * size]
         attended = attended + _shaw(layer, weights[b, head], first)
+        if isinstance(layer, layers.DifferentialAttention):
+            square = np.mean(attended**2, axis=-1, keepdims=True)
+            attended = attended / np.sqrt(square + layer.epsilon) * (1 - layer.initial_lambda)
+        attended = attended * gates(layer, query)[b][:, head * size : (head + 1) * size]
         result[b] += attended @ kernel[head * size : (head + 1) * size]
     result += 0.0 if layer.output_dense is None else _bias(layer.output_dense)
-    result[~weights.any(axis=(1, 3))] = 0.0
+    result[~seen] = 0.0
     return result
 
 
-def retained(layer, query, value, weights, allowed):
-    """Returns the output [B, T, D] of retention for weights [B, N, T, S]: heads normalised, gated and projected."""
-    gates = query.astype("float64") @ to_numpy(layer.gate_dense.kernel) + _bias(layer.gate_dense)
-    gates = gates / (1 + np.exp(-gates))
+def of_states(layer, query, value, weights, allowed):
+    """Returns the output [B, T, D] for weights [B, N, T, S] without softmax: heads normalised, gated and projected."""
+    gate = gates(layer, query)
     projected, kernel = values(layer, value.astype("float64")), to_numpy(layer.output_dense.kernel)
     result = np.zeros((*query.shape[:2], kernel.shape[1])) + _bias(layer.output_dense)
     for b, head, t in np.ndindex(weights.shape[:3]):
         own = slice(head * layer.value_dim, (head + 1) * layer.value_dim)
         attended = weights[b, head, t] @ projected[b, :, own]
-        attended = (attended - attended.mean()) / math.sqrt(attended.var() + layer.epsilon)
-        result[b, t] += (attended * gates[b, t, own]) @ kernel[own]
+        if not isinstance(layer, layers.DeltaRuleAttention):
+            attended = attended - attended.mean()
+        attended = attended / math.sqrt(np.mean(attended**2) + layer.epsilon)
+        result[b, t] += (attended * gate[b, t, own]) @ kernel[own]
     result[~allowed.any(axis=(1, 3))] = 0.0
+    return result
+
+
+def state_weights(layer, floats, hidden, first):
+    """Returns the weights [B, N, T, S] of gated linear attention or the delta rule, by their recurrence.
+
+    Args:
+        layer: The layer.
+        floats: `query`, `value` and `key`.
+        hidden: Which keys are masked, [B, S].
+        first: Place of the first query.
+    """
+    query = to_numpy(layer.project_query(floats["query"], first)).astype("float64")
+    keys = to_numpy(layer.project_memory(floats["value"], floats["key"])["key"]).astype("float64")
+    size = layer.key_dim
+    result = np.zeros((*query.shape[:3], keys.shape[2]))
+    for b, n in np.ndindex(query.shape[:2]):
+        state = np.zeros((size, keys.shape[2]))  # with one of each key in place of the values
+        for place in range(max(keys.shape[2], first + query.shape[2])):
+            if place < keys.shape[2] and not hidden[b, place]:
+                key, own = keys[b, n, place, :size], np.arange(keys.shape[2]) == place
+                if isinstance(layer, layers.DeltaRuleAttention):
+                    state = state + keys[b, n, place, size] * np.outer(key, own - key @ state)
+                else:
+                    state = np.exp(keys[b, n, place, size:])[:, None] * state + np.outer(key, own)
+            if 0 <= place - first < query.shape[2]:
+                result[b, n, place - first] = query[b, n, place - first] @ state / math.sqrt(size)
     return result
 
 
 def values(layer, value):
     """Returns the values [B, S, Dv] as they are summed, [B, S, N · H] or, without a projection, as they are."""
     dense = getattr(layer, "value_dense", None)
+    if isinstance(layer, layers.MultiHeadLatentAttention):
+        value = latents(layer.latent_dense, layer.memory_norm, value)
     return value if dense is None else value @ to_numpy(dense.kernel) + _bias(dense)
+
+
+def latents(dense, norm, inputs):
+    """Returns the latent vectors [..., C] of inputs [..., D]."""
+    latent = inputs @ to_numpy(dense.kernel) + _bias(dense)
+    if norm is None:
+        return latent
+    return latent / np.sqrt(np.mean(latent**2, axis=-1, keepdims=True) + 1e-6) * to_numpy(norm.scale)
 
 
 def _bias(dense):

@@ -117,7 +117,7 @@ def test_config_round_trip(case):
         np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("option", ["positions", "query_dim", "qk_norm", "logit_softcap"])
+@pytest.mark.parametrize("option", ["positions", "query_dim", "qk_norm", "logit_softcap", "output_gate"])
 def test_configs_from_before_an_option_still_load(option):
     layer = layers.MultiHeadAttention(7, 19, value_dim=23)
     config = layer.get_config()

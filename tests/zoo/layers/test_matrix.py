@@ -15,8 +15,8 @@ from support.layers.matrix import BACKEND, VECTORS, Situation
 from support.layers.matrix_checks import check
 
 from zoo import layers
+from zoo.layers.attention import delta_rule, gated_linear, retention
 from zoo.layers.attention import linear as linear_attention
-from zoo.layers.attention import retention
 from zoo.layers.attention import sliding_window as sliding_window_attention
 from zoo.layers.core import execution
 
@@ -89,7 +89,8 @@ def small_blocks():
         patch.setattr(execution, "CHUNK_BUDGET", 1)
         patch.setattr(sliding_window_attention, "MIN_ROWS", 2)
         patch.setattr(linear_attention, "BLOCK_SIZE", 2)
-        patch.setattr(retention, "CHUNK_SIZE", 2)
+        for module in (delta_rule, gated_linear, retention):
+            patch.setattr(module, "CHUNK_SIZE", 2)
         yield
 
 

@@ -165,6 +165,8 @@ def _multi_head(layer, query, value, key, allowed):
         score = layer.score if layer.share_score else layer.score.head_scores[head]
         attended, head_weights = _attend(_capped(_score_function(score), layer.logit_softcap), *projected, allowed)
         weights.append(head_weights)
+        if layer.output_gate:
+            attended = attended / (1 + np.exp(-_dense(layer.gate_dense, query, _columns(head, layer.value_dim))))
         output += attended @ kernel[_columns(head, layer.value_dim)]
     output += bias
     output[~allowed.any(axis=1)] = 0.0
@@ -268,7 +270,10 @@ def test_scores(case):
 _EFFICIENT = ("BlockLocalAttention", "LinearAttention", "PerformerAttention", "SlidingWindowAttention")
 _ELSEWHERE = {
     "LocalAttention": "test_local.py",
+    "MultiHeadLatentAttention": "test_latent.py",
+    **dict.fromkeys(("DifferentialAttention", "TalkingHeadsAttention"), "test_mixed_weights.py"),
     "MultiScaleRetention": "test_retention.py",
+    **dict.fromkeys(("DeltaRuleAttention", "GatedLinearAttention"), "test_state_attention.py"),
     **dict.fromkeys(_EFFICIENT, "test_efficient.py"),
 }
 _ATTENTION = [

@@ -155,6 +155,10 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         """Returns the layer's output from the weighted sum of the values."""
         return output
 
+    def finish(self, output, inputs):
+        """Returns the layer's output from the weighted sum of the values, and the inputs [B, T, Dq] of the queries."""
+        return self.project_output(output)
+
     def compare_layers(self):
         """Returns the sublayers whose weights `compare`, `normalize` or `weighted_sum` read, a list."""
         return []
@@ -321,11 +325,12 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
 
     def _attend_and_project(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
         visible = visible.limited_to(self.max_keys())
-        query = self.project_query(masks.zero_masked(query, visible.query_mask), start_index)
+        inputs = masks.zero_masked(query, visible.query_mask)
+        query = self.project_query(inputs, start_index)
         if attention_bias is not None:
             attention_bias = masks.check_bias(attention_bias, (*query.shape[:-1], visible.key_positions.shape[0]))
         results = self.attend(query, memory, visible, attention_bias, return_attention_scores, drop)
-        output = self._zero_empty_rows(self.project_output(results["output"]), results.get("seen"))
+        output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):

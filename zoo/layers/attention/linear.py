@@ -194,11 +194,12 @@ class LinearAttention(MultiHeadAttention):
         visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
         value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
         memory = self.project_memory(value, key, index)
-        query = self.project_query(masks.zero_masked(query, visible.query_mask), index + first)
+        inputs = masks.zero_masked(query, visible.query_mask)
+        query = self.project_query(inputs, index + first)
         query, key = self._features(query, memory["key"])
         before = {"sums": ops.view(cache["sums"], self._wide), "seen": cache["seen"]}
         results, after = self._attend_by_sums(query, key, memory["value"], visible, before)
-        output = self._zero_empty_rows(self.project_output(results["output"]), results["seen"])
+        output = self._zero_empty_rows(self.finish(results["output"], inputs), results["seen"])
         sums = ops.view(after["sums"], BITS[self._wide])
         return output, {"sums": sums, "seen": after["seen"], "index": index + lengths[1]}
 

@@ -52,6 +52,9 @@ class MultiHeadAttention(BaseAttention):
         logit_softcap: c, a positive number that no score exceeds: `c · tanh(score / c)`, or `None`. What the score says
             is capped, with Shaw's relative keys; biases of positions and `attention_bias` are added after it, and masks
             act after it. It costs O(N · T · S), and fused kernels do not have it: they are not used.
+        output_gate: Whether each number of the heads has a gate before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X
+            are the inputs of the queries. A head may then say nothing at a position, for which it otherwise needs a key
+            that means nothing. It costs D · N · p_v weights.
         **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
@@ -75,7 +78,9 @@ class MultiHeadAttention(BaseAttention):
         section 2, https://arxiv.org/abs/2302.05442; Henry et al. 2020, "Query-Key Normalization for Transformers",
         section 3, https://arxiv.org/abs/2010.04245; capped scores: Gemma Team 2024, "Gemma 2: Improving Open Language
         Models at a Practical Size", section 2, https://arxiv.org/abs/2408.00118; Bello et al. 2016, "Neural
-        Combinatorial Optimization with Reinforcement Learning", appendix A.2, https://arxiv.org/abs/1611.09940
+        Combinatorial Optimization with Reinforcement Learning", appendix A.2, https://arxiv.org/abs/1611.09940; gated
+        output: Qiu et al. 2025, "Gated Attention for Large Language Models: Non-linearity, Sparsity, and
+        Attention-Sink-Free", section 2.2 (G1), https://arxiv.org/abs/2505.06708
     """
 
     saved_options: tuple[str, ...] = (
@@ -92,6 +97,7 @@ class MultiHeadAttention(BaseAttention):
         "share_score",
         "qk_norm",
         "logit_softcap",
+        "output_gate",
     )
     has_heads = True
 
@@ -110,6 +116,7 @@ class MultiHeadAttention(BaseAttention):
         share_score=True,
         qk_norm=False,
         logit_softcap=None,
+        output_gate=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -136,6 +143,12 @@ class MultiHeadAttention(BaseAttention):
         self.qk_norm = qk_norm
         self.query_norm, self.key_norm = (self._norm("query_norm"), self._norm("key_norm")) if qk_norm else (None, None)
         self.logit_softcap = _check_softcap(logit_softcap)
+        self.output_gate = output_gate
+        self.gate_dense = self._gate("sigmoid") if output_gate else None
+
+    def _gate(self, activation):
+        size, initializer = self.num_heads * self.value_dim, self.kernel_initializer
+        return projection(self, size, "gate", self.use_bias, initializer, activation)
 
     def _norm(self, name):
         return make_normalization("rms_norm", epsilon=1e-6, dtype=self.dtype_policy, name=name)
@@ -174,12 +187,12 @@ class MultiHeadAttention(BaseAttention):
             self.positions.build_for_attention(
                 self.num_heads, self.key_dim, self.value_dim, query_shape[-1], key_shape[-1]
             )
-        self.query_dense.build(self._encoded_shape(query_shape))
-        self.key_dense.build(self._encoded_shape(key_shape))
-        self.value_dense.build(value_shape)
+        self.build_projections(query_shape, value_shape, key_shape)
         if self.qk_norm:
             self.query_norm.build((None, None, None, self.query_dim))
             self.key_norm.build((None, None, None, self.key_dim))
+        if self.gate_dense is not None:
+            self.gate_dense.build(query_shape)
         batch, length = query_shape[0], query_shape[1]
         self.score.build_for_attention(
             (batch, self.num_heads, length, self.query_dim), (batch, self.num_heads, key_shape[1], self.key_dim)
@@ -189,13 +202,19 @@ class MultiHeadAttention(BaseAttention):
             self.output_dense = self._dense(self.output_dim or query_shape[-1], "output")
             self.output_dense.build((batch, length, self.num_heads * self.value_dim))
 
+    def build_projections(self, query_shape, value_shape, key_shape):
+        """Builds the maps from inputs of these shapes to the heads."""
+        self.query_dense.build(self._encoded_shape(query_shape))
+        self.key_dense.build(self._encoded_shape(key_shape))
+        self.value_dense.build(value_shape)
+
     def _encoded_shape(self, shape):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
     def _heads(self, dense, norm, inputs, size, start_index):
         """Returns the heads [B, N, T, size] of queries or keys, not yet rotated."""
         inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
-        heads = _split_heads(apply_positionwise(dense, inputs), size)
+        heads = split_heads(apply_positionwise(dense, inputs), size)
         return heads if norm is None else norm(heads)
 
     def project_query(self, query, start_index=0):
@@ -205,7 +224,7 @@ class MultiHeadAttention(BaseAttention):
     def project_memory(self, value, key=None, start_index=0):
         key = self._heads(self.key_dense, self.key_norm, value if key is None else key, self.key_dim, start_index)
         key = key if self.positions is None else self.positions.rotate_key(key, start_index)
-        value = _split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
+        value = split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
         return {"key": self.score.project_key(self.keys_to_compare(key)), "value": value}
 
     def keys_to_compare(self, key):
@@ -275,6 +294,12 @@ class MultiHeadAttention(BaseAttention):
         """Returns keys and values with as many heads as the queries have."""
         return memory["key"], memory["value"]
 
+    def finish(self, output, inputs):
+        if self.gate_dense is not None:
+            gate = split_heads(apply_positionwise(self.gate_dense, inputs), self.value_dim)
+            output = output * ops.cast(gate, output.dtype)
+        return self.project_output(output)
+
     def project_output(self, output):
         batch, _, length, _ = ops.shape(output)
         merged = output if isinstance(length, int) and length == 1 else ops.transpose(output, (0, 2, 1, 3))
@@ -297,9 +322,9 @@ class MultiHeadAttention(BaseAttention):
                 f"Build {type(self).__name__}, or call it, first: its kernels have the sizes of its inputs."
             )
         kernels = {
-            "query": _columns(self.query_dense, self.query_dim),
-            "key": _columns(self.key_dense, self.key_dim),
-            "value": _columns(self.value_dense, self.value_dim),
+            "query": columns_of_heads(self.query_dense, self.query_dim),
+            "key": columns_of_heads(self.key_dense, self.key_dense.units // self.memory_heads),
+            "value": columns_of_heads(self.value_dense, self.value_dim),
         }
         if self.output_dense is not None:
             kernel = effective_kernel(self.output_dense)
@@ -312,7 +337,7 @@ class MultiHeadAttention(BaseAttention):
         return (*query_shape[:-1], self.output_dim or query_shape[-1])
 
 
-def _columns(dense, size):
+def columns_of_heads(dense, size):
     """Returns the kernel [D, N · size] of a projection for each head, [N, D, size]."""
     kernel = effective_kernel(dense)
     return kernel.reshape(len(kernel), -1, size).swapaxes(0, 1)
@@ -340,7 +365,7 @@ def _add(scores, term):
     return scores if term is None else scores + ops.cast(term, scores.dtype)
 
 
-def _split_heads(projected, size):
+def split_heads(projected, size):
     """Returns [B, N, T, H] from [B, T, N·H]."""
     batch, length = ops.shape(projected)[:2]
     count = projected.shape[-1] // size

@@ -43,6 +43,69 @@ def attend_by_state(query, key, value, log_decay, start, before, size):
     return rows.join_rows(ops.matmul(pairs, value) + earlier, length), states[:, :, -1]
 
 
+def fading_sums(added, log_decay, before, size):
+    """Returns `c_t = exp(g_t) ⊙ c_{t−1} + a_t` for all positions, [B, T, D], and the last one, [B, D].
+
+    Args:
+        added: a, [B, T, D], in float32 or wider, like the others.
+        log_decay: g, at most 0, [B, T, D].
+        before: State before the first position, [B, D], or `None` for zeros.
+        size: Positions in a chunk.
+    """
+    length = ops.shape(added)[-2]
+    size = max(1, min(size, length)) if isinstance(length, int) else size
+    added, log_decay = _chunks(added, size), _chunks(log_decay, size)  # [B, C, K, D]
+    own = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
+    kept = ops.exp(ops.cumsum(log_decay, axis=-2))
+    states, last = scan_states(
+        lambda state, inputs: inputs[0] * state + inputs[1],
+        ops.zeros_like(own[:, 0, 0]) if before is None else before,
+        [ops.moveaxis(tensor[:, :, -1], 1, 0) for tensor in (kept, own)],
+    )
+    sums = own + kept * ops.moveaxis(states, 0, 1)[:, :, None]
+    batch, count, rows, width = ops.shape(sums)
+    return ops.reshape(sums, (batch, count * rows, width))[:, :length], last
+
+
+def inverse_of_corrections(key, betas):
+    """Returns `(I + A)⁻¹`, `A = tril(diag(β) K Kᵀ, −1)`, [..., K, K], for keys [..., K, M] and β [..., K, 1].
+
+    Times `diag(β)` it says how much of each value is left after the later keys of the delta rule: see `new_values`.
+    """
+    places = ops.arange(ops.shape(key)[-2], dtype="int32")
+    products = ops.matmul(betas * key, ops.swapaxes(key, -1, -2))
+    before = ops.where(places < places[:, None], products, ops.zeros_like(products))
+    identity = ops.cast(ops.equal(places, places[:, None]), key.dtype)
+    return ops.solve_triangular(before + identity, identity + ops.zeros_like(products), lower=True)
+
+
+def new_values(key, value, betas, before, size):
+    """Returns the values u that the delta rule adds, `uₜ = βₜ (vₜ − Sₜ₋₁ᵀ kₜ)`, `Sₜ = Sₜ₋₁ + kₜ uₜᵀ`, [B, N, S, V].
+
+    Args:
+        key: [B, N, S, M].
+        value: [B, N, S, V].
+        betas: β, [B, N, S, 1].
+        before: State before the first key, [B, N, M, V], or `None` for zeros.
+        size: Keys in a chunk.
+    """
+    keys = ops.shape(key)[-2]
+    size = max(1, min(size, keys)) if isinstance(keys, int) else size
+    key, value, betas = (_chunks(tensor, size) for tensor in (key, value, betas))
+    inverse = inverse_of_corrections(key, betas)  # [B, N, C, K, K]
+    own, recalling = ops.matmul(inverse, betas * value), ops.matmul(inverse, betas * key)
+
+    def step(state, inputs):
+        key, own, recalling = inputs
+        return state + ops.matmul(ops.swapaxes(key, -1, -2), own - ops.matmul(recalling, state))
+
+    first = ops.zeros_like(ops.matmul(ops.swapaxes(key, -1, -2), value)[:, :, 0]) if before is None else before
+    states, _ = scan_states(step, first, [ops.moveaxis(tensor, 2, 0) for tensor in (key, own, recalling)])
+    values = own - ops.matmul(recalling, ops.moveaxis(states, 0, 2))
+    *leading, count, rows, width = ops.shape(values)
+    return ops.reshape(values, (*leading, count * rows, width))[..., :keys, :]
+
+
 def _rows(length, start, size):
     """Returns the cut of T queries, the first at `start`, into blocks that begin at multiples of the size."""
     first = start // size * size
@@ -90,11 +153,16 @@ def _states(key, value, log_decay, before):
 
 def _decayed_products(query, key, log_decay):
     """Returns `Σ_m q_rm k_jm exp(g_{j+1} + … + g_r)_m` for each row and the keys up to it, [..., K, K], else zeros."""
-    places = ops.arange(key.shape[-2], dtype="int32")
-    after, visible = (compare(places[:, None], places)[..., None] for compare in (ops.greater, ops.greater_equal))
-    between = ops.where(after, log_decay[..., :, None, :], ops.cast(0.0, log_decay.dtype))  # [..., K, K, 1 or M]
-    decay = ops.exp(ops.cumsum(between, axis=-3))
-    decay = ops.where(visible, decay, ops.zeros_like(decay))
+    decay = _decays(log_decay)
     if log_decay.shape[-1] == 1:
         return ops.matmul(query, ops.swapaxes(key, -1, -2)) * decay[..., 0]
     return ops.sum(query[..., :, None, :] * key[..., None, :, :] * decay, axis=-1)
+
+
+def _decays(log_decay):
+    """Returns `exp(g_{j+1} + … + g_r)` for each row r and j up to it, else zeros, [..., K, K, M] from [..., K, M]."""
+    places = ops.arange(log_decay.shape[-2], dtype="int32")
+    after, visible = (compare(places[:, None], places)[..., None] for compare in (ops.greater, ops.greater_equal))
+    between = ops.where(after, log_decay[..., :, None, :], ops.cast(0.0, log_decay.dtype))
+    decay = ops.exp(ops.cumsum(between, axis=-3))
+    return ops.where(visible, decay, ops.zeros_like(decay))

@@ -32,7 +32,7 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     self_attention: str = choice(
         "full",
         (*SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
-        f"{TransformerOptions.declared()['self_attention'].meaning[:-1]}; or by states that decay (retention).",
+        f"{TransformerOptions.declared()['self_attention'].meaning} By a state: retention, gated_linear, delta_rule.",
     )
 
     def check(self) -> None:

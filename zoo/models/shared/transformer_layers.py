@@ -10,6 +10,11 @@ from zoo.models.shared.scores import model_score
 from zoo.models.shared.transformer_options import MAX_DISTANCES, ROTARY_POSITIONS
 
 FIRST_TEMPERATURE = 0.1
+BY_STATES = {
+    "retention": layers.MultiScaleRetention,
+    "gated_linear": layers.GatedLinearAttention,
+    "delta_rule": layers.DeltaRuleAttention,
+}
 
 
 class TransformerLayers:
@@ -111,6 +116,7 @@ class TransformerLayers:
             "output_projection": self.options.output_projection,
             "positions": positions,
             "qk_norm": self.options.qk_norm,
+            "output_gate": self.options.output_gate,
             "use_bias": self.options.use_bias,
             "dtype": self.dtype,
             "name": name,
@@ -141,8 +147,8 @@ class TransformerLayers:
             return layers.LinearAttention(**arguments)
         if kind == "performer":
             return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
-        if kind == "retention":
-            return layers.MultiScaleRetention(**arguments)
+        if kind in BY_STATES:
+            return BY_STATES[kind](**arguments)
         arguments |= self._compared()
         if kind == "local":
             return layers.SlidingWindowAttention(window=self.options.window, **arguments)

@@ -13,7 +13,9 @@ from zoo.synonyms import SCORES, unique
 
 SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer")
 # They see what is before a position alone, in states of one size: for language models.
-CAUSAL_SELF_ATTENTIONS = ("retention",)
+CAUSAL_SELF_ATTENTIONS = ("retention", "gated_linear", "delta_rule")
+# They have gates of their own.
+WITH_GATES = ("retention", "gated_linear")
 # They have sums in place of weights: nothing to score, to drop or to add a bias to.
 WITHOUT_SCORES = ("linear", "performer", *CAUSAL_SELF_ATTENTIONS)
 CONCATENATED = ("concat", "learned_concat")
@@ -198,6 +200,9 @@ class TransformerOptions(AttentionOptions):
     logit_softcap: float = number(
         0.0, "c, which no attention score exceeds: c · tanh(score / c); 0 for no limit.", minimum=0
     )
+    output_gate: bool = flag(
+        False, "Whether the heads of all attention have a gate before W_o, concat(heads) ⊙ sigmoid(X W_g)."
+    )
     feed_forward_dropout: float = rate(0.0, "Rate of dropout inside the feed-forward networks.")
     normalize_first: bool = flag(False, "Whether blocks normalise before each part (pre-norm) and not after it.")
     normalization: str = choice("layer_norm", NORMALIZATIONS, "Kind of normalisation.")
@@ -277,6 +282,7 @@ class TransformerOptions(AttentionOptions):
             refused["logit_softcap"] = self.logit_softcap
             refused |= {} if self.score == "scaled_dot" else {"score": self.score}
             refused |= {} if self.share_score else {"share_score": "false"}
+            refused |= {"output_gate": "true"} if self.output_gate and self.self_attention in WITH_GATES else {}
             refused |= {"positions": self.positions} if self.positions in (*SCORE_POSITIONS, "xpos") else {}
         for name, value in refused.items():
             if value:

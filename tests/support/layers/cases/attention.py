@@ -125,6 +125,35 @@ CASES = [
         **ATTENTION,
     ),
     Case(
+        "multi_head_attention_with_gated_output",
+        layers.MultiHeadAttention,
+        lambda policy: layers.MultiHeadAttention(7, 19, value_dim=23, output_gate=True, dtype=policy),
+        parameters=7 * (19 * (11 + 1 + 17 + 1) + 23 * (13 + 1 + 11 + 1)) + (7 * 23 + 1) * 11,
+        flat=FLAT,
+        **_SEVEN_HEADS,
+    ),
+    Case(
+        "talking_heads_attention",
+        layers.TalkingHeadsAttention,
+        lambda policy: layers.TalkingHeadsAttention(
+            7, 19, value_dim=23, output_gate=True, use_bias=False, dtype=policy, **DROPOUT
+        ),
+        parameters=7 * (19 * (11 + 17) + 23 * (13 + 11 + 11)) + 2 * 7 * 7,
+        **_SEVEN_HEADS,
+    ),
+    Case(
+        "differential_attention",
+        layers.DifferentialAttention,
+        lambda policy: layers.DifferentialAttention(
+            7, 19, value_dim=23, initial_lambda=0.3, epsilon=1e-3, use_bias=True, dtype=policy, **DROPOUT
+        ),
+        parameters=7 * (2 * 19 * (11 + 1 + 17 + 1) + 23 * (13 + 1)) + 4 * 19 + (7 * 23 + 1) * 11,
+        flat=FLAT,
+        whole=False,
+        signed=True,
+        **_SEVEN_HEADS,
+    ),
+    Case(
         "grouped_query_attention",
         layers.GroupedQueryAttention,
         lambda policy: layers.GroupedQueryAttention(6, 2, 19, value_dim=23, dtype=policy),

@@ -58,6 +58,31 @@ CASES = [
         **_HEADS,
     ),
     Case(
+        "latent_attention",
+        layers.MultiHeadLatentAttention,
+        lambda policy: layers.MultiHeadLatentAttention(7, 19, latent_dim=31, rope_dim=6, value_dim=23, dtype=policy),
+        parameters=13 * 31 + 17 * 6 + 31 + 31 * 7 * (13 + 23) + 11 * 7 * 19 + 7 * 23 * 11,
+        **_HEADS,
+    ),
+    Case(
+        "latent_attention_with_latent_queries",
+        layers.MultiHeadLatentAttention,
+        lambda policy: layers.MultiHeadLatentAttention(
+            7,
+            19,
+            latent_dim=5,
+            rope_dim=6,
+            query_latent_dim=3,
+            latent_norm=False,
+            use_bias=True,
+            logit_softcap=1.5,
+            dtype=policy,
+            **DROPOUT,
+        ),
+        parameters=(13 + 1) * 5 + (17 + 1) * 6 + 5 * 7 * 2 * 13 + (11 + 1) * 3 + 3 * 7 * 19 + (7 * 13 + 1) * 11,
+        **_HEADS,
+    ),
+    Case(
         "multi_scale_retention",
         layers.MultiScaleRetention,
         lambda policy: layers.MultiScaleRetention(7, 19, value_dim=23, epsilon=1e-3, dtype=policy),
@@ -73,6 +98,26 @@ CASES = [
             7, 19, value_dim=23, decays=(0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0), use_bias=True, epsilon=1e-3, dtype=policy
         ),
         parameters=_PROJECTIONS + _BIASES + 7 * 23 * (11 + 1),
+        whole=False,
+        signed=True,
+        **_HEADS,
+    ),
+    Case(
+        "gated_linear_attention",
+        layers.GatedLinearAttention,
+        lambda policy: layers.GatedLinearAttention(
+            7, 19, value_dim=23, decay_rank=5, decay_temperature=2.0, use_bias=True, epsilon=1e-3, dtype=policy
+        ),
+        parameters=_PROJECTIONS + _BIASES + 7 * 23 * (11 + 1) + 17 * 5 + (5 + 1) * 7 * 19,
+        whole=False,
+        signed=True,
+        **_HEADS,
+    ),
+    Case(
+        "delta_rule_attention",
+        layers.DeltaRuleAttention,
+        lambda policy: layers.DeltaRuleAttention(7, 19, value_dim=23, use_bias=True, epsilon=1e-3, dtype=policy),
+        parameters=_PROJECTIONS + _BIASES + 7 * (17 + 1),
         whole=False,
         signed=True,
         **_HEADS,

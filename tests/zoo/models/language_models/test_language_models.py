@@ -62,7 +62,11 @@ SMALL = {
     ],
     "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
     "causal_lm_modern": [{**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0}],
-    "retnet_lm": [{**_TRANSFORMER, "value_dim": 5}],
+    "retnet_lm": [
+        {**_TRANSFORMER, "value_dim": 5},
+        {**_TRANSFORMER, "self_attention": "gated_linear", "positions": "none"},
+        {**_TRANSFORMER, "self_attention": "delta_rule", "positions": "none"},
+    ],
     "lstm_lm": [_RECURRENT, {**_RECURRENT, "units": 7, "num_layers": 3, "tied_embeddings": False}],
 }
 # The second and third Transformer between them have all that is new in it; of LSTMs, more layers than one.

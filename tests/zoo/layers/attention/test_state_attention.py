@@ -1,0 +1,214 @@
+"""Gated linear attention and the delta rule: the recurrences of the papers, the other forms, and the cache."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from support.layers.contract import compiled, gradients, graph_and_xla, random_array, random_mask, randomize, to_numpy
+
+from zoo import layers
+from zoo.layers.attention import delta_rule, gated_linear
+
+B, N, D, H, V = 2, 3, 11, 5, 7
+MAKE = {
+    "gated": lambda **options: layers.GatedLinearAttention(
+        N, H, value_dim=V, decay_rank=2, decay_temperature=1.5, epsilon=1e-3, **options
+    ),
+    "delta": lambda **options: layers.DeltaRuleAttention(N, H, value_dim=V, epsilon=1e-3, **options),
+}
+both = pytest.mark.parametrize("kind", MAKE)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Makes several chunks out of a few positions."""
+    monkeypatch.setattr(gated_linear, "CHUNK_SIZE", 4)
+    monkeypatch.setattr(delta_rule, "CHUNK_SIZE", 4)
+
+
+def make(kind, **options):
+    layer = MAKE[kind](**options)
+    layer.build((B, 19, D), (B, 19, D))
+    return randomize(layer)
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _features(x):
+    x = x * _sigmoid(x)
+    return x / np.sqrt(np.sum(x**2) + 1e-6)
+
+
+def _reference(layer, query, value, first, query_mask, value_mask):
+    """Returns output [T, D] and weights [N, T, S] of one sequence, by the recurrences of the papers, place by place."""
+    kernels = {name: to_numpy(getattr(layer, f"{name}_dense").kernel) for name in ("query", "key", "value", "output")}
+    is_delta = isinstance(layer, layers.DeltaRuleAttention)
+    if is_delta:
+        beta = _sigmoid(value @ to_numpy(layer.beta_dense.kernel))
+    else:
+        gates = value @ to_numpy(layer.decay_input_dense.kernel) @ to_numpy(layer.decay_dense.kernel)
+        alpha = _sigmoid(gates + to_numpy(layer.decay_dense.bias)) ** (1 / 1.5)
+    weights, heads = np.zeros((N, len(query), len(value))), np.zeros((len(query), N, V))
+    seen = np.zeros(len(query), bool)
+    for n in range(N):
+        size, own = slice(n * H, (n + 1) * H), slice(n * V, (n + 1) * V)
+        # S with the values, and with one of each key in their place.
+        states = [np.zeros((H, V)), np.zeros((H, len(value)))]
+        for place in range(max(len(value), first + len(query))):
+            if place < len(value) and value_mask[place]:
+                key = value[place] @ kernels["key"][:, size]
+                new = [value[place] @ kernels["value"][:, own], np.arange(len(value)) == place]
+                if is_delta:
+                    key = _features(key)
+                    new = [beta[place, n] * (v - state.T @ key) for v, state in zip(new, states, strict=True)]
+                else:
+                    states = [alpha[place, size, None] * state for state in states]
+                states = [state + np.outer(key, v) for v, state in zip(new, states, strict=True)]
+            t = place - first
+            if 0 <= t < len(query) and query_mask[t]:
+                projected = query[t] @ kernels["query"][:, size]
+                projected = (_features(projected) if is_delta else projected) / np.sqrt(H)
+                head, weights[n, t] = states[0].T @ projected, states[1].T @ projected
+                centred = head if is_delta else head - head.mean()
+                heads[t, n] = centred / np.sqrt(np.mean(centred**2) + layer.epsilon)
+                seen[t] = value_mask[: place + 1].any()
+    heads = heads.reshape(len(query), N * V)
+    if not is_delta:
+        gate = query @ to_numpy(layer.gate_dense.kernel)
+        heads = heads * gate * _sigmoid(gate)
+    return heads @ kernels["output"] * seen[:, None], weights
+
+
+LENGTHS = [
+    *((19, 19, None), (9, 7, 3)),
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ((6, 19, None), (19, 6, None), (9, 19, 4), (1, 19, None))),
+]
+
+
+@both
+@pytest.mark.parametrize("implementation", ["auto", "dense", pytest.param("blockwise", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_all_forms_are_the_recurrence(kind, implementation, lengths):
+    queries, keys, start = lengths
+    layer = make(kind, implementation=implementation)
+    query, value = random_array((B, queries, D), 1), random_array((B, keys, D), 2)
+    query_mask, value_mask = random_mask((B, queries), 1), random_mask((B, keys), 2)
+    value_mask[0, :2] = False
+    options = {"query_mask": query_mask, "value_mask": value_mask, "start_index": start}
+    output, weights = map(to_numpy, layer(query, value, return_attention_scores=True, **options))
+    np.testing.assert_array_equal(to_numpy(layer(query, value, **options)), output)
+    for b in range(B):
+        first = keys - queries if start is None else start
+        expected, expected_weights = _reference(layer, query[b], value[b], first, query_mask[b], value_mask[b])
+        np.testing.assert_allclose(weights[b], expected_weights, atol=5e-6)
+        np.testing.assert_allclose(output[b], expected, atol=5e-5)
+
+
+@both
+def test_gradients_of_chunks_are_those_of_pairs(kind):
+    found = []
+    for implementation in ("auto", "dense"):
+        layer, mask = make(kind, implementation=implementation), random_mask((B, 19), 3)
+        mask[0] = False
+        variable = keras.Variable(random_array((B, 19, D), 1))
+
+        def loss(layer=layer, variable=variable, mask=mask):
+            inputs = ops.convert_to_tensor(variable)
+            return ops.sum(ops.sin(layer(inputs, inputs, value_mask=mask)))
+
+        found.append(gradients(loss, [variable, *layer.trainable_variables]))
+    for result, expected in zip(*found, strict=True):
+        assert np.all(np.isfinite(result))
+        np.testing.assert_allclose(result, expected, atol=2e-4 * max(1.0, np.abs(expected).max()))
+
+
+@both
+@pytest.mark.parametrize("chunks", [(6, 1, 1, 5), pytest.param((1,) * 13, marks=pytest.mark.slow)], ids=len)
+def test_prefill_and_steps_equal_the_full_pass(kind, chunks):
+    layer, inputs, mask = make(kind), random_array((B, 13, D), 1), np.ones((B, 17), bool)
+    mask[0, :2] = mask[1, 5] = False
+    expected = to_numpy(layer(inputs, inputs, value_mask=mask[:, :13]))
+    cache, start = layer.create_cache(B, 17), 0
+    for length in chunks:
+        part, start = slice(start, start + length), start + length
+        output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask, cache=cache)
+        np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=2e-5)
+        assert int(cache["index"]) == start and cache["state"].shape == (B, N, H, V)
+
+
+@both
+@graph_and_xla
+def test_graph_of_unknown_sizes(kind, xla):
+    layer, inputs = make(kind), random_array((B, 19, D), 1)
+    expected = to_numpy(layer(inputs, inputs))
+    function = compiled(lambda x: layer(x, x), xla)
+    np.testing.assert_allclose(to_numpy(function(ops.convert_to_tensor(inputs))), expected, atol=2e-5)
+
+
+@both
+def test_sizes_of_zero_and_unknown_ones(kind):
+    layer, inputs = make(kind), random_array((B, 5, D), 1)
+    assert not np.any(to_numpy(layer(inputs, inputs[:, :0])))
+    assert layer(inputs[:, :0], inputs).shape == (B, 0, D)
+    assert layer(inputs[:0], inputs[:0]).shape == (0, 5, D)
+    assert layer(keras.Input((None, D)), keras.Input((None, D))).shape == (None, None, D)
+
+
+def test_strong_gates_forget_all_and_stay_finite():
+    layer = make("gated")
+    layer.decay_dense.kernel.assign(np.zeros_like(layer.decay_dense.kernel))
+    layer.decay_dense.bias.assign(np.full_like(layer.decay_dense.bias, -1e4))
+    inputs = random_array((B, 19, D), 1)
+    _, weights = layer(inputs, inputs, return_attention_scores=True)
+    np.testing.assert_array_equal(to_numpy(weights) * (1 - np.eye(19)), 0.0)
+    variable = keras.Variable(inputs)
+    (gradient,) = gradients(lambda: ops.sum(layer(ops.convert_to_tensor(variable), inputs)), [variable])
+    assert np.all(np.isfinite(gradient))
+
+
+def test_the_delta_rule_by_hand():
+    # One head of sizes 2 and 2: a key that comes again with β = 1 has its value replaced, not added.
+    layer = layers.DeltaRuleAttention(1, 2)
+    layer.build((1, 3, 4), (1, 3, 4))
+    key = np.array([[50, 0], [0, 50], [0, 0], [0, 0]])  # swish and length leave (1, 0) and (0, 1)
+    value, beta = np.array([[0, 0], [0, 0], [1, 0], [0, 1]]), np.array([[50], [50], [0], [0]])
+    for name, kernel in (("query", key), ("key", key), ("value", value), ("beta", beta), ("output", np.eye(2, 4))):
+        getattr(layer, f"{name}_dense").kernel.assign(kernel.astype("float32"))
+    # Keys a, b, a with values (1, 0), (0, 1), (0, 1); each position asks for its own key.
+    inputs = np.array([[[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 1]]], "float32")
+    output, weights = layer(inputs, inputs, return_attention_scores=True)
+    np.testing.assert_allclose(to_numpy(weights)[0, 0] * np.sqrt(2), np.eye(3), atol=1e-5)
+    half = np.sqrt(2)  # the norm of (1, 0) / √2
+    np.testing.assert_allclose(to_numpy(output)[0, :, :2], [[half, 0], [0, half], [0, half]], atol=1e-4)
+
+
+def test_gates_by_hand():
+    # One head of size 1, α = ½ at each position, q = k = 1: weights ½^(t − s).
+    layer = layers.GatedLinearAttention(1, 1, decay_rank=1, decay_temperature=1.0)
+    layer.build((1, 3, 1), (1, 3, 1))
+    for dense, number in ((layer.query_dense, 1), (layer.key_dense, 1), (layer.decay_dense, 0)):
+        dense.kernel.assign([[float(number)]])
+    _, weights = layer(np.ones((1, 3, 1)), np.ones((1, 3, 1)), return_attention_scores=True)
+    np.testing.assert_allclose(to_numpy(weights)[0, 0], [[1, 0, 0], [0.5, 1, 0], [0.25, 0.5, 1]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: make("gated", score="dot"), "GatedLinearAttention takes no `score`: it has no softmax"),
+        (lambda: make("delta", dropout=0.1), "DeltaRuleAttention takes no `dropout`: it has no softmax"),
+        (lambda: make("delta", logit_softcap=2.0), "DeltaRuleAttention takes no `logit_softcap`: it has no softmax"),
+        (
+            lambda: make("delta")(np.ones((2, 3, D)), np.ones((2, 3, D)), attention_mask=np.ones((2, 3, 3), bool)),
+            "DeltaRuleAttention takes no `attention_mask`: a key changes what is left of the others",
+        ),
+        (lambda: make("delta", positions=layers.ALiBiPositions()), "must act on queries and keys"),
+        (lambda: layers.GatedLinearAttention(1, 1, decay_temperature=0), "`decay_temperature` must be positive"),
+        (lambda: layers.GatedLinearAttention(1, 1, decay_rank=0), "`decay_rank` must be a positive integer"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

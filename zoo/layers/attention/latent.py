@@ -1,0 +1,219 @@
+"""Multi-head latent attention: keys and values of all heads from one small vector for each position."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
+from zoo.layers.core.checks import check_size
+from zoo.layers.core.execution import in_kernel
+from zoo.layers.core.projections import apply_positionwise, projection, reshape
+from zoo.layers.positions.rotary import RotaryPositions
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class MultiHeadLatentAttention(MultiHeadAttention):
+    """Multi-head attention whose cache holds one latent vector and one rotary key for each position, for all heads.
+
+    `c = norm(W_DKV v)`, `kᵢ = [W_UKⁱ c; R(s) W_KR k]`, `vᵢ = W_UVⁱ c` for a key k and value v at position s, which are
+    one vector in the paper; `qᵢ = [W_UQⁱ c'; R(p) W_QRⁱ c']` with `c' = norm(W_DQ q)` for a query q at position p, or
+    `c' = q` without `query_latent_dim`. `headᵢ = Σ softmax(qᵢ · kᵢ / √p_k) vᵢ`, and `concat(headᵢ) W_o`.
+
+    The cache takes C + R numbers for each position, whatever N, where multi-head attention takes N · (p_k + p_v). A
+    step of decoding need not make keys and values of them: `q · W_UK c = (W_UKᵀ q) · c`, and `Σ w W_UV c = W_UV Σ w c`,
+    so that all heads attend to the latent vectors themselves. That is computed where it takes fewer multiplications,
+    (2 C + R) T · S · N, against (C (p_k − R + p_v) + (p_k + p_v) T) · S · N with keys and values: for few queries.
+
+    Args:
+        num_heads: N, a positive integer.
+        key_dim: Size of each head for query and key, p_k, of which the last `rope_dim` features are rotary.
+        latent_dim: Size of c, C, a positive integer.
+        rope_dim: Size of the rotary part, R, an even number below `key_dim`.
+        value_dim: Size of each head for value, p_v. Default: `key_dim − rope_dim`.
+        query_latent_dim: Size of c', or `None` for queries without one.
+        latent_norm: Whether c and c' are normalised (RMS norm).
+        use_bias: Whether the maps to c, c', the rotary key and the output have biases, and without c' that to the
+            queries; those from c and c' have none.
+        **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `query_dim` and `qk_norm`: the
+            scores are scaled dot products. `positions` are `RotaryPositions()` by default.
+
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S]. Where `key` is not `value`, the
+    rotary part alone comes from it. `head_kernels` has W_UKⁱ [N, C, p_k − R] and W_UVⁱ [N, C, p_v].
+
+    Raises:
+        ValueError: For an option that it does not have, `positions` that are not rotary, or a `rope_dim` that is odd or
+            not below `key_dim`.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import MultiHeadLatentAttention
+        >>> layer = MultiHeadLatentAttention(num_heads=4, key_dim=12, latent_dim=5, rope_dim=4)
+        >>> inputs = np.ones((2, 3, 8), "float32")
+        >>> layer(inputs, inputs, use_causal_mask=True).shape
+        TensorShape([2, 3, 8])
+        >>> {name: tuple(tensor.shape) for name, tensor in layer.create_cache(batch_size=2, length=100).items()}
+        {'key': (2, 1, 100, 4), 'value': (2, 1, 100, 5), 'index': ()}
+
+    Reference:
+        DeepSeek-AI 2024, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", section
+        2.1, equations 9-19, and appendix C; the norms: section 3.1.2, https://arxiv.org/abs/2405.04434
+    """
+
+    saved_options = ("latent_dim", "rope_dim", "query_latent_dim", "latent_norm")
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        latent_dim,
+        rope_dim,
+        value_dim=None,
+        query_latent_dim=None,
+        latent_norm=True,
+        use_bias=False,
+        **kwargs,
+    ):
+        self._check_options(kwargs)
+        self.latent_dim = check_size("latent_dim", latent_dim)
+        self.rope_dim = check_size("rope_dim", rope_dim)
+        key_dim = check_size("key_dim", key_dim)
+        if self.rope_dim % 2 or self.rope_dim >= key_dim:
+            raise ValueError(
+                f"`rope_dim` must be even and below `key_dim`. Received: rope_dim={rope_dim}, key_dim={key_dim}."
+            )
+        kwargs.setdefault("positions", RotaryPositions())
+        # Queries are scaled when they are projected: among latent vectors their heads have another size.
+        super().__init__(num_heads, key_dim, value_dim or key_dim - rope_dim, score="dot", use_bias=use_bias, **kwargs)
+        self.query_latent_dim = check_size("query_latent_dim", query_latent_dim, optional=True)
+        self.latent_norm = latent_norm
+        self.content_dim = self.key_dim - self.rope_dim
+        self.latent_dense, self.rope_dense = self._dense(self.latent_dim, "latent"), self._dense(self.rope_dim, "rope")
+        self.key_dense = self._from_latent(self.num_heads * self.content_dim, "key")
+        self.value_dense = self._from_latent(self.num_heads * self.value_dim, "value")
+        self.query_latent_dense = None
+        if query_latent_dim is not None:
+            self.query_latent_dense = self._dense(self.query_latent_dim, "query_latent")
+            self.query_dense = self._from_latent(self.num_heads * self.key_dim, "query")
+        self.memory_norm = self._norm("latent_norm") if latent_norm else None
+        self.query_latent_norm = self._norm("query_latent_norm") if latent_norm and query_latent_dim else None
+
+    def _check_options(self, options):
+        name = type(self).__name__
+        for option, default in (("score", None), ("share_score", True), ("query_dim", None), ("qk_norm", False)):
+            if options.pop(option, default) != default:
+                raise ValueError(f"{name} has no option `{option}`: all heads compare latent vectors by dot products.")
+        positions = options.get("positions", RotaryPositions())
+        if not isinstance(positions, RotaryPositions):
+            raise ValueError(f"`positions` of {name} must be RotaryPositions. Received: positions={positions!r}.")
+
+    def _from_latent(self, units, name):
+        return projection(self, units, name, False, self.kernel_initializer)
+
+    def build_projections(self, query_shape, value_shape, key_shape):
+        self.latent_dense.build(value_shape)
+        self.rope_dense.build(key_shape)
+        latent_shape = (*value_shape[:-1], self.latent_dim)
+        self.key_dense.build(latent_shape)
+        self.value_dense.build(latent_shape)
+        if self.query_latent_dense is not None:
+            self.query_latent_dense.build(query_shape)
+            query_shape = (*query_shape[:-1], self.query_latent_dim)
+        self.query_dense.build(query_shape)
+        for norm, shape in ((self.memory_norm, latent_shape), (self.query_latent_norm, query_shape)):
+            if norm is not None:
+                norm.build(shape)
+
+    def project_query(self, query, start_index=0):
+        if self.query_latent_dense is not None:
+            query = _normalized(self.query_latent_norm, apply_positionwise(self.query_latent_dense, query))
+        heads = split_heads(apply_positionwise(self.query_dense, query), self.key_dim)
+        content, rotary = ops.split(heads, [self.content_dim], axis=-1)
+        heads = ops.concatenate([content, self.positions.rotate_query(rotary, start_index)], axis=-1)
+        return heads * self.key_dim**-0.5  # before the products, which float16 may not hold otherwise
+
+    def project_memory(self, value, key=None, start_index=0):
+        """Returns `{"key": ..., "value": ...}`, the rotary keys [B, 1, S, R] and the latent vectors [B, 1, S, C].
+
+        Args:
+            value: [B, S, Dv].
+            key: [B, S, Dk]; defaults to `value`.
+            start_index: Position of the first one, if they are appended to a cache.
+        """
+        rotary = split_heads(apply_positionwise(self.rope_dense, value if key is None else key), self.rope_dim)
+        latent = _normalized(self.memory_norm, apply_positionwise(self.latent_dense, value))
+        return {"key": self.positions.rotate_key(rotary, start_index), "value": split_heads(latent, self.latent_dim)}
+
+    def attend(self, query, memory, visible, *arguments):
+        if not self._absorbs(query, memory):
+            return super().attend(query, self._expanded(memory), visible, *arguments)
+        key = ops.concatenate([memory["value"], memory["key"]], axis=-1)
+        absorbed = {"key": key, "value": memory["value"]}
+        results = super().attend(self._absorbed(query), absorbed, visible, *arguments)
+        return {**results, "output": ops.einsum("bntc,cnv->bntv", results["output"], self._up(self.value_dense))}
+
+    def _absorbs(self, query, memory):
+        """Returns whether queries are compared with latent vectors: whether that is less work."""
+        queries, keys = query.shape[-2], memory["value"].shape[-2]
+        if not isinstance(queries, int) or self.key_dense.quantization_mode or self.value_dense.quantization_mode:
+            return False
+        sizes = self.content_dim + self.value_dim
+        # Multiplications of each key and head. An unknown number of keys is a large one.
+        of_queries = queries * self.latent_dim * sizes / max(1, keys) if isinstance(keys, int) else 0
+        absorbed = queries * (2 * self.latent_dim + self.rope_dim) + of_queries
+        return absorbed < queries * (sizes + self.rope_dim) + self.latent_dim * sizes
+
+    def _up(self, dense):
+        """Returns the matrix of each head from latent vectors, [C, N, size]."""
+        return ops.reshape(ops.cast(dense.kernel, self.compute_dtype), (self.latent_dim, self.num_heads, -1))
+
+    def _absorbed(self, query):
+        """Returns queries as latent vectors are compared with them, [B, N, T, C + R] from [B, N, T, p_k]."""
+        content, rotary = ops.split(query, [self.content_dim], axis=-1)
+        return ops.concatenate([ops.einsum("bnth,cnh->bntc", content, self._up(self.key_dense)), rotary], axis=-1)
+
+    def _expanded(self, memory):
+        """Returns keys [B, N, S, p_k] and values [B, N, S, p_v] of latent vectors."""
+        latent = ops.squeeze(memory["value"], 1)
+        content = split_heads(apply_positionwise(self.key_dense, latent), self.content_dim)
+        batch, heads, length, _ = ops.shape(content)
+        rotary = ops.broadcast_to(memory["key"], (batch, heads, length, self.rope_dim))
+        value = split_heads(apply_positionwise(self.value_dense, latent), self.value_dim)
+        return {"key": ops.concatenate([content, rotary], axis=-1), "value": value}
+
+    @in_kernel
+    def compare_heads(self, query, key):
+        if key.shape[1] != 1:
+            return super().compare_heads(query, key)
+        return self._unfold(super().compare_heads(self._fold(query), key), ops.shape(query)[2])
+
+    @in_kernel
+    def sum_heads(self, weights, value):
+        if value.shape[1] != 1:
+            return super().sum_heads(weights, value)
+        return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
+
+    def _fold(self, heads):
+        """Returns [B, 1, N · T, D] from [B, N, T, D]: the queries of all heads, for keys that they share."""
+        batch, _, length, size = ops.shape(heads)
+        return reshape(heads, (batch, 1, self.num_heads * length, size))
+
+    def _unfold(self, folded, length):
+        """Returns [B, N, T, D] from [B, 1, N · T, D]."""
+        batch, _, _, size = ops.shape(folded)
+        return reshape(folded, (batch, self.num_heads, length, size))
+
+    def repeated(self, memory):
+        return tuple(self._repeat(memory[name]) for name in ("key", "value"))
+
+    def _repeat(self, heads):
+        batch, _, length, size = ops.shape(heads)
+        return ops.broadcast_to(heads, (batch, self.num_heads, length, size))
+
+    def get_config(self):
+        config = super().get_config()
+        for option in ("score", "share_score", "query_dim", "qk_norm"):
+            del config[option]
+        return config
+
+
+def _normalized(norm, latent):
+    return latent if norm is None else norm(latent)

@@ -1,0 +1,202 @@
+"""Causal attention by a state: the base of retention, gated linear attention and the delta rule."""
+
+import dataclasses
+
+from keras import backend, ops
+
+from zoo.layers.attention import cache as caches
+from zoo.layers.attention import masks
+from zoo.layers.attention.linear import BITS, check_step, seen_keys
+from zoo.layers.attention.multi_head import MultiHeadAttention
+from zoo.layers.core import execution
+from zoo.layers.core.projections import projection
+
+# Options of `MultiHeadAttention` that act on scores and their softmax, where they are not used.
+_UNUSED = {"score": None, "share_score": True, "logit_softcap": None, "dropout": 0.0}
+
+
+class StateAttention(MultiHeadAttention):
+    """Base of causal attention without softmax, whose keys and values are added up in a matrix for each head.
+
+    `headₜ = norm(Sₜᵀ qₜ / √H)`, where the state Sₜ [H, V] depends on Sₜ₋₁, kₜ and vₜ; `output = concat(headᵢ) W_o`,
+    or with a gate `(swish(X W_g) ⊙ concat(headᵢ)) W_o`. There are three forms that agree: a subclass has in `compare`
+    the parallel one, weights for all pairs; in `run` the chunked one, in parallel within chunks of positions and with
+    the state between them; and that with chunks of one position is the recurrence.
+
+    Args:
+        num_heads: N, a positive integer.
+        key_dim: Size of each head for query and key, H.
+        value_dim: Size of each head for value, V. Default: `key_dim`.
+        use_bias: Whether the projections have biases.
+        epsilon: Added to the variance of a head.
+        **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.
+            `positions` must act on queries and keys.
+    """
+
+    saved_options = ("epsilon",)
+    has_gate = True
+    forgets_evenly = False
+    """Whether no key has an effect on what is left of another, so that pairs of query and key can be masked."""
+
+    def __init__(self, num_heads, key_dim, value_dim=None, use_bias=False, epsilon=1e-6, **kwargs):
+        name = type(self).__name__
+        for option, unused in _UNUSED.items():
+            if kwargs.get(option, unused) != unused:
+                raise ValueError(
+                    f"{name} takes no `{option}`: it has no softmax. Received: {option}={kwargs[option]!r}."
+                )
+        if self.has_gate and kwargs.get("output_gate"):
+            raise ValueError(f"{name} has a gate of its own. Received: output_gate=True.")
+        positions = kwargs.get("positions")
+        if getattr(positions, "acts_on_scores", False):
+            raise ValueError(
+                f"`positions` of {name} must act on queries and keys, like RotaryPositions. "
+                f"Received: positions={positions!r}."
+            )
+        super().__init__(num_heads, key_dim, value_dim, use_bias=use_bias, **kwargs)
+        self.epsilon = epsilon
+        if self.has_gate:
+            self.gate_dense = self._gate("silu")
+
+    def projection(self, units, name, use_bias):
+        """Returns a linear map with the options of this layer."""
+        return projection(self, units, name, use_bias, self.kernel_initializer)
+
+    @property
+    def wide_dtype(self):
+        """Dtype of all that is added up: float32 or wider."""
+        return backend.result_type(self.compute_dtype, "float32")
+
+    def widen(self, *tensors):
+        """Returns tensors in `wide_dtype`."""
+        return [ops.cast(tensor, self.wide_dtype) for tensor in tensors]
+
+    def run(self, query, key, value, visible, start, before):
+        """Returns the heads [B, N, T, V] before their norm, and the state after all keys, [B, N, H, V].
+
+        Args:
+            query: From `project_query`, divided by √H; like the others in `wide_dtype`.
+            key: From `project_memory`, with zeros where it is masked.
+            value: From `project_memory`.
+            visible: The `Visibility`.
+            start: Position of the first query, an integer or a scalar tensor.
+            before: State before the first key, [B, N, H, V], or `None` for zeros.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `run`.")
+
+    def normalize_heads(self, heads):
+        """Returns heads [B, N, T, V] with mean 0 and variance 1 at each position."""
+        centred = heads - ops.mean(heads, axis=-1, keepdims=True)
+        return centred * ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + self.epsilon)
+
+    def normalize(self, scores, query, visible):
+        mask = visible.mask()
+        return scores if mask is None else ops.where(mask, scores, ops.zeros_like(scores))
+
+    def weighted_sum(self, weights, value, visible):
+        return ops.matmul(weights, value)
+
+    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
+        query, key, value = self.widen(query, memory["key"], memory["value"])
+        key = hide(key, visible)
+        weights = self.normalize(self.compare(query * self.key_dim**-0.5, key, visible), query, visible)
+        output = self.weighted_sum(weights, value, visible)
+        return {
+            "output": ops.cast(self.normalize_heads(output), self.compute_dtype),
+            "weights": ops.cast(weights, self.compute_dtype),
+            "seen": visible.seen(self.compute_dtype),
+        }
+
+    def can_fuse(self, masked, biased):
+        return False
+
+    def _attend_and_project(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
+        if attention_bias is not None:
+            raise ValueError(f"{type(self).__name__} has no softmax: it takes no `attention_bias`.")
+        if visible.pair_mask is not None and not self.forgets_evenly:
+            raise ValueError(
+                f"{type(self).__name__} takes no `attention_mask`: a key changes what is left of the others, also for "
+                "a query that may not see it. Use `value_mask`, which hides it from all."
+            )
+        visible = dataclasses.replace(visible, causal=True)
+        inputs = masks.zero_masked(query, visible.query_mask)
+        query = self.project_query(inputs, start_index)
+        if self._needs_pairs(query, memory, visible):
+            results = self.attend(query, memory, visible, None, return_attention_scores, False)
+        else:
+            execution.record("sums", "a state of each head serves all queries, at a cost of T + S")
+            results, _ = self._attend_by_state(query, memory, visible, start_index)
+            if return_attention_scores:
+                results["weights"] = self.attend_unfused(query, memory, visible, None, None, ["weights"])["weights"]
+        output = self._finish(results, inputs)
+        return (output, results["weights"]) if return_attention_scores else (output,)
+
+    def _needs_pairs(self, query, memory, visible):
+        sizes = (*ops.shape(query), ops.shape(memory["value"])[-2])
+        explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
+        return explicit or execution.has_zero(sizes) or not execution.has_loops(sizes)
+
+    def _attend_by_state(self, query, memory, visible, start, before=None):
+        """Returns `output` and `seen`, and the state and whether any key was visible, after all keys."""
+        query, key, value = self.widen(query, memory["key"], memory["value"])
+        state = None if before is None else before["state"]
+        heads, state = self.run(query * self.key_dim**-0.5, hide(key, visible), value, visible, start, state)
+        seen, any_key = seen_keys(visible, before)
+        results = {"output": ops.cast(self.normalize_heads(heads), self.compute_dtype)}
+        if seen is not None:
+            results["seen"] = ops.cast(seen, self.compute_dtype)
+        return results, {"state": state, "seen": any_key}
+
+    def _finish(self, results, inputs):
+        return self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
+
+    def create_cache(self, batch_size, length=None):
+        """Returns an empty cache for self-attention, step by step.
+
+        Args:
+            batch_size: B.
+            length: Room for positions; the state needs none.
+
+        Returns:
+            `state`, the bits of the state [B, N, H, V] as integers, since Keras casts floats that enter a layer to its
+            compute dtype; `seen` [B], whether there is anything to attend to; and `index`.
+        """
+        return {
+            "state": ops.zeros((batch_size, self.num_heads, self.key_dim, self.value_dim), dtype=BITS[self.wide_dtype]),
+            "seen": ops.zeros((batch_size,), dtype="bool"),
+            "index": ops.zeros((), dtype="int32"),
+        }
+
+    def step(self, query, value, key, cache, query_mask, value_mask, key_mask, **others):
+        refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
+        if refused:
+            raise ValueError(
+                f"{type(self).__name__} has no keys in its cache to compute weights from: a call with `cache` "
+                f"takes no {', '.join(refused)}."
+            )
+        # Masks of values cover the room of the cache, but only those of the new positions are read.
+        index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
+        check_step(*lengths)
+        first = caches.first_query_position(0, lengths[1], lengths[0])
+        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
+        visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
+        value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
+        memory = self.project_memory(value, key, index)
+        inputs = masks.zero_masked(query, visible.query_mask)
+        query = self.project_query(inputs, index + first)
+        before = {"state": ops.view(cache["state"], self.wide_dtype), "seen": cache["seen"]}
+        results, after = self._attend_by_state(query, memory, visible, first, before)
+        state = ops.view(after["state"], BITS[self.wide_dtype])
+        return self._finish(results, inputs), {"state": state, "seen": after["seen"], "index": index + lengths[1]}
+
+    def get_config(self):
+        config = super().get_config()
+        del config["score"]
+        return config
+
+
+def hide(key, visible):
+    """Returns keys [B, N, S, ...] with zeros where they are masked."""
+    if visible.key_mask is None:
+        return key
+    return ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))

@@ -1,0 +1,58 @@
+"""Talking-heads attention."""
+
+import keras
+from keras import ops
+
+from zoo.layers.attention.multi_head import MultiHeadAttention
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TalkingHeadsAttention(MultiHeadAttention):
+    """Multi-head attention whose heads mix their scores before the softmax, and their weights after it.
+
+    `Wⱼ = softmax(Σᵢ P_l[i, j] Jᵢ)`, `headⱼ = (Σᵢ P_w[i, j] Wᵢ) Vⱼ` with the scores `Jᵢ = score(Qᵢ, Kᵢ)`. P_l and P_w
+    [N, N] are learned; they begin as identities, so that a new layer is multi-head attention. (The paper allows numbers
+    of heads that differ between scores, softmax and values; here all are N.)
+
+    Masks and `attention_bias` act on mixed scores, and biases of positions are mixed with them. The weights that are
+    returned are W, whose rows sum to 1; dropout acts on W. A mix of heads needs all of them at once, N² · T · S more
+    multiplications each, and rules out fused kernels and tiles: long sequences are computed in chunks of queries.
+
+    Args:
+        num_heads: N, a positive integer.
+        key_dim: Size of each head for key, and by default for query.
+        value_dim: Size of each head for value. Default: `key_dim`.
+        **kwargs: Other options of `MultiHeadAttention`.
+
+    Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import TalkingHeadsAttention
+        >>> inputs = np.ones((2, 3, 8), "float32")
+        >>> TalkingHeadsAttention(num_heads=2, key_dim=4)(inputs, inputs).shape
+        TensorShape([2, 3, 8])
+
+    Reference:
+        Shazeer et al. 2020, "Talking-Heads Attention", section 3, https://arxiv.org/abs/2003.02436
+    """
+
+    def __init__(self, num_heads, key_dim, value_dim=None, **kwargs):
+        super().__init__(num_heads, key_dim, value_dim, **kwargs)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        shape = (self.num_heads, self.num_heads)
+        self.score_mixing = self.add_weight(name="score_mixing", shape=shape, initializer="identity")
+        self.weight_mixing = self.add_weight(name="weight_mixing", shape=shape, initializer="identity")
+
+    def compare(self, query, key, visible):
+        return _mix(self.score_mixing, super().compare(query, key, visible))
+
+    def weighted_sum(self, weights, value, visible):
+        return super().weighted_sum(_mix(self.weight_mixing, weights), value, visible)
+
+
+def _mix(matrix, heads):
+    """Returns mixes of heads [B, N, T, S], with the columns of a matrix [N, N]."""
+    return ops.einsum("bits,ij->bjts", heads, ops.cast(matrix, heads.dtype))
