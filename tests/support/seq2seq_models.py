@@ -68,6 +68,15 @@ SMALL = {
     "transformer_tiny_linear": [_VARIANT],
     "transformer_tiny_single_head": [{**_VARIANT, "num_heads": 1}],
     "transformer_modern": [{**_VARIANT, "num_key_value_heads": 1, "rope_scaling": "linear", "rope_factor": 2.0}],
+    "dynamic_conv_nmt": [
+        {**_VARIANT, "kernel_widths": "3"},
+        {**_VARIANT, "self_attention": "lightweight_conv", "kernel_widths": "4,2", "num_layers": 2},
+    ],
+    "student_tiny": [
+        {**_VARIANT, "num_layers": 2, "decoder_layers": 1},
+        {**_VARIANT, "decoder_layers": 1, "decoder_self_attention": "average"},
+        {**_VARIANT, "decoder_layers": 1, "decoder_self_attention": "delta_rule"},
+    ],
     # These names differ from transformer_tiny in sizes alone: here they stand for other options.
     "transformer_small": [{**_TRANSFORMER, **_LIKE_LLAMA}],
     "transformer_base": [{**_VARIANT, "self_attention": "performer", "num_features": 5, "positions": "learned_concat"}],

@@ -20,8 +20,10 @@ from zoo.layers import (
     GatedConvolutionBlock,
     GatedFeedForward,
     LearnedPositions,
+    LightweightConvolution,
     MultiHeadAttention,
 )
+from zoo.layers.attention.self_mixing import SelfMixing
 from zoo.layers.blocks.transformer_base import TransformerBlock
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.positions import InputPositions
@@ -247,6 +249,13 @@ def _attention_details(layer: Any) -> Iterator[str]:
         yield _words(layer.positions)
 
 
+def _mixing(layer: Any, args: Any, kwargs: Any) -> tuple[str, str, str]:
+    if isinstance(layer, LightweightConvolution):
+        causal = "causal " * layer.is_causal
+        return f"{causal}{_words(layer)}", f"{layer.num_heads} heads, width {layer.width}", "attention"
+    return _words(layer), "", "recurrent"
+
+
 def _pooling(layer: Any, args: Any, kwargs: Any) -> tuple[str, str, str]:
     return "attention pooling", ", ".join(_attention_details(layer.attention)), "attention"
 
@@ -298,6 +307,7 @@ def _norm(layer: Any, args: Any, kwargs: Any) -> tuple[str, str, str]:
 
 _RULES: dict[type, Callable[[Any, Any, Any], tuple[str, str, str]]] = {
     BaseAttention: _attention,
+    SelfMixing: _mixing,
     AttentionPooling: _pooling,
     InputPositions: _positions,
     FeedForward: _feed_forward,

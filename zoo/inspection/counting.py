@@ -18,9 +18,11 @@ from zoo.layers import (
     BaseAttention,
     BlockLocalAttention,
     GatedConvolutionBlock,
+    LightweightConvolution,
     LocalAttention,
     SlidingWindowAttention,
 )
+from zoo.layers.attention.self_mixing import SelfMixing
 
 SYMBOL = keras.KerasTensor
 
@@ -274,7 +276,9 @@ def _positions_seen(layer: Any, length: int) -> int:
         return 2 * int(layer.window) + 1
     if isinstance(layer, BaseAttention):
         return length
-    if isinstance(layer, GatedConvolutionBlock):
+    if isinstance(layer, (GatedConvolutionBlock, LightweightConvolution)):
         return int(layer.width)
+    if isinstance(layer, SelfMixing):
+        return length
     kernel_size = getattr(layer, "kernel_size", None)
     return int(kernel_size[0]) if isinstance(kernel_size, tuple) else 0

@@ -6,8 +6,19 @@ A method that is not in the table, such as one that a user's subclass overrides,
 import re
 from typing import Any
 
-from zoo.layers import BaseAttention, LinearAttention, LocalAttention, MultiHeadAttention, PerformerAttention
+from zoo.layers import (
+    BaseAttention,
+    DeltaRuleAttention,
+    GatedLinearAttention,
+    LinearAttention,
+    LocalAttention,
+    MultiHeadAttention,
+    MultiScaleRetention,
+    PerformerAttention,
+    TalkingHeadsAttention,
+)
 from zoo.layers.attention.single_head import Attention, SelfAttention
+from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.cosine import CosineScore
 from zoo.layers.scores.general import GeneralScore
@@ -29,6 +40,13 @@ _FORMULAS = {
     ("value", MultiHeadAttention.project_memory): "value W_v + b_v",
     ("weights", BaseAttention.normalize): "softmax(scores)",
     ("weights", LinearAttention.normalize): "φ(query) · φ(key) / Σ φ(query) · φ(key)",
+    ("weights", StateAttention.normalize): "scores where the mask allows",
+    ("sum", StateAttention.weighted_sum): "weights · value",
+    ("scores", MultiScaleRetention.compare): "γ^(t − s) query · key / √H",
+    ("scores", GatedLinearAttention.compare): "Σ_h query_h key_h α_h … α_h / √H",
+    ("scores", DeltaRuleAttention.compare): "tril(query keyᵀ) (I + A)⁻¹ diag(β) / √H",
+    ("sum", TalkingHeadsAttention.weighted_sum): "P_w weights · value",
+    ("scores", TalkingHeadsAttention.compare): "P_l scaled_scores",
     ("weights", LocalAttention.normalize): "softmax(scores), inside the window",
     ("scores", LinearAttention.compare): "log(φ(query) · φ(key))",
     ("capped_scores", MultiHeadAttention.cap_scores): "c · tanh(scores / c)",

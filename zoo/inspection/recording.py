@@ -14,9 +14,18 @@ import keras
 from keras import ops
 
 from zoo.inspection import formulas
-from zoo.layers import BaseAttention, LinearAttention, MultiHeadAttention, Positions, ScaledDotScore, Score
+from zoo.layers import (
+    BaseAttention,
+    DifferentialAttention,
+    LinearAttention,
+    MultiHeadAttention,
+    Positions,
+    ScaledDotScore,
+    Score,
+)
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
+from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.scores.dot import DotScore
 
 
@@ -45,6 +54,8 @@ class Recorder:
     unrotated: str = ""
     """Formula of the query or key before it."""
     bias: Any = None
+    part: int = 0
+    """Number of the part of a head that is compared, in differential attention."""
     drops: bool = False
     """Whether dropout is active."""
     scores: Any = None
@@ -67,10 +78,14 @@ def recording_copy(layer: BaseAttention, recorder: Recorder) -> Any:
     mixins: tuple[type, ...] = (_RecordingHeads if has_heads else _RecordingAttention,)
     if isinstance(layer, LinearAttention):
         mixins = (_RecordingFeatures, *mixins)
+    if isinstance(layer, StateAttention):
+        mixins = (_RecordingState, *mixins)
+    if isinstance(layer, DifferentialAttention):
+        mixins = (_RecordingDifference, *mixins)
     if isinstance(layer, BlockedAttention) and recorder.all_weights:
         mixins = (_OneBlock, *mixins)
     copy = _copy(layer, mixins, recorder)
-    if recorder.all_weights or not isinstance(layer, LinearAttention):
+    if recorder.all_weights or not isinstance(layer, (LinearAttention, StateAttention)):
         copy.__dict__["implementation"] = "dense"
     score_mixin = _RecordingProjections if has_heads else _RecordingScore
     for name, kind, mixin in (("score", Score, score_mixin), ("positions", Positions, _RecordingPositions)):
@@ -133,7 +148,9 @@ class _RecordingAttention(_Recording):
         formula = recorder.rotation or recorder.unrotated
         projected = memory["key"] if recorder.key is None else recorder.key
         recorder.record("key", formula, projected)
-        if memory["key"] is not projected:
+        if memory["key"] is not projected and isinstance(self, StateAttention):
+            recorder.record("key_with_gates", formula, memory["key"])
+        elif memory["key"] is not projected:
             recorder.record("score_key", self.score._formula("score_key", "project_key"), memory["key"])
         recorder.record("value", self._formula("value", "project_memory"), memory["value"])
         recorder.key, recorder.value = memory["key"], memory["value"]
@@ -226,6 +243,33 @@ class _RecordingFeatures(_Recording):
         if not self._recorder.all_weights:
             self._recorder.record("weighted_sum", "φ(query) Σ φ(key) valueᵀ / φ(query) · Σ φ(key)", results["output"])
         return results
+
+
+class _RecordingState(_Recording):
+    """Records the sums of attention by a state."""
+
+    def run(self, query, *arguments):
+        heads, state = super().run(query, *arguments)
+        self._recorder.record("weighted_sum", "stateᵀ query", heads)
+        return heads, state
+
+
+class _RecordingDifference(_Recording):
+    """Records both parts of differential attention, and their difference."""
+
+    def weigh(self, query, key, visible, bias):
+        recorder, record = self._recorder, self._recorder.record
+        recorder.part, recorder.scores = recorder.part + 1, None
+        recorder.record = lambda name, formula, tensor: record(f"{name}_{recorder.part}", formula, tensor)
+        try:
+            return super().weigh(query, key, visible, bias)
+        finally:
+            recorder.record = record
+
+    def subtract(self, first, second):
+        weights = super().subtract(first, second)
+        self._recorder.record("weights", "weights_1 − λ weights_2", weights)
+        return weights
 
 
 class _OneBlock(_Recording):

@@ -28,6 +28,8 @@ def find_step(name: object, known: Iterable[str]) -> str:
         KeyError: If there is none; the message names those that there are.
     """
     known = list(known)
+    if name in known:
+        return str(name)
     wanted = str(name).strip().lower().replace(" ", "_")
     for candidate in (wanted, *SYNONYMS.get(wanted, ())):
         if candidate in known:

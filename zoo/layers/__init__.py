@@ -1,5 +1,6 @@
 """Attention layers and what models are built from them."""
 
+from zoo.layers.attention.average import AverageAttention
 from zoo.layers.attention.base import BaseAttention
 from zoo.layers.attention.block_local import BlockLocalAttention
 from zoo.layers.attention.delta_rule import DeltaRuleAttention
@@ -8,6 +9,7 @@ from zoo.layers.attention.from_keras import from_keras
 from zoo.layers.attention.gated_linear import GatedLinearAttention
 from zoo.layers.attention.grouped_query import GroupedQueryAttention
 from zoo.layers.attention.latent import MultiHeadLatentAttention
+from zoo.layers.attention.lightweight_convolution import DynamicConvolution, LightweightConvolution
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.attention.local import LocalAttention
 from zoo.layers.attention.multi_head import MultiHeadAttention
@@ -44,6 +46,7 @@ from zoo.layers.recurrent.attention_rnn import AttentionRNN
 from zoo.layers.recurrent.bahdanau_cell import RecurrentAttentionCell
 from zoo.layers.recurrent.bidirectional_encoder import BidirectionalEncoder
 from zoo.layers.recurrent.luong_cell import LuongAttentionCell
+from zoo.layers.recurrent.ssru import SSRU
 from zoo.layers.scores import (
     AdditiveScore,
     CallableScore,
@@ -66,6 +69,7 @@ __all__ = [
     "Attention",
     "AttentionPooling",
     "AttentionRNN",
+    "AverageAttention",
     "BaseAttention",
     "BidirectionalEncoder",
     "BlockLocalAttention",
@@ -78,6 +82,7 @@ __all__ = [
     "DifferentialAttention",
     "DotAttention",
     "DotScore",
+    "DynamicConvolution",
     "FeedForward",
     "GatedConvolutionBlock",
     "GatedFeedForward",
@@ -87,6 +92,7 @@ __all__ = [
     "GroupedQueryAttention",
     "IntegerPositions",
     "LearnedPositions",
+    "LightweightConvolution",
     "LinearAttention",
     "LocalAttention",
     "LocationScore",
@@ -100,6 +106,7 @@ __all__ = [
     "Positions",
     "RecurrentAttentionCell",
     "RotaryPositions",
+    "SSRU",
     "ScaledDotProductAttention",
     "ScaledDotScore",
     "Score",

@@ -101,15 +101,19 @@ class DifferentialAttention(MultiHeadAttention):
     def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
         queries, keys = (ops.split(pairs, 2, axis=-1) for pairs in (query, memory["key"]))
         first, second = (
-            self._softmax(query, self.score.project_key(key), visible, bias)
+            self.weigh(query, self.score.project_key(key), visible, bias)
             for query, key in zip(queries, keys, strict=True)
         )
-        weights = ops.cast(first - ops.cast(self.subtracted_part(), first.dtype) * second, self.compute_dtype)
+        weights = self.subtract(first, second)
         dropped = drop_weights(weights, self.dropout, seed, chunk)
         output = self.weighted_sum(dropped, memory["value"], visible)
         return {"output": output, "weights": weights, "seen": visible.seen(self.compute_dtype)}
 
-    def _softmax(self, query, key, visible, bias):
+    def subtract(self, first, second):
+        """Returns the weights of a head, from the softmaxes of both its parts."""
+        return ops.cast(first - ops.cast(self.subtracted_part(), first.dtype) * second, self.compute_dtype)
+
+    def weigh(self, query, key, visible, bias):
         """Returns the weights of one of the two parts of each head, in float32 or wider."""
         scores = self.compare(query, key, visible)
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))

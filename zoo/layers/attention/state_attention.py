@@ -33,7 +33,7 @@ class StateAttention(MultiHeadAttention):
             `positions` must act on queries and keys.
     """
 
-    saved_options = ("epsilon",)
+    saved_options: tuple[str, ...] = ("epsilon",)
     has_gate = True
     forgets_evenly = False
     """Whether no key has an effect on what is left of another, so that pairs of query and key can be masked."""

@@ -53,7 +53,9 @@ def fading_sums(added, log_decay, before, size):
         size: Positions in a chunk.
     """
     length = ops.shape(added)[-2]
-    size = max(1, min(size, length)) if isinstance(length, int) else size
+    if isinstance(length, int) and length == 0:
+        return added, ops.sum(added, axis=-2) if before is None else before
+    size = min(size, length) if isinstance(length, int) else size
     added, log_decay = _chunks(added, size), _chunks(log_decay, size)  # [B, C, K, D]
     own = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
     kept = ops.exp(ops.cumsum(log_decay, axis=-2))

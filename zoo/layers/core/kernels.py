@@ -566,6 +566,10 @@ def scan_states(step, state, inputs):
         state: The first state, a tensor.
         inputs: Tensors [C, ...], C ≥ 1.
     """
+    if any(isinstance(tensor, keras.KerasTensor) for tensor in [state, *inputs]):
+        # All steps at once have the shapes and the number of operations of one after another.
+        before = step(ops.broadcast_to(state, (inputs[0].shape[0], *state.shape)), inputs)
+        return before, before[-1]
     if keras.backend.backend() != "tensorflow":
         last, before = ops.scan(lambda state, current: (step(state, current), state), state, inputs)
         return before, last

@@ -32,7 +32,8 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
     self_attention: str = choice(
         "full",
         (*SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
-        f"{TransformerOptions.declared()['self_attention'].meaning} By a state: retention, gated_linear, delta_rule.",
+        f"{TransformerOptions.declared()['self_attention'].meaning} By a state: retention, gated_linear, delta_rule; "
+        "without weights: average, ssru.",
     )
 
     def check(self) -> None:

@@ -6,14 +6,22 @@ from typing import Any
 from zoo.models.catalog.convolutional import GEHRING
 from zoo.models.catalog.recurrent import BAHDANAU
 from zoo.models.shared.options import Seq2SeqOptions
-from zoo.models.shared.transformer_options import MAX_LENGTH, MODERN, QWEN, TransformerOptions
-from zoo.options import choice, flag, size
+from zoo.models.shared.transformer_options import (
+    CAUSAL_SELF_ATTENTIONS,
+    MAX_LENGTH,
+    MODERN,
+    QWEN,
+    SELF_ATTENTIONS,
+    TransformerOptions,
+)
+from zoo.options import choice, count, flag, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads": 4, "dropout": 0.3}
 SMALL = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 1024, "num_heads": 4, "dropout": 0.3}
 BASE = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 2048, "num_heads": 8, "dropout": 0.1}
 BIG = {"num_layers": 6, "model_dim": 1024, "intermediate_dim": 4096, "num_heads": 16, "dropout": 0.3}
+LUDICROUS = "https://aclanthology.org/D19-5632"
 VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
 
 
@@ -29,11 +37,25 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
         "is not of the embeddings' size (`concat_projection=false`).",
     )
     output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ Decoder(Y) + b_o.")
+    decoder_layers: int = count(0, "Number of blocks of the decoder; 0: as many as `num_layers`.")
+    decoder_self_attention: str = choice(
+        "same",
+        ("same", *SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
+        "What stands in place of `self_attention` in the decoder, if not the same: also a state of one size "
+        "(retention, gated_linear, delta_rule), the mean of what is before (average), or a simple recurrence (ssru).",
+    )
     max_length: int = size(256, MAX_LENGTH)
+
+    @property
+    def decoder_kind(self) -> str:
+        """What stands in place of self-attention in the decoder."""
+        return self.self_attention if self.decoder_self_attention == "same" else self.decoder_self_attention
 
     def check(self) -> None:
         """See `Options`; `tied_embeddings="auto"` is replaced by what it means for these vocabularies."""
         super().check()
+        if self.decoder_self_attention != "same":
+            self.check_self_attention("decoder_self_attention")
         grown = self.hidden_dim != self.model_dim
         if grown and self.tied_embeddings in ("all", "target"):
             raise self.untied_only("tied_embeddings", "none")
@@ -88,6 +110,20 @@ _register(
     "normalised queries and keys, and two heads of keys and values in the decoder. The gate takes a third of what two "
     "matrices had.",
     **{**TINY, **MODERN, "intermediate_dim": 168},
+)
+_register(
+    "dynamic_conv_nmt",
+    Paper("Pay Less Attention with Lightweight and Dynamic Convolutions", 2019, "https://arxiv.org/abs/1901.10430"),
+    "transformer_tiny with dynamic convolutions of 3, 7, 15 and 31 positions in place of self-attention. The paper's "
+    "sizes are model_dim 1024, num_heads 16, 7 blocks in the encoder and 6 in the decoder.",
+    **{**TINY, "self_attention": "dynamic_conv", "kernel_widths": "3,7,15,31"},
+)
+_register(
+    "student_tiny",
+    Paper("From Research to Production and Back: Ludicrously Fast Neural Machine Translation", 2019, LUDICROUS),
+    "A student that decodes fast: 6 blocks of a Transformer's encoder, d 128, and 2 of a decoder with SSRUs in place "
+    "of self-attention, so that a step costs the same at any length. With one vocabulary all embeddings are tied.",
+    **{**TINY, "num_layers": 6, "decoder_layers": 2, "decoder_self_attention": "ssru"},
 )
 
 # Each of them changes one option.

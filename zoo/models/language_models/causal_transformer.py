@@ -33,7 +33,6 @@ class CausalLM(LanguageModel):
         residual terms); Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
-    attention_kinds = ("decoder",)
     options_class = CausalLMOptions
 
     def __init__(self, *arguments, **options):
@@ -55,6 +54,10 @@ class CausalLM(LanguageModel):
         self.blocks = make.encoder_blocks(causal=True, name="block")
         self.final_norm = make.final_norm("final_norm")
         self.output_layer = make_output(self.options, self.vocab_size, policy)
+
+    @property
+    def attention_kinds(self):
+        return () if self.self_attention == "ssru" else ("decoder",)
 
     def build(self, input_shape=None):
         self.embedding.build((None, None))

@@ -34,7 +34,6 @@ class Transformer(Seq2SeqModel):
         Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
     """
 
-    attention_kinds = ("encoder", "cross", "decoder")
     options_class = EncoderDecoderOptions
 
     def __init__(self, *arguments, **options):
@@ -43,7 +42,9 @@ class Transformer(Seq2SeqModel):
         policy = {"dtype": self.dtype_policy}
         encoder_options = dataclasses.replace(self.options, num_key_value_heads=0)
         encoder = TransformerLayers(encoder_options, self.dtype_policy, self.max_length)
-        decoder = TransformerLayers(self.options, self.dtype_policy, self.max_length)
+        decoder = TransformerLayers(
+            self.options, self.dtype_policy, self.max_length, self.options.decoder_kind, self.decoder_layers
+        )
         self.source_positions = encoder.input_positions("source_positions")
         self.target_positions = decoder.input_positions("target_positions")
         self.embedding_dropout = Dropout(self.dropout, name="embedding_dropout", **policy)
@@ -51,6 +52,11 @@ class Transformer(Seq2SeqModel):
         self.encoder_norm = encoder.final_norm("encoder_norm")
         self.decoder_norm = decoder.final_norm("decoder_norm")
         self.output_layer = make_output(self.options, self.target_vocab_size, self.dtype_policy)
+
+    @property
+    def attention_kinds(self):
+        has_weights = self.options.decoder_kind != "ssru"
+        return ("encoder", "cross", "decoder") if has_weights else ("encoder", "cross")
 
     def _make_embeddings(self):
         def embedding(cls, size, name, **options):
@@ -104,8 +110,10 @@ class Transformer(Seq2SeqModel):
 
     def attentions(self, source, target):
         hidden, encoder = self._read(source, return_attention_scores=True)
-        _, cross, decoder = self._write(target, self._memory(source, hidden), return_self_attention_scores=True)
-        return {"encoder": ops.stack(encoder, axis=1), "cross": cross, "decoder": decoder}
+        asked = {"return_self_attention_scores": "decoder" in self.attention_kinds}
+        _, cross, *decoder = self._write(target, self._memory(source, hidden), **asked)
+        weights = {"encoder": ops.stack(encoder, axis=1), "cross": cross}
+        return {**weights, "decoder": decoder[0]} if decoder else weights
 
     def _logits(self, hidden):
         if self.decoder_norm is not None:

@@ -7,7 +7,7 @@ from zoo.errors import InputError
 from zoo.layers.blocks.normalization import make_normalization
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import MAX_DISTANCES, ROTARY_POSITIONS
+from zoo.models.shared.transformer_options import CONVOLUTIONS, MAX_DISTANCES, ROTARY_POSITIONS
 
 FIRST_TEMPERATURE = 0.1
 BY_STATES = {
@@ -24,15 +24,19 @@ class TransformerLayers:
         options: Its `TransformerOptions`.
         dtype: Dtype or policy of the layers.
         max_length: Rows of a table of learned positions; length for which rotary positions are scaled.
+        kind: What stands in place of self-attention. Default: as the options say.
+        num_layers: Number of blocks. Default: as the options say.
 
     Raises:
         InputError: For an unknown score (the close ones are named) or activation, when a layer with it is made.
     """
 
-    def __init__(self, options, dtype, max_length):
+    def __init__(self, options, dtype, max_length, kind=None, num_layers=None):
         self.options = options
         self.dtype = dtype
         self.max_length = max_length
+        self.kind = kind or options.self_attention
+        self.num_layers = num_layers or options.num_layers
 
     def input_positions(self, name="positions"):
         """Returns the layer that gives embeddings their positions."""
@@ -50,7 +54,7 @@ class TransformerLayers:
         """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask."""
         return [
             layers.TransformerEncoderBlock(
-                self.self_attention("attention", positions), **self._block_arguments(f"{name}_{index}")
+                self.self_attention("attention", positions, index, causal), **self._block_arguments(f"{name}_{index}")
             )
             for index, positions in enumerate(self.attention_positions(causal))
         ]
@@ -59,7 +63,7 @@ class TransformerLayers:
         """Returns the numbered blocks of a decoder, which attend to themselves and to a memory."""
         return [
             layers.TransformerDecoderBlock(
-                self.self_attention("self_attention", positions),
+                self.self_attention("self_attention", positions, index, causal=True),
                 self.full_attention("cross_attention"),
                 **self._block_arguments(f"{name}_{index}"),
             )
@@ -78,8 +82,8 @@ class TransformerLayers:
         The layers share the biases of T5 (Raffel et al. 2020, section 2.1), and nothing else.
         """
         if self.options.positions == "t5":
-            return [self._positions(causal)] * self.options.num_layers
-        return [self._positions(causal) for _ in range(self.options.num_layers)]
+            return [self._positions(causal)] * self.num_layers
+        return [self._positions(causal) for _ in range(self.num_layers)]
 
     def _positions(self, causal):
         arguments = {"dtype": self.dtype, "name": "positions"}
@@ -137,9 +141,31 @@ class TransformerLayers:
             return layers.MultiHeadAttention(**arguments)
         return layers.GroupedQueryAttention(num_key_value_heads=self.options.num_key_value_heads, **arguments)
 
-    def self_attention(self, name, positions=None):
-        """Returns the attention of a sequence to itself, with one of `attention_positions`."""
-        kind = self.options.self_attention
+    def _mixing(self, name, block, causal):
+        """Returns what stands in place of self-attention without queries and keys, or `None`."""
+        options, arguments = self.options, {"use_bias": self.options.use_bias, "dtype": self.dtype, "name": name}
+        if self.kind in CONVOLUTIONS:
+            kind = layers.DynamicConvolution if self.kind == "dynamic_conv" else layers.LightweightConvolution
+            padding = "causal" if causal else "same"
+            width, rate = options.kernel_width(block), options.attention_dropout
+            return kind(options.num_heads, width, padding, dropout=rate, **arguments)
+        if self.kind == "average":
+            return layers.AverageAttention(options.intermediate_dim, **arguments)
+        return layers.SSRU(**arguments) if self.kind == "ssru" else None
+
+    def self_attention(self, name, positions=None, block=0, causal=False):
+        """Returns the attention of a sequence to itself, with one of `attention_positions`.
+
+        Args:
+            name: Name of the layer.
+            positions: One of `attention_positions`.
+            block: Number of the block, from 0.
+            causal: Whether no position sees a later one.
+        """
+        kind = self.kind
+        mixing = self._mixing(name, block, causal)
+        if mixing is not None:
+            return mixing
         if kind == "full":
             return self.full_attention(name, positions)
         arguments = self._attention_arguments(name, positions)

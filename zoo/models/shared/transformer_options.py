@@ -11,13 +11,18 @@ from zoo.options import Options, choice, count, flag, number, rate, size, text
 from zoo.registry import Paper
 from zoo.synonyms import SCORES, unique
 
-SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer")
-# They see what is before a position alone, in states of one size: for language models.
-CAUSAL_SELF_ATTENTIONS = ("retention", "gated_linear", "delta_rule")
+SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer", "lightweight_conv", "dynamic_conv")
+# They weigh near positions, and compare none.
+CONVOLUTIONS = ("lightweight_conv", "dynamic_conv")
+# They see what is before a position alone, by means of one size: for language models and decoders.
+MEANS = ("average", "ssru")
+CAUSAL_SELF_ATTENTIONS = ("retention", "gated_linear", "delta_rule", *MEANS)
 # They have gates of their own.
 WITH_GATES = ("retention", "gated_linear")
 # They have sums in place of weights: nothing to score, to drop or to add a bias to.
-WITHOUT_SCORES = ("linear", "performer", *CAUSAL_SELF_ATTENTIONS)
+WITHOUT_SCORES = ("linear", "performer", *CONVOLUTIONS, *CAUSAL_SELF_ATTENTIONS)
+# They have no heads of queries and keys, to normalise, to rotate, to size or to gate.
+WITHOUT_HEADS = (*CONVOLUTIONS, *MEANS)
 CONCATENATED = ("concat", "learned_concat")
 INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 SCORE_POSITIONS = ("alibi", "relative", "t5")
@@ -44,6 +49,8 @@ MODERN = {
     "qk_norm": True,
     "num_key_value_heads": 2,
 }
+
+HEAD_SIZES = ("query_dim", "key_dim", "value_dim")
 
 MAX_LENGTH = "Rows of a table of learned positions; in longer texts all positions after the last row share it."
 
@@ -213,13 +220,22 @@ class TransformerOptions(AttentionOptions):
         "full",
         SELF_ATTENTIONS,
         "What a position attends to in its own sequence: everything; local: a window around it; block_local: its "
-        "block; or everything at linear cost, by a feature map (linear) or random features (performer).",
+        "block; everything at linear cost, by a feature map (linear) or random features (performer); or near ones, "
+        "summed with weights that are learned (lightweight_conv) or that each predicts (dynamic_conv).",
+    )
+    kernel_widths: str = text(
+        "3,7,15,31", "Positions that each block's convolution sees, with commas; the last is for all other blocks."
     )
     window: int = size(8, "How far local attention sees on each side; the size of a block of block_local attention.")
     num_features: int = size(128, "Number of random features of performer.")
     num_key_value_heads: int = count(
         0, "Heads that keys and values have, shared by groups of heads; 0: as many as `num_heads`."
     )
+
+    def kernel_width(self, block: int) -> int:
+        """Returns how many positions the convolution of a block sees, counted from 0."""
+        widths = [int(width) for width in self.kernel_widths.split(",")]
+        return widths[min(block, len(widths) - 1)]
 
     @property
     def head_dim(self) -> int:
@@ -230,7 +246,20 @@ class TransformerOptions(AttentionOptions):
         super().check()
         self._check_heads()
         self._check_head_sizes()
-        self._check_self_attention()
+        self.check_self_attention("self_attention")
+        self._check_widths()
+
+    def _check_widths(self) -> None:
+        if not all(width.strip().isdecimal() and int(width) > 0 for width in self.kernel_widths.split(",")):
+            raise InputError(
+                "`kernel_widths` must be positive integers with commas between them, such as 3,7,15. "
+                f"Received: kernel_widths={self.kernel_widths!r}."
+            )
+        if self.self_attention in CONVOLUTIONS and self.hidden_dim % self.num_heads:
+            raise InputError(
+                f"`num_heads` must divide the size of the activations, {self.hidden_dim}, with "
+                f"self_attention={self.self_attention!r}. Received: num_heads={self.num_heads}."
+            )
 
     def _check_heads(self) -> None:
         sizes = f"Received: model_dim={self.model_dim}, num_heads={self.num_heads}."
@@ -271,22 +300,33 @@ class TransformerOptions(AttentionOptions):
                 f"Received: num_heads={self.num_heads}, value_dim={value_dim}."
             )
 
-    def _check_self_attention(self) -> None:
-        if self.self_attention == "full":
+    def check_self_attention(self, name: str) -> None:
+        """Checks that what the option `name` puts in the place of self-attention goes with the others.
+
+        Raises:
+            InputError: If it does not.
+        """
+        kind = getattr(self, name)
+        if kind == "full":
             return
         refused: dict[str, object] = {"num_key_value_heads": self.num_key_value_heads}
         if self.score == "location":
             refused["score"] = self.score
-        if self.self_attention in WITHOUT_SCORES:
-            refused["attention_dropout"] = self.attention_dropout
+        if kind in WITHOUT_SCORES:
+            droppable = kind in CONVOLUTIONS  # whose weights are dropped as those of attention are
+            refused |= {} if droppable else {"attention_dropout": self.attention_dropout}
             refused["logit_softcap"] = self.logit_softcap
             refused |= {} if self.score == "scaled_dot" else {"score": self.score}
             refused |= {} if self.share_score else {"share_score": "false"}
-            refused |= {"output_gate": "true"} if self.output_gate and self.self_attention in WITH_GATES else {}
+            refused |= {"output_gate": "true"} if self.output_gate and kind in WITH_GATES else {}
+            if kind in WITHOUT_HEADS:
+                refused |= {option: getattr(self, option) for option in ("qk_norm", "output_gate", *HEAD_SIZES)}
+                refused |= {} if self.output_projection else {"output_projection": "false"}
+                refused |= {"positions": self.positions} if self.positions == "rotary" else {}
             refused |= {"positions": self.positions} if self.positions in (*SCORE_POSITIONS, "xpos") else {}
-        for name, value in refused.items():
+        for refusing, value in refused.items():
             if value:
                 raise InputError(
-                    f"`{name}` does not go together with self_attention={self.self_attention!r}: leave one of them "
-                    f"at its default. Received: {name}={value!r}."
+                    f"`{refusing}` does not go together with {name}={kind!r}: leave one of them "
+                    f"at its default. Received: {refusing}={value!r}."
                 )

@@ -4,6 +4,11 @@ from support.layers.contract import DROPOUT, FLAT, Case
 
 from zoo import layers
 
+_SELF = {
+    "inputs": {"query": (2, 5, 22)},
+    "output": (2, 5, 22),
+    "hides": {name: ("query",) for name in ("query_mask", "value_mask", "key_mask")},
+}
 _ENCODER = {"inputs": {"inputs": (2, 3, 11)}, "output": (2, 3, 11), "hides": {"mask": ("inputs",)}}
 _DECODER = {
     "inputs": {"inputs": (2, 3, 11), "memory": (2, 5, 13)},
@@ -127,6 +132,50 @@ CASES = [
         parameters=3 * 12 * 133 + 134 * 11 + (12 + 14 + 14) * 133 + 134 * 11 + 3 * 11 * 31 + 3 * 11,
         flat=FLAT,
         **_DECODER,
+    ),
+    Case(
+        "lightweight_convolution",
+        layers.LightweightConvolution,
+        lambda policy: layers.LightweightConvolution(
+            11, 4, padding="causal", use_bias=False, kernel_initializer="he_normal", dtype=policy, **DROPOUT
+        ),
+        parameters=22 * 44 + 11 * 4 + 22 * 22,
+        weights=(2, 11, 5, 5),
+        whole=False,
+        **_SELF,
+    ),
+    Case(
+        "dynamic_convolution",
+        layers.DynamicConvolution,
+        lambda policy: layers.DynamicConvolution(11, 3, dtype=policy, **DROPOUT),
+        parameters=(22 + 1) * 44 + 22 * 11 * 3 + (22 + 1) * 22,
+        weights=(2, 11, 5, 5),
+        whole=False,
+        **_SELF,
+    ),
+    Case(
+        "causal_dynamic_convolution",
+        layers.DynamicConvolution,
+        lambda policy: layers.DynamicConvolution(11, 7, padding="causal", dtype=policy, **DROPOUT),
+        parameters=(22 + 1) * 44 + 22 * 11 * 7 + (22 + 1) * 22,
+        weights=(2, 11, 5, 5),
+        whole=False,
+        **_SELF,
+    ),
+    Case(
+        "average_attention",
+        layers.AverageAttention,
+        lambda policy: layers.AverageAttention(31, use_bias=False, dtype=policy),
+        parameters=22 * 31 * 2 + 44 * 44,
+        weights=(2, 1, 5, 5),
+        **_SELF,
+    ),
+    Case(
+        "ssru",
+        layers.SSRU,
+        lambda policy: layers.SSRU(use_bias=False, kernel_initializer="he_normal", dtype=policy),
+        parameters=2 * 22 * 22,
+        **_SELF,
     ),
     Case(
         "gated_convolution_block",

@@ -79,7 +79,7 @@ def test_queries_of_a_step_are_at_the_end_of_its_keys(name, room, queries):
         query = inputs[:, start - queries : start]
         output, cache = layer(query, part, cache=cache)
         expected = layer(query, inputs[:, :start], use_causal_mask=True)
-        np.testing.assert_allclose(to_numpy(output), to_numpy(expected), atol=2e-6)
+        np.testing.assert_allclose(to_numpy(output), to_numpy(expected), atol=2e-6, rtol=2e-6)
 
 
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])

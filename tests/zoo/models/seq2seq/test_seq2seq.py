@@ -64,6 +64,11 @@ PINS = {
     "transformer_tiny_single_head": (1_351_168, 1_337_984),
     # Encoder blocks 4 · 130,368; decoder blocks 4 · 163,328; norms 2 · 128; embeddings as in the tiny one.
     "transformer_modern": (1_201_152, 1_187_968),
+    # Encoder blocks 4 · 115,968, decoder blocks 4 · 182,272, on both sides 512 · (3 + 7 + 15 + 31) for the weights;
+    # embeddings as in the tiny one.
+    "dynamic_conv_nmt": (1_276_416, 1_263_232),
+    # Encoder blocks 6 · 132,480, decoder blocks 2 · 165,632; embeddings as in the tiny one.
+    "student_tiny": (1_152_256, 1_139_072),
     # Encoder blocks 6 · 2,102,784; decoder blocks 6 · 3,154,432; embeddings 204 · 512, shared 101 · 512.
     "transformer_small": (31_647_744, 31_595_008),
     # Encoder blocks 6 · 3,152,384; decoder blocks 6 · 4,204,032; embeddings as in the small one.
@@ -94,6 +99,9 @@ STEPPING = CHOSEN | {
     ("transformer_tiny_local", 0),
     ("transformer_tiny_linear", 0),
     ("transformer_big", 0),
+    ("dynamic_conv_nmt", 0),
+    ("student_tiny", 0),
+    ("student_tiny", 1),
 }
 
 
@@ -103,7 +111,7 @@ def attention_axes(model):
         return 1, 1
     if model.name == "convs2s_small":
         return model.decoder_layers, 1
-    return model.num_layers, model.num_heads
+    return getattr(model, "decoder_layers", 0) or model.num_layers, model.num_heads
 
 
 every, chosen = fixtures(SMALL, CHOSEN, create, lambda model: logits(model, *batch()), STEPPING)

@@ -1,0 +1,118 @@
+"""Base of the layers that stand where self-attention stands, and need no queries and keys."""
+
+from keras import ops
+
+from zoo.layers.attention import masks
+from zoo.layers.core.calls import ReturnsMore
+from zoo.layers.core.saving import KeepsQuantization
+
+
+class SelfMixing(ReturnsMore, KeepsQuantization):
+    """Base of layers that mix the positions of one sequence, called as self-attention is: `layer(x, x)` or `layer(x)`.
+
+    A subclass overrides `mix`, and `create_cache` if it can go on step by step.
+
+    Call arguments:
+        query: [B, T, D].
+        value: The same once more, or `None`.
+        key: Likewise.
+        query_mask: Boolean [B, T], True at real positions; all masks are ANDed.
+        value_mask: Boolean [B, T]; with a cache [B, L], of which the new positions are read.
+        key_mask: Likewise.
+        attention_mask: Must be `None`: there are no pairs to mask.
+        return_attention_scores: Whether to return the weights of the positions, in layers that have some.
+        training: Whether dropout is active.
+        use_causal_mask: Whether no position may see a later one; the layer must be causal then.
+        attention_bias: Must be `None`: there are no scores.
+        cache: Dict from `create_cache`; the positions of the call are appended.
+
+    Returns:
+        [B, T, D], with zeros at masked positions; with `return_attention_scores` weights [B, N, T, T]; the new cache,
+        if any, comes last.
+
+    Raises:
+        ValueError: For a `value` or `key` of another shape, a mask or bias of pairs, weights that do not exist, a
+            floating point mask, or a causal mask or cache where the layer sees what is after a position.
+    """
+
+    has_weights = True
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    @property
+    def is_causal(self):
+        """Whether no position sees a later one."""
+        return True
+
+    def mix(self, inputs, real, training, cache, return_attention_scores):
+        """Returns outputs [B, T, D], weights [B, N, T, T] or `None`, and the new cache or `None`.
+
+        Args:
+            inputs: [B, T, D].
+            real: Boolean [B, T], or `None` if all positions are real; the others may have no effect.
+            training: Whether dropout is active.
+            cache: From `create_cache`, or `None`.
+            return_attention_scores: Whether the weights are wanted; with a cache they never are.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `mix`.")
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        *,
+        attention_bias=None,
+        cache=None,
+    ):
+        self._check_call(query, (value, key), attention_mask, attention_bias, return_attention_scores, cache)
+        if (use_causal_mask or cache is not None) and not self.is_causal:
+            wanted = "`use_causal_mask`" if cache is None else "a cache"
+            raise ValueError(f"{type(self).__name__} sees later positions: {wanted} needs `padding='causal'`.")
+        given = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask}
+        if cache is not None:
+            for name in ("value_mask", "key_mask"):
+                mask = masks.check_mask(given[name], name, (2,))
+                given[name] = masks.slice_mask(mask, cache["index"], ops.shape(query)[1])
+        masks.check_batch(given, query.shape[0])
+        real = self._real(given, ops.shape(query)[1])
+        inputs = masks.zero_masked(query, real)
+        output, weights, cache = self.mix(inputs, real, training, cache, return_attention_scores)
+        results = [masks.zero_masked(output, real)]
+        results += [weights] if return_attention_scores else []
+        results += [] if cache is None else [cache]
+        return tuple(results) if len(results) > 1 else results[0]
+
+    def _real(self, given, length):
+        real = None
+        for name, mask in given.items():
+            mask = masks.combined_value_mask(masks.check_mask(mask, name, (2,)), real, length)
+            real = real if mask is None else mask
+        return real
+
+    def _check_call(self, query, others, attention_mask, attention_bias, return_attention_scores, cache):
+        name = type(self).__name__
+        for other in others:
+            if other is not None and tuple(other.shape) != tuple(query.shape):
+                raise ValueError(
+                    f"{name} mixes one sequence: `value` and `key` are `query` or None. "
+                    f"Received: shapes {tuple(query.shape)} and {tuple(other.shape)}."
+                )
+        for argument, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
+            if tensor is not None:
+                raise ValueError(f"{name} compares no pairs: it takes no `{argument}`.")
+        if return_attention_scores and (cache is not None or not self.has_weights):
+            told = "with a cache" if self.has_weights else "of its positions"
+            raise ValueError(f"{name} has no weights {told}: it takes no `return_attention_scores`.")
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return query_shape

@@ -1,0 +1,82 @@
+"""The simpler simple recurrent unit: a recurrence without products of matrices in time."""
+
+import keras
+from keras import backend, ops
+
+from zoo.layers.attention.linear import BITS
+from zoo.layers.attention.self_mixing import SelfMixing
+from zoo.layers.attention.state_chunks import fading_sums
+from zoo.layers.core.projections import apply_positionwise, projection
+
+# Positions in a chunk, within which there is a factor for each pair and feature.
+CHUNK_SIZE = 16
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SSRU(SelfMixing):
+    """A state of each feature that fades by a gate: `cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W xₜ`, `yₜ = relu(cₜ)`.
+
+    `fₜ = sigmoid(W_f xₜ + b_f)`. All products with matrices are outside the recurrence: they are computed for all
+    positions at once, and the states in chunks of positions in parallel. A step costs 2 D², and the cache is the state,
+    in float32 or wider. A masked position leaves the state as it is. A block adds residual and normalisation, as to
+    attention.
+
+    Args:
+        use_bias: Whether there is b_f.
+        kernel_initializer: Initializer of W and W_f.
+
+    Call arguments and results: see `SelfMixing`; there are no weights of positions to return.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import SSRU
+        >>> SSRU()(np.ones((2, 3, 4), "float32"), use_causal_mask=True).shape
+        TensorShape([2, 3, 4])
+
+    Reference:
+        Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine Translation", section
+        3.1, equations 3-5, https://aclanthology.org/D19-5632
+    """
+
+    saved_options = ("use_bias", "kernel_initializer")
+    has_weights = False
+
+    def __init__(self, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self.size = query_shape[-1]
+        self.input_dense = projection(self, self.size, "input", False, self.kernel_initializer)
+        self.forget_dense = projection(self, self.size, "forget", self.use_bias, self.kernel_initializer)
+        self.input_dense.build(query_shape)
+        self.forget_dense.build(query_shape)
+
+    @property
+    def _wide(self):
+        return backend.result_type(self.compute_dtype, "float32")
+
+    def mix(self, inputs, real, training, cache, return_attention_scores):
+        new, forget = (
+            ops.cast(apply_positionwise(dense, inputs), self._wide) for dense in (self.input_dense, self.forget_dense)
+        )
+        log_kept, added = -ops.softplus(-forget), ops.sigmoid(-forget) * new
+        if real is not None:
+            log_kept, added = (ops.where(real[..., None], x, ops.zeros_like(x)) for x in (log_kept, added))
+        before = None if cache is None else ops.view(cache["state"], self._wide)
+        states, last = fading_sums(added, log_kept, before, CHUNK_SIZE)
+        if cache is not None:
+            index = cache["index"] + ops.shape(inputs)[1]
+            cache = {"state": ops.view(last, BITS[self._wide]), "index": index}
+        return ops.cast(ops.relu(states), self.compute_dtype), None, cache
+
+    def create_cache(self, batch_size, length=None):
+        """Returns an empty cache: the bits of the state [B, D] as integers, and the number of positions so far.
+
+        Args:
+            batch_size: B.
+            length: Room for positions; a state needs none.
+        """
+        state = ops.zeros((batch_size, self.size), dtype=BITS[self._wide])
+        return {"state": state, "index": ops.zeros((), dtype="int32")}
