@@ -74,7 +74,16 @@ def test_large_lengths_are_not_computed(heads):
     assert zoo.cost(heads, 10**6)["raw_scores"].multiplications == 10**12 * 512
 
 
-@pytest.mark.parametrize(("make", "seen"), [(layers.SlidingWindowAttention, 7), (layers.LinearAttention, None)])
+@pytest.mark.parametrize(
+    ("make", "seen"),
+    [
+        (layers.SlidingWindowAttention, 7),
+        (layers.LinearAttention, None),
+        (layers.MultiScaleRetention, None),
+        (layers.GatedLinearAttention, None),
+        (layers.DeltaRuleAttention, None),
+    ],
+)
 def test_efficient_attention_costs_less_on_long_sequences(make, seen):
     layer = built(make(2, 8, **({"window": 3} if seen else {})), (None, None, 16), (None, None, 16))
     short, long = zoo.cost(layer, 1000), zoo.cost(layer, 10_000)

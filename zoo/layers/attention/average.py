@@ -86,7 +86,7 @@ class AverageAttention(SelfMixing):
         """Returns the weights of all pairs of positions, [B, 1, T, T]."""
         places = ops.arange(length, dtype="int32")
         earlier = ops.cast(places <= places[:, None], self._wide)  # [T, T]
-        weights = earlier * counted[:, None, :, 0] / ops.maximum(counts, 1.0)
+        weights = counted[:, None, :, 0] * earlier / ops.maximum(counts, 1.0)
         weights = weights if real is None else weights * counted
         return ops.cast(weights, self.compute_dtype)[:, None]
 

@@ -111,7 +111,7 @@ class DifferentialAttention(MultiHeadAttention):
 
     def subtract(self, first, second):
         """Returns the weights of a head, from the softmaxes of both its parts."""
-        return ops.cast(first - ops.cast(self.subtracted_part(), first.dtype) * second, self.compute_dtype)
+        return ops.cast(first - second * ops.cast(self.subtracted_part(), first.dtype), self.compute_dtype)
 
     def weigh(self, query, key, visible, bias):
         """Returns the weights of one of the two parts of each head, in float32 or wider."""

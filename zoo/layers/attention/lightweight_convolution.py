@@ -118,7 +118,7 @@ class LightweightConvolution(SelfMixing):
             dropped = weights
         heads = (batch, -1, self.num_heads, self.size // self.num_heads)
         padded = ops.reshape(padded, heads) if self.size else padded
-        mixed = sum(dropped[..., j, None] * padded[:, j : j + length] for j in range(self.width))
+        mixed = sum(padded[:, j : j + length] * dropped[..., j, None] for j in range(self.width))
         output = apply_positionwise(self.output_dense, ops.reshape(mixed, (batch, length, self.size)))
         spread = self._spread(weights, batch, length, before, real) if return_attention_scores else None
         return output, spread, cache

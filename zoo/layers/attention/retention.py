@@ -89,5 +89,5 @@ class MultiScaleRetention(StateAttention):
         # For a query after the last key the state goes on decaying.
         late = ops.maximum(visible.query_positions - (ops.shape(key)[-2] - 1), 0)[:, None]
         query = query * ops.exp(decays * ops.cast(late, self.wide_dtype))
-        log_decay = decays + ops.zeros_like(key[:1, :1, :, :1])  # [1, N, S, 1]
+        log_decay = ops.zeros_like(key[:1, :1, :, :1]) + decays  # [1, N, S, 1]
         return attend_by_state(query, key, value, log_decay, start, before, CHUNK_SIZE)

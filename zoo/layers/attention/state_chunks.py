@@ -78,7 +78,7 @@ def inverse_of_corrections(key, betas):
     products = ops.matmul(betas * key, ops.swapaxes(key, -1, -2))
     before = ops.where(places < places[:, None], products, ops.zeros_like(products))
     identity = ops.cast(ops.equal(places, places[:, None]), key.dtype)
-    return ops.solve_triangular(before + identity, identity + ops.zeros_like(products), lower=True)
+    return ops.solve_triangular(before + identity, ops.zeros_like(products) + identity, lower=True)
 
 
 def new_values(key, value, betas, before, size):

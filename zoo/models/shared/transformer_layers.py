@@ -1,5 +1,7 @@
 """From options to the layers of a Transformer, for the models of all tasks."""
 
+import math
+
 import keras
 
 from zoo import layers
@@ -7,7 +9,7 @@ from zoo.errors import InputError
 from zoo.layers.blocks.normalization import make_normalization
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import CONVOLUTIONS, MAX_DISTANCES, ROTARY_POSITIONS
+from zoo.models.shared.transformer_options import CONVOLUTIONS, MAX_DISTANCES, ROTARY_POSITIONS, VARIANTS
 
 FIRST_TEMPERATURE = 0.1
 BY_STATES = {
@@ -153,6 +155,21 @@ class TransformerLayers:
             return layers.AverageAttention(options.intermediate_dim, **arguments)
         return layers.SSRU(**arguments) if self.kind == "ssru" else None
 
+    def _variant(self, kind, arguments, block):
+        """Returns attention of one of the `VARIANTS`; heads are as large as others, in both parts or without R."""
+        if kind == "talking_heads":
+            return layers.TalkingHeadsAttention(**arguments)
+        size = self.options.head_dim
+        arguments |= {"value_dim": arguments["value_dim"] or size}
+        refused = ("query_dim", "share_score")
+        if kind == "differential":
+            part, first = max(size // 2, 1), 0.8 - 0.6 * math.exp(-0.3 * block)  # section 2.1 of the paper
+            arguments |= {"key_dim": part, "initial_lambda": first}
+            return layers.DifferentialAttention(**_without(arguments, refused))
+        rope = max(size // 4 * 2, 2)
+        latent = {"latent_dim": self.options.latent_dim or 4 * size, "rope_dim": rope, "key_dim": size + rope}
+        return layers.MultiHeadLatentAttention(**_without(arguments | latent, (*refused, "score", "qk_norm")))
+
     def self_attention(self, name, positions=None, block=0, causal=False):
         """Returns the attention of a sequence to itself, with one of `attention_positions`.
 
@@ -173,6 +190,8 @@ class TransformerLayers:
             return layers.LinearAttention(**arguments)
         if kind == "performer":
             return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
+        if kind in VARIANTS:
+            return self._variant(kind, arguments | self._compared(), block)
         if kind in BY_STATES:
             return BY_STATES[kind](**arguments)
         arguments |= self._compared()
@@ -206,6 +225,10 @@ class TransformerLayers:
             "dtype": self.dtype,
             "name": name,
         }
+
+
+def _without(arguments, names):
+    return {name: argument for name, argument in arguments.items() if name not in names}
 
 
 def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **arguments):

@@ -11,9 +11,12 @@ from zoo.options import Options, choice, count, flag, number, rate, size, text
 from zoo.registry import Paper
 from zoo.synonyms import SCORES, unique
 
-SELF_ATTENTIONS = ("full", "local", "block_local", "linear", "performer", "lightweight_conv", "dynamic_conv")
+# Softmaxes of everything, in another way.
+VARIANTS = ("talking_heads", "differential", "latent")
+HALVED = ("differential", "latent")
 # They weigh near positions, and compare none.
 CONVOLUTIONS = ("lightweight_conv", "dynamic_conv")
+SELF_ATTENTIONS = ("full", "local", "block_local", *VARIANTS, *CONVOLUTIONS, "linear", "performer")
 # They see what is before a position alone, by means of one size: for language models and decoders.
 MEANS = ("average", "ssru")
 CAUSAL_SELF_ATTENTIONS = ("retention", "gated_linear", "delta_rule", *MEANS)
@@ -219,14 +222,19 @@ class TransformerOptions(AttentionOptions):
     self_attention: str = choice(
         "full",
         SELF_ATTENTIONS,
-        "What a position attends to in its own sequence: everything; local: a window around it; block_local: its "
-        "block; everything at linear cost, by a feature map (linear) or random features (performer); or near ones, "
-        "summed with weights that are learned (lightweight_conv) or that each predicts (dynamic_conv).",
+        "What a position attends to in its own sequence: everything, also with heads that mix (talking_heads), as a "
+        "difference of softmaxes (differential) or with keys and values from one small vector (latent); local: a "
+        "window around it; block_local: its block; everything at linear cost, by a feature map (linear) or random "
+        "features (performer); or near positions, summed with weights that are learned (lightweight_conv) or that each "
+        "predicts (dynamic_conv).",
     )
     kernel_widths: str = text(
         "3,7,15,31", "Positions that each block's convolution sees, with commas; the last is for all other blocks."
     )
     window: int = size(8, "How far local attention sees on each side; the size of a block of block_local attention.")
+    latent_dim: int = count(
+        0, "Size of the vectors of latent attention, C; 0: four times that of a head, as in the paper."
+    )
     num_features: int = size(128, "Number of random features of performer.")
     num_key_value_heads: int = count(
         0, "Heads that keys and values have, shared by groups of heads; 0: as many as `num_heads`."
@@ -270,18 +278,25 @@ class TransformerOptions(AttentionOptions):
                 "`model_dim` must be even, and with `concat_projection=false` the sum of `model_dim` and "
                 f"`position_dim` a multiple of `num_heads`. {sizes[:-1]}, position_dim={self.position_dim}."
             )
-        least = 4 if self.rope_scaling == "ntk" else 2
-        if self.positions in ROTARY_POSITIONS and self.head_dim < least:
-            sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
-            kind = f"positions={self.positions!r}" if least == 2 else "rope_scaling='ntk'"
-            raise InputError(
-                f"`{kind}` rotates pairs of features: heads need at least {('two', 'four')[least == 4]}. {sizes}"
-            )
+        self._check_rotated(sizes)
         if self.num_key_value_heads and self.num_heads % self.num_key_value_heads:
             raise InputError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. "
                 f"Received: num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}."
             )
+
+    def _check_rotated(self, sizes: str) -> None:
+        if self.positions not in ROTARY_POSITIONS:
+            return
+        least, kind = (2, f"positions={self.positions!r}")
+        if self.rope_scaling == "ntk":
+            least, kind = 4, "rope_scaling='ntk'"
+        if self.self_attention in HALVED:  # a part of each head is rotated
+            least, kind = 2 * least, f"self_attention={self.self_attention!r}"
+        if self.head_dim < least:
+            sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
+            wanted = {2: "two", 4: "four", 8: "eight"}[least]
+            raise InputError(f"`{kind}` rotates pairs of features: heads need at least {wanted}. {sizes}")
 
     def _check_head_sizes(self) -> None:
         query_dim, value_dim = self.query_dim or self.head_dim, self.value_dim or self.head_dim
@@ -312,6 +327,11 @@ class TransformerOptions(AttentionOptions):
         refused: dict[str, object] = {"num_key_value_heads": self.num_key_value_heads}
         if self.score == "location":
             refused["score"] = self.score
+        if kind in HALVED:
+            refused |= {"query_dim": self.query_dim} | ({} if self.share_score else {"share_score": "false"})
+        if kind == "latent":
+            refused |= {"qk_norm": self.qk_norm} | ({} if self.score == "scaled_dot" else {"score": self.score})
+            refused |= {} if self.positions in ROTARY_POSITIONS else {"positions": self.positions}
         if kind in WITHOUT_SCORES:
             droppable = kind in CONVOLUTIONS  # whose weights are dropped as those of attention are
             refused |= {} if droppable else {"attention_dropout": self.attention_dropout}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.layers.contract import random_array, random_mask, randomize, to_numpy
 
+import zoo
 from zoo import layers
 
 B, N, D, T, S, H, V = 2, 3, 11, 5, 7, 13, 17
@@ -110,6 +111,16 @@ def test_differential_attention_by_hand():
     head = np.array([0.5, 2.0])
     expected = 0.5 * head / math.sqrt((0.25 + 4.0) / 2)
     np.testing.assert_allclose(to_numpy(output)[0, 0], expected, atol=1e-5)
+
+
+def test_a_trace_shows_both_softmaxes_and_their_difference():
+    layer, inputs = make(layers.DifferentialAttention), random_array((1, T, D), 1)
+    trace = zoo.trace(layer, inputs, inputs)
+    _, expected = layer(inputs, inputs, return_attention_scores=True)
+    np.testing.assert_allclose(trace["weights"].array, to_numpy(expected), atol=1e-6)
+    subtracted = to_numpy(layer.subtracted_part())
+    difference = trace["weights_1"].array - subtracted * trace["weights_2"].array
+    np.testing.assert_allclose(difference, to_numpy(expected), atol=1e-6)
 
 
 def test_a_closed_gate_says_nothing():

@@ -42,6 +42,7 @@ _MODERN = {
     "num_heads": 4,
     "num_key_value_heads": 2,
 }
+_MULTI = {"num_key_value_heads": 0}
 _TAUGHT = {
     "positions": "learned_concat",
     "concat_projection": False,
@@ -61,7 +62,12 @@ SMALL = {
         {**_TRANSFORMER, **_TAUGHT},
     ],
     "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
-    "causal_lm_modern": [{**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0}],
+    "causal_lm_modern": [
+        {**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0},
+        {**_TRANSFORMER, **_MULTI, "self_attention": "latent", "latent_dim": 3, "qk_norm": False, "key_dim": 4},
+        {**_TRANSFORMER, **_MULTI, "self_attention": "differential", "positions": "none", "output_gate": True},
+        {**_TRANSFORMER, **_MULTI, "self_attention": "talking_heads", "positions": "alibi"},
+    ],
     "retnet_lm": [
         {**_TRANSFORMER, "value_dim": 5},
         {**_TRANSFORMER, "self_attention": "gated_linear", "positions": "none"},
