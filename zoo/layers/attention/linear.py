@@ -1,5 +1,7 @@
 """Attention in linear time: a product of features instead of the softmax."""
 
+from typing import Any, NamedTuple
+
 import keras
 from keras import backend, ops
 
@@ -180,33 +182,63 @@ class LinearAttention(MultiHeadAttention):
         }
 
     def step(self, query, value, key, cache, query_mask, value_mask, key_mask, **others):
-        refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
-        if refused:
-            raise ValueError(
-                f"{type(self).__name__} has no keys in its cache to compute weights from: a call with `cache` "
-                f"takes no {', '.join(refused)}."
-            )
-        # Masks of values cover the room of the cache, but only those of the new positions are read.
-        index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
-        check_step(*lengths)
-        first = caches.first_query_position(0, lengths[1], lengths[0])
-        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
-        visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
-        value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
-        memory = self.project_memory(value, key, index)
-        inputs = masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, index + first)
-        query, key = self._features(query, memory["key"])
+        new = read_step(self, query, value, key, cache, (query_mask, value_mask, key_mask), others)
+        query, key = self._features(new.query, new.memory["key"])
         before = {"sums": ops.view(cache["sums"], self._wide), "seen": cache["seen"]}
-        results, after = self._attend_by_sums(query, key, memory["value"], visible, before)
-        output = self._zero_empty_rows(self.finish(results["output"], inputs), results["seen"])
+        results, after = self._attend_by_sums(query, key, new.memory["value"], new.visible, before)
+        output = self._zero_empty_rows(self.finish(results["output"], new.inputs), results["seen"])
         sums = ops.view(after["sums"], BITS[self._wide])
-        return output, {"sums": sums, "seen": after["seen"], "index": index + lengths[1]}
+        return output, {"sums": sums, "seen": after["seen"], "index": new.count}
 
     def get_config(self):
         config = super().get_config()
         del config["score"]
         return config
+
+
+class Step(NamedTuple):
+    """What a call with a cache of sums computes with.
+
+    Args:
+        query: Projected queries.
+        memory: Projected new keys and values.
+        visible: The `Visibility` of the new positions among themselves.
+        inputs: Of the queries, before their projection.
+        first: Position of the first query among the new keys.
+        count: Number of positions after the call.
+    """
+
+    query: Any
+    memory: dict[str, Any]
+    visible: Any
+    inputs: Any
+    first: Any
+    count: Any
+
+
+def read_step(layer, query, value, key, cache, given, others):
+    """Returns the `Step` of a call with a cache of sums; `given` are the masks of queries, values and keys.
+
+    Raises:
+        ValueError: If one of the `others`, arguments by name, is given, or there are more queries than values.
+    """
+    refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
+    if refused:
+        raise ValueError(
+            f"{type(layer).__name__} has no keys in its cache to compute weights from: a call with `cache` "
+            f"takes no {', '.join(refused)}."
+        )
+    query_mask, value_mask, key_mask = given
+    # Masks of values cover the room of the cache, but only those of the new positions are read.
+    index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
+    check_step(*lengths)
+    first = caches.first_query_position(0, lengths[1], lengths[0])
+    value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
+    visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
+    value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
+    memory = layer.project_memory(value, key, index)
+    inputs = masks.zero_masked(query, visible.query_mask)
+    return Step(layer.project_query(inputs, index + first), memory, visible, inputs, first, index + lengths[1])
 
 
 def check_step(queries, keys):

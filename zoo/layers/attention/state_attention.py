@@ -4,9 +4,8 @@ import dataclasses
 
 from keras import backend, ops
 
-from zoo.layers.attention import cache as caches
 from zoo.layers.attention import masks
-from zoo.layers.attention.linear import BITS, check_step, seen_keys
+from zoo.layers.attention.linear import BITS, read_step, seen_keys
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core import execution
 from zoo.layers.core.projections import projection
@@ -168,26 +167,11 @@ class StateAttention(MultiHeadAttention):
         }
 
     def step(self, query, value, key, cache, query_mask, value_mask, key_mask, **others):
-        refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
-        if refused:
-            raise ValueError(
-                f"{type(self).__name__} has no keys in its cache to compute weights from: a call with `cache` "
-                f"takes no {', '.join(refused)}."
-            )
-        # Masks of values cover the room of the cache, but only those of the new positions are read.
-        index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
-        check_step(*lengths)
-        first = caches.first_query_position(0, lengths[1], lengths[0])
-        value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
-        visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
-        value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
-        memory = self.project_memory(value, key, index)
-        inputs = masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, index + first)
+        new = read_step(self, query, value, key, cache, (query_mask, value_mask, key_mask), others)
         before = {"state": ops.view(cache["state"], self.wide_dtype), "seen": cache["seen"]}
-        results, after = self._attend_by_state(query, memory, visible, first, before)
+        results, after = self._attend_by_state(new.query, new.memory, new.visible, new.first, before)
         state = ops.view(after["state"], BITS[self.wide_dtype])
-        return self._finish(results, inputs), {"state": state, "seen": after["seen"], "index": index + lengths[1]}
+        return self._finish(results, new.inputs), {"state": state, "seen": after["seen"], "index": new.count}
 
     def get_config(self):
         config = super().get_config()

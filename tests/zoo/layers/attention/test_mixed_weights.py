@@ -117,9 +117,9 @@ def test_a_trace_shows_both_softmaxes_and_their_difference():
     layer, inputs = make(layers.DifferentialAttention), random_array((1, T, D), 1)
     trace = zoo.trace(layer, inputs, inputs)
     _, expected = layer(inputs, inputs, return_attention_scores=True)
-    np.testing.assert_allclose(trace["weights"].array, to_numpy(expected), atol=1e-6)
+    np.testing.assert_allclose(trace["weights"], to_numpy(expected), atol=1e-6)
     subtracted = to_numpy(layer.subtracted_part())
-    difference = trace["weights_1"].array - subtracted * trace["weights_2"].array
+    difference = trace["weights_1"] - subtracted * trace["weights_2"]
     np.testing.assert_allclose(difference, to_numpy(expected), atol=1e-6)
 
 

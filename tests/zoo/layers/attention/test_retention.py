@@ -1,10 +1,9 @@
 """Retention: the recurrence of the paper, its parallel and chunked forms, and the cache."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.layers.contract import compiled, gradients, graph_and_xla, random_array, random_mask, randomize, to_numpy
+from support.layers.contract import compiled, graph_and_xla, random_array, random_mask, randomize, to_numpy
 
 from zoo import layers
 from zoo.layers.attention import retention
@@ -87,36 +86,6 @@ def test_all_forms_are_the_recurrence(implementation, lengths):
         np.testing.assert_allclose(output[b], expected, atol=5e-5)
 
 
-def test_gradients_of_chunks_are_those_of_pairs():
-    found = []
-    for implementation in ("auto", "dense"):
-        layer, mask = make(implementation=implementation), random_mask((B, 19), 3)
-        mask[0] = False
-        variable = keras.Variable(random_array((B, 19, D), 1))
-
-        def loss(layer=layer, variable=variable, mask=mask):
-            inputs = ops.convert_to_tensor(variable)
-            return ops.sum(ops.sin(layer(inputs, inputs, value_mask=mask)))
-
-        found.append(gradients(loss, [variable, *layer.trainable_variables]))
-    for result, expected in zip(*found, strict=True):
-        assert np.all(np.isfinite(result))
-        np.testing.assert_allclose(result, expected, atol=2e-4 * max(1.0, np.abs(expected).max()))
-
-
-@pytest.mark.parametrize("chunks", [(13,), (6, 1, 1, 5), (1,) * 13], ids=len)
-def test_prefill_and_steps_equal_the_full_pass(chunks):
-    layer, inputs, mask = make(), random_array((B, 13, D), 1), np.ones((B, 17), bool)
-    mask[0, :2] = mask[1, 5] = False
-    expected = to_numpy(layer(inputs, inputs, value_mask=mask[:, :13]))
-    cache, start = layer.create_cache(B, 17), 0
-    for length in chunks:
-        part, start = slice(start, start + length), start + length
-        output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask, cache=cache)
-        np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=2e-5)
-        assert int(cache["index"]) == start and cache["state"].shape == (B, N, H, V)
-
-
 @graph_and_xla
 def test_graph_with_gradients(xla):
     layer, inputs = make(), random_array((B, 19, D), 1)
@@ -124,14 +93,6 @@ def test_graph_with_gradients(xla):
     np.testing.assert_allclose(
         to_numpy(compiled(lambda x: layer(x, x), xla)(ops.convert_to_tensor(inputs))), expected, atol=2e-5
     )
-
-
-def test_sizes_of_zero_and_unknown_ones():
-    layer, inputs = make(), random_array((B, 5, D), 1)
-    assert not np.any(to_numpy(layer(inputs, inputs[:, :0])))
-    assert layer(inputs[:, :0], inputs).shape == (B, 0, D)
-    assert layer(inputs[:0], inputs[:0]).shape == (0, 5, D)
-    assert layer(keras.Input((None, D)), keras.Input((None, D))).shape == (None, None, D)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Gated linear attention and the delta rule: the recurrences of the papers, the other forms, and the cache."""
+"""Gated linear attention and the delta rule: the recurrences of the papers, all forms of each, and the cache."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from keras import ops
 from support.layers.contract import compiled, gradients, graph_and_xla, random_array, random_mask, randomize, to_numpy
 
 from zoo import layers
-from zoo.layers.attention import delta_rule, gated_linear
+from zoo.layers.attention import delta_rule, gated_linear, retention
 
 B, N, D, H, V = 2, 3, 11, 5, 7
 MAKE = {
@@ -16,7 +16,12 @@ MAKE = {
     ),
     "delta": lambda **options: layers.DeltaRuleAttention(N, H, value_dim=V, epsilon=1e-3, **options),
 }
+ALL = {
+    **MAKE,
+    "retention": lambda **options: layers.MultiScaleRetention(N, 6, value_dim=V, decays=(0.5, 0.9, 1.0), **options),
+}
 both = pytest.mark.parametrize("kind", MAKE)
+every = pytest.mark.parametrize("kind", ALL)
 
 
 @pytest.fixture(autouse=True)
@@ -24,10 +29,11 @@ def small_chunks(monkeypatch):
     """Makes several chunks out of a few positions."""
     monkeypatch.setattr(gated_linear, "CHUNK_SIZE", 4)
     monkeypatch.setattr(delta_rule, "CHUNK_SIZE", 4)
+    monkeypatch.setattr(retention, "CHUNK_SIZE", 4)
 
 
 def make(kind, **options):
-    layer = MAKE[kind](**options)
+    layer = ALL[kind](**options)
     layer.build((B, 19, D), (B, 19, D))
     return randomize(layer)
 
@@ -106,7 +112,7 @@ def test_all_forms_are_the_recurrence(kind, implementation, lengths):
         np.testing.assert_allclose(output[b], expected, atol=5e-5)
 
 
-@both
+@every
 def test_gradients_of_chunks_are_those_of_pairs(kind):
     found = []
     for implementation in ("auto", "dense"):
@@ -124,7 +130,7 @@ def test_gradients_of_chunks_are_those_of_pairs(kind):
         np.testing.assert_allclose(result, expected, atol=2e-4 * max(1.0, np.abs(expected).max()))
 
 
-@both
+@every
 @pytest.mark.parametrize("chunks", [(6, 1, 1, 5), pytest.param((1,) * 13, marks=pytest.mark.slow)], ids=len)
 def test_prefill_and_steps_equal_the_full_pass(kind, chunks):
     layer, inputs, mask = make(kind), random_array((B, 13, D), 1), np.ones((B, 17), bool)
@@ -135,7 +141,7 @@ def test_prefill_and_steps_equal_the_full_pass(kind, chunks):
         part, start = slice(start, start + length), start + length
         output, cache = layer(inputs[:, part], inputs[:, part], value_mask=mask, cache=cache)
         np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=2e-5)
-        assert int(cache["index"]) == start and cache["state"].shape == (B, N, H, V)
+        assert int(cache["index"]) == start and cache["state"].shape == (B, N, layer.key_dim, V)
 
 
 @both
@@ -147,7 +153,7 @@ def test_graph_of_unknown_sizes(kind, xla):
     np.testing.assert_allclose(to_numpy(function(ops.convert_to_tensor(inputs))), expected, atol=2e-5)
 
 
-@both
+@every
 def test_sizes_of_zero_and_unknown_ones(kind):
     layer, inputs = make(kind), random_array((B, 5, D), 1)
     assert not np.any(to_numpy(layer(inputs, inputs[:, :0])))
