@@ -55,6 +55,8 @@ MODERN = {
 
 HEAD_SIZES = ("query_dim", "key_dim", "value_dim")
 
+SELF_ATTENTION_OPTIONS = ("self_attention", "decoder_self_attention")
+
 MAX_LENGTH = "Rows of a table of learned positions; in longer texts all positions after the last row share it."
 
 
@@ -263,11 +265,6 @@ class TransformerOptions(AttentionOptions):
                 "`kernel_widths` must be positive integers with commas between them, such as 3,7,15. "
                 f"Received: kernel_widths={self.kernel_widths!r}."
             )
-        if self.self_attention in CONVOLUTIONS and self.hidden_dim % self.num_heads:
-            raise InputError(
-                f"`num_heads` must divide the size of the activations, {self.hidden_dim}, with "
-                f"self_attention={self.self_attention!r}. Received: num_heads={self.num_heads}."
-            )
 
     def _check_heads(self) -> None:
         sizes = f"Received: model_dim={self.model_dim}, num_heads={self.num_heads}."
@@ -291,8 +288,9 @@ class TransformerOptions(AttentionOptions):
         least, kind = (2, f"positions={self.positions!r}")
         if self.rope_scaling == "ntk":
             least, kind = 4, "rope_scaling='ntk'"
-        if self.self_attention in HALVED:  # a part of each head is rotated
-            least, kind = 2 * least, f"self_attention={self.self_attention!r}"
+        halved = [name for name in SELF_ATTENTION_OPTIONS if getattr(self, name, None) in HALVED]
+        if halved:  # a part of each head is rotated
+            least, kind = 2 * least, f"{halved[0]}={getattr(self, halved[0])!r}"
         if self.head_dim < least:
             sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
             wanted = {2: "two", 4: "four", 8: "eight"}[least]
@@ -324,6 +322,11 @@ class TransformerOptions(AttentionOptions):
         kind = getattr(self, name)
         if kind == "full":
             return
+        if kind in CONVOLUTIONS and self.hidden_dim % self.num_heads:
+            raise InputError(
+                f"`num_heads` must divide the size of the activations, {self.hidden_dim}, with {name}={kind!r}. "
+                f"Received: num_heads={self.num_heads}."
+            )
         refused: dict[str, object] = {"num_key_value_heads": self.num_key_value_heads}
         if self.score == "location":
             refused["score"] = self.score
