@@ -31,6 +31,23 @@ def chosen(weights: Any, layer: Any, head: Any) -> dict[str, tf.Tensor]:
     }
 
 
+def sizes(weights: Any) -> dict[str, tf.Tensor]:
+    """Returns how many layers and heads there are of each kind of attention, `KIND_size`, int32 [B, 2]."""
+    return {
+        f"{kind}_size": tf.tile(tf.shape(values)[None, 1:3], [tf.shape(values)[0], 1])
+        for kind, values in weights.items()
+    }
+
+
+def one_for_each_text(name: str, numbers: Any, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Returns one number for each text, [B], `ALL` or less than `size`; the graph refuses others."""
+    rows = _rows(name, tf.cast(numbers, tf.int32), texts, size)
+    message = f"`{name}` must be one number for a text; received"
+    check = tf.debugging.Assert(tf.shape(rows)[1] == 1, [message, tf.shape(rows)[1]])
+    with tf.control_dependencies([check]):
+        return rows[:, 0]
+
+
 def _take(values: tf.Tensor, name: str, numbers: Any, axis: int) -> tf.Tensor:
     """Returns the parts of values along an axis that have the numbers of each text; zeros after the last of them."""
     size = tf.shape(values)[axis]

@@ -5,8 +5,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.attention_weights import DEFAULT, NUMBERS, chosen
+from export.graph.attention_weights import DEFAULT, NUMBERS, chosen, sizes
+from export.graph.language_model import LanguageModelGraph
 from export.graph.model_graph import ModelGraph
+from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, Answers, attends, register_signature, stacked
 from export.options import ExportOptions
 from zoo.vocabulary import PAD
@@ -59,11 +61,34 @@ _NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "ava
 
 
 @register_signature("classifier", "attention_all", expected=_expected_attentions, **_NUMBERED)
-@register_signature("language_model", "attention_all", expected=_expected_attentions, **_NUMBERED)
 def attention_all(
     graph: ModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> dict[str, tf.Tensor]:
     """The tokens of each text and the attention between them, by its kind, of all layers and heads or of some."""
     ids = graph.ids(text)
-    weights = chosen(graph.model.attentions(ids), layer, head)
-    return {"tokens": graph.reader.pieces(ids), **{kind: _of_tokens(ids, values) for kind, values in weights.items()}}
+    weights = graph.model.attentions(ids)
+    of_tokens = {kind: _of_tokens(ids, values) for kind, values in chosen(weights, layer, head).items()}
+    return {"tokens": graph.reader.pieces(ids), **of_tokens, **sizes(weights)}
+
+
+def _expected_predictions(run: Any, options: ExportOptions) -> Answers:
+    inputs, outputs = _expected_attentions(run, options)
+    predictions = run.predictions(SHORT_TEXTS)
+    targets = stacked([[prediction.token for prediction in row] for row in predictions], "")
+    return inputs, {**outputs, "target_tokens": targets, **expected_predictions(predictions)}
+
+
+@register_signature("language_model", "attention_all", expected=_expected_predictions, **_NUMBERED)
+def attention_and_predictions(
+    graph: LanguageModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
+) -> dict[str, tf.Tensor]:
+    """As for other models, and what is predicted: `target_tokens[t]` follows `tokens[t]`, the end the last of the text.
+
+    Row t of `decoder` is the attention that predicts `target_tokens[t]`.
+    """
+    following = graph.following_ids(text)
+    return {
+        **attention_all(graph, text, layer, head),
+        "target_tokens": graph.reader.pieces(following),
+        **predicted(graph.symbol_scorer, graph.reader, {"tokens": following}),
+    }

@@ -12,7 +12,8 @@ from zoo import decoding
 from zoo.inference import LanguageModelRun
 from zoo.inference.decoders import SYMBOLS
 from zoo.inference.generator import Generator, TextScorer
-from zoo.vocabulary import PAD, START
+from zoo.inference.predictions import SymbolScorer
+from zoo.vocabulary import END, PAD, START
 
 
 class LanguageModelGraph(ModelGraph):
@@ -25,6 +26,7 @@ class LanguageModelGraph(ModelGraph):
         self._generator = Generator(run.model, self.options.decoding())
         self._fixed_generator = Generator(run.model, self.options.decoding(), resizes=False)
         self.scorer = TextScorer(run.model)
+        self.symbol_scorer = SymbolScorer(self.scorer)
         self.max_length = self.options.max_length or 1
         self.max_ids = max(1, self.max_length - 1)
 
@@ -40,6 +42,12 @@ class LanguageModelGraph(ModelGraph):
     def ids(self, text: tf.Tensor) -> tf.Tensor:
         rows = self.tokenizers["text"].encode(first_bytes(text))
         return dense(tf.concat([tf.fill([tf.shape(text)[0], 1], START), rows], axis=1)[:, : self.model.max_length])
+
+    @shared(TEXT)
+    def following_ids(self, text: tf.Tensor) -> tf.Tensor:
+        """Returns what follows each of `ids`: the texts' own symbols and, where there is room, the end."""
+        rows = self.tokenizers["text"].encode(first_bytes(text))
+        return dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1)[:, : self.model.max_length])
 
     @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export.graph.attention_weights import DEFAULT, NUMBERS, chosen
+from export.graph.attention_weights import ALL, DEFAULT, NUMBERS, chosen, one_for_each_text, sizes
 from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
+from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 from zoo.inference.decoders import shifted
+from zoo.inference.predictions import SymbolScorer
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
 from zoo.vocabulary import PAD, START
 
@@ -31,6 +33,7 @@ class Seq2SeqGraph(ModelGraph):
         self._fixed_translator = Translator(run.model, self.options.decoding(1), resizes=False)
         self.nbest_translator = Translator(run.model, self.options.decoding(self.options.nbest or 1))
         self.scorer = Scorer(run.model)
+        self.symbol_scorer = SymbolScorer(self.scorer)
 
     @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
@@ -42,6 +45,12 @@ class Seq2SeqGraph(ModelGraph):
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
         return _best(self._fixed_translator, ids)
+
+    @shared(IDS)
+    def hypotheses(self, ids: tf.Tensor) -> Any:
+        """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best answers; what is no sequence is padding."""
+        results = self.nbest_translator({"source": ids})
+        return {**results, "ids": tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)}
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
         return {"text": self.decode(trimmed(results["ids"])), "log_prob": results["log_prob"]}
@@ -95,13 +104,11 @@ def _expected_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
 @register_signature("seq2seq", "nbest", batchable=True, expected=_expected_nbest)
 def nbest(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """Several translations of each text, best first."""
-    translator = graph.nbest_translator
-    results = translator({"source": graph.read(text)})
+    results = graph.hypotheses(graph.read(text))
+    number, shape = graph.nbest_translator.options.nbest, tf.shape(results["ids"])
     # What is no sequence is an empty text.
-    ids = tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)
-    shape = tf.shape(ids)
-    texts = graph.decode(tf.reshape(ids, [shape[0] * translator.options.nbest, shape[2]]))
-    return {"texts": tf.reshape(texts, [-1, translator.options.nbest]), "log_probs": results["log_prob"]}
+    texts = graph.decode(tf.reshape(results["ids"], [shape[0] * number, shape[2]]))
+    return {"texts": tf.reshape(texts, [-1, number]), "log_probs": results["log_prob"]}
 
 
 def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
@@ -145,6 +152,7 @@ def _expected_attentions(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answ
     source_pieces, target_pieces = run.tokenizers.source.pieces, run.tokenizers.target.pieces
     return {"text": SHORT_TEXTS}, {
         **outputs,
+        **expected_predictions(run.predictions(SHORT_TEXTS, best)),
         "text": [answer.text for answer in best],
         "source_tokens": stacked(map(source_pieces, sources), ""),
         "target_tokens": stacked([target_pieces(answer.ids) for answer in best], ""),
@@ -159,25 +167,47 @@ def _one_row(ids: list[int]) -> np.ndarray:
 @register_signature(
     "seq2seq",
     "attention_all",
-    inputs={"layer": NUMBERS, "head": NUMBERS},
+    inputs={"layer": NUMBERS, "head": NUMBERS, "hypothesis": NUMBERS},
     available=attends,
     expected=_expected_attentions,
 )
 def attention_all(
-    graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
+    graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT, hypothesis: Any = DEFAULT
 ) -> Mapping[str, tf.Tensor]:
-    """The translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
+    """A translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
 
     Row t of `decoder` and `cross` is the attention that predicts `target_tokens[t]`; the decoder attends to
-    `decoder_tokens`, which begin with the start.
+    `decoder_tokens`, which begin with the start. `hypothesis` is which answer of `nbest`; without it, the default one.
     """
     source = graph.read(text)
-    target = trimmed(graph.compute(source)["ids"])
-    before = shifted(target)
+    target = trimmed(_chosen_answers(graph, source, hypothesis))
+    before, tokenizer = shifted(target), graph.tokenizers["target"]
+    weights = graph.attentions(source, before)
     return {
         "text": graph.decode(target),
         "source_tokens": graph.tokenizers["source"].pieces(source),
-        "target_tokens": graph.tokenizers["target"].pieces(target),
-        "decoder_tokens": graph.tokenizers["target"].pieces(before),
-        **chosen(graph.attentions(source, before), layer, head),
+        "target_tokens": tokenizer.pieces(target),
+        "decoder_tokens": tokenizer.pieces(before),
+        **predicted(graph.symbol_scorer, tokenizer, {"source": source, "target": target}),
+        **chosen(weights, layer, head),
+        **sizes(weights),
     }
+
+
+def _chosen_answers(graph: Seq2SeqGraph, source: tf.Tensor, hypothesis: Any) -> tf.Tensor:
+    """Returns ids [B, T]: of each text the hypothesis with its number, counted from 0, or the default answer."""
+    texts = tf.shape(source)[0]
+    numbers = one_for_each_text("hypothesis", hypothesis, texts, tf.constant(graph.nbest_translator.options.nbest))
+    is_default = numbers == ALL
+    nothing = tf.fill([texts, 0], PAD)
+
+    def numbered() -> tf.Tensor:
+        ids = graph.hypotheses(source)["ids"]
+        return tf.gather(ids, tf.where(is_default, 0, tf.math.floormod(numbers, tf.shape(ids)[1])), batch_dims=1)
+
+    # Each search only where a text needs it.
+    answers = tf.cond(tf.reduce_any(is_default), lambda: graph.compute(source)["ids"], lambda: nothing)
+    others = tf.cond(tf.reduce_all(is_default), lambda: nothing, numbered)
+    width = tf.maximum(tf.shape(answers)[1], tf.shape(others)[1])
+    answers, others = (tf.pad(ids, [[0, 0], [0, width - tf.shape(ids)[1]]]) for ids in (answers, others))
+    return tf.where(is_default[:, None], answers, others)

@@ -11,7 +11,7 @@ rows leave the loop and cost nothing any more.
 """
 
 from zoo.decoding.beam import beam_search, coverage_penalty, length_penalty
-from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob
+from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob, symbol_log_probs
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.greedy_and_sampling import greedy_search, sample
 from zoo.decoding.while_loops import can_resize
@@ -28,5 +28,6 @@ __all__ = [
     "repeat_rows",
     "sample",
     "sequence_log_prob",
+    "symbol_log_probs",
     "uniform",
 ]

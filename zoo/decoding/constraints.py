@@ -88,6 +88,38 @@ def ban_special(logits: Any, special: SpecialIds) -> Any:
 
 def sequence_log_prob(logits: Any, ids: Any, special: SpecialIds) -> Any:
     """Returns the log probability of padded ids [B, T] from logits [B, T, V] under teacher forcing, float32 [B]."""
-    log_probs = ops.log_softmax(ban_special(logits, special), axis=-1)
-    log_probs = ops.take_along_axis(log_probs, ops.expand_dims(ids, -1), axis=-1)[..., 0]
-    return ops.sum(ops.where(ops.not_equal(ids, special.pad), log_probs, 0.0), axis=1)
+    return ops.sum(_log_probs_of(ids, _log_probs(logits, special), special), axis=1)
+
+
+def symbol_log_probs(logits: Any, ids: Any, special: SpecialIds, alternatives: int) -> dict[str, Any]:
+    """Returns how probable each symbol of padded ids [B, T] is, and what is most probable in its place.
+
+    Args:
+        logits: [B, T, V], under teacher forcing.
+        ids: int32 [B, T].
+        special: The special ids.
+        alternatives: How many, K; at most all V.
+
+    Returns:
+        Dict with `log_probs` [B, T], float32, 0 for padding; and, most probable first, the ids of the K symbols and
+        their log probabilities, `alternatives` [B, T, K], int32, and `alternative_log_probs` [B, T, K], float32;
+        those of padding are padding, with 0.
+    """
+    log_probs = _log_probs(logits, special)
+    values, symbols = ops.top_k(log_probs, min(alternatives, log_probs.shape[-1]))
+    is_real = ops.expand_dims(ops.not_equal(ids, special.pad), -1)
+    return {
+        "log_probs": _log_probs_of(ids, log_probs, special),
+        "alternatives": ops.where(is_real, ops.cast(symbols, "int32"), special.pad),
+        "alternative_log_probs": ops.where(is_real, values, 0.0),
+    }
+
+
+def _log_probs(logits: Any, special: SpecialIds) -> Any:
+    return ops.log_softmax(ban_special(logits, special), axis=-1)
+
+
+def _log_probs_of(ids: Any, log_probs: Any, special: SpecialIds) -> Any:
+    """Returns the log probabilities [B, T] of ids among those of all symbols, [B, T, V]; 0 for padding."""
+    chosen = ops.take_along_axis(log_probs, ops.expand_dims(ids, -1), axis=-1)[..., 0]
+    return ops.where(ops.not_equal(ids, special.pad), chosen, 0.0)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from zoo.errors import InputError
+from zoo.explorer import Page, View
 from zoo.inference.comparison import Comparison, compare_word
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
@@ -148,6 +149,27 @@ class Run:
             raise InputError("`texts` must have at least one text. Received: none.")
         vectors = [self._vectors(self.model.represent, row) for row in rows]
         return compare_word(word, texts, rows, vectors, self.reader, neighbours)
+
+    def explore(self, texts: Sequence[str], **options: Any) -> Page:
+        """Returns the attention explorer for texts: a page that shows itself in a notebook, or is saved as one file.
+
+        Args:
+            texts: The texts.
+            **options: Of translators `beam_size`, how many translations of each text, and those of `translate`; of
+                language models those of `generate`.
+
+        Raises:
+            InputError: If `texts` is one string or empty, or an option is out of range.
+
+        Example:
+            run.explore(["14 juillet 1789"]).save("attention.html")
+        """
+        check_texts(texts)
+        return Page([self._view(text, **options) for text in texts])
+
+    def _view(self, text: str) -> View:
+        """Returns what the explorer shows of one text; a subclass may take options."""
+        raise NotImplementedError
 
     def _check_kind(self, kind: str) -> None:
         """Checks that the model has a kind of attention.

@@ -8,7 +8,9 @@ import keras
 import numpy as np
 
 from zoo.errors import InputError
+from zoo.explorer import View
 from zoo.inference.base_run import Run, check_texts, read_texts
+from zoo.inference.exploring import classification_view
 from zoo.text import Tokenizer
 from zoo.workdir import WorkDir
 
@@ -82,6 +84,9 @@ class ClassifierRun(Run):
             return []
         probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(np.stack(logits)))
         return [Answer(self.classes[row.argmax()], row) for row in probabilities]
+
+    def _view(self, text: str) -> View:
+        return classification_view(self, text)
 
     def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[tuple[list[str], np.ndarray]]:
         """Returns the tokens of each text and the attention between them.

@@ -22,9 +22,13 @@ class TextScorer(Wrapper):
         The log probability of each text, float32 [B].
     """
 
-    def call(self, inputs: dict[str, Any]) -> Any:
+    def logits(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """Returns logits [B, T, V] and the symbols that they are of, [B, T]."""
         tokens = inputs["tokens"]
-        return decoding.sequence_log_prob(self.model({"tokens": shifted(tokens)}, training=False), tokens, SYMBOLS)
+        return self.model({"tokens": shifted(tokens)}, training=False), tokens
+
+    def call(self, inputs: dict[str, Any]) -> Any:
+        return decoding.sequence_log_prob(*self.logits(inputs), SYMBOLS)
 
 
 class Generator(Decoder):

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zoo.decoding_options import SEED, GenerationOptions
+from zoo.explorer import View
 from zoo.inference.base_run import Inputs, Run, check_texts, cut_texts
 from zoo.inference.classifier_run import Tokenizers
+from zoo.inference.exploring import continuation_view
 from zoo.inference.generator import Generator, TextScorer
-from zoo.vocabulary import PAD, START
+from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
+from zoo.vocabulary import END, PAD, START
 
 
 def cut_prompt(ids: list[int], room: int) -> list[int]:
@@ -153,6 +156,25 @@ class LanguageModelRun(Run):
         scorer = self._predictor("score", lambda: TextScorer(self.model))
         scores = self._predict(scorer, _never_empty(rows), batch_size, lambda _, batch: {"tokens": batch}, limit)
         return [Score(float(score), len(row)) for score, row in zip(scores, rows, strict=True)]
+
+    def predictions(self, texts: Sequence[str], batch_size: int = 16) -> list[list[Prediction]]:
+        """Returns, for each text, how probable each symbol is, that of its end too, and what else could stand there.
+
+        Args:
+            texts: The texts, of which as much is read as the model can hold.
+            batch_size: Texts scored together.
+
+        Raises:
+            InputError: If `texts` is one string.
+        """
+        check_texts(texts)
+        rows = [[*row, END][: self.model.max_length] for row in self.tokenizers.text.encode(cut_texts(texts))]
+        scorer = self._predictor("predictions", lambda: SymbolScorer(TextScorer(self.model)))
+        outputs = self._predict(scorer, rows, batch_size, lambda _, batch: {"tokens": batch}, self.model.max_length)
+        return [read_predictions(self.tokenizers.text, row, output) for row, output in zip(rows, outputs, strict=True)]
+
+    def _view(self, text: str, **options: Any) -> View:
+        return continuation_view(self, text, **options)
 
     def _text_after(self, length: int, ids: list[int]) -> str:
         """Returns the text of ids without that of the first `length` of them; what joins the two belongs to it."""

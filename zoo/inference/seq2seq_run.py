@@ -8,7 +8,10 @@ import numpy as np
 
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError, unknown_name
+from zoo.explorer import View
 from zoo.inference.base_run import Inputs, Run, check_texts, read_texts
+from zoo.inference.exploring import translation_view
+from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
 from zoo.text import Tokenizer
 from zoo.vocabulary import PAD, START
@@ -122,6 +125,36 @@ class Seq2SeqRun(Run):
 
         scorer = self._predictor("score", lambda: Scorer(self.model))
         return [float(score) for score in self._predict(scorer, self.source_ids(sources), batch_size, inputs)]
+
+    def predictions(
+        self, texts: Sequence[str], hypotheses: Sequence[Hypothesis], batch_size: int = 16
+    ) -> list[list[Prediction]]:
+        """Returns, for each text, how probable each symbol of a translation is, and what else could stand there.
+
+        Args:
+            texts: Source texts.
+            hypotheses: A translation of each, from `nbest`.
+            batch_size: Pairs scored together.
+
+        Raises:
+            InputError: If `texts` is one string, or their numbers differ.
+        """
+        check_texts(texts)
+        _check_pairs("hypotheses", [hypothesis.text for hypothesis in hypotheses], texts)
+
+        def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
+            return {"source": batch, "target": self._pad_like(batch, [hypotheses[index].ids for index in indices])}
+
+        scorer = self._predictor("predictions", lambda: SymbolScorer(Scorer(self.model)))
+        outputs = self._predict(scorer, self.source_ids(texts), batch_size, inputs)
+        tokenizer = self.tokenizers.target
+        return [
+            read_predictions(tokenizer, hypothesis.ids, output)
+            for hypothesis, output in zip(hypotheses, outputs, strict=True)
+        ]
+
+    def _view(self, text: str, beam_size: int = 5, **options: Any) -> View:
+        return translation_view(self, text, beam_size, **options)
 
     def _hypotheses(
         self,

@@ -26,10 +26,13 @@ class Scorer(Wrapper):
         The log probability of each target, float32 [B].
     """
 
-    def call(self, inputs: dict[str, Any]) -> Any:
+    def logits(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """Returns logits [B, T, V] and the symbols that they are of, [B, T]."""
         source, target = inputs["source"], inputs["target"]
-        logits = self.model({"source": source, "target": shifted(target)}, training=False)
-        return decoding.sequence_log_prob(logits, target, SYMBOLS)
+        return self.model({"source": source, "target": shifted(target)}, training=False), target
+
+    def call(self, inputs: dict[str, Any]) -> Any:
+        return decoding.sequence_log_prob(*self.logits(inputs), SYMBOLS)
 
 
 class Translator(Decoder):

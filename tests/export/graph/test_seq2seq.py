@@ -29,6 +29,9 @@ OUTPUTS = {
         "source_tokens": ("string", 2),
         "target_tokens": ("string", 2),
         "decoder_tokens": ("string", 2),
+        "token_log_probs": ("float32", 2),
+        "alternatives": ("string", 3),
+        "alternative_log_probs": ("float32", 3),
         "cross": ("float32", 5),
     },
 }
@@ -129,7 +132,8 @@ def test_signatures(case):
 def outputs_of(case, name):
     """Returns type and rank of each output of a signature of a case."""
     kinds = case.run.model.attention_kinds if name == "attention_all" else ()
-    return {**OUTPUTS[name], **dict.fromkeys(kinds, ("float32", 5))}
+    sizes = dict.fromkeys([f"{kind}_size" for kind in kinds], ("int32", 2))
+    return {**OUTPUTS[name], **dict.fromkeys(kinds, ("float32", 5)), **sizes}
 
 
 def describe(info):

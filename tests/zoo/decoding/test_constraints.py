@@ -77,3 +77,30 @@ def test_score_is_what_a_search_adds_up():
     logits = np.stack([table[row][np.minimum(codes[row], 2 * 7**4 - 1)] for row in range(3)])
     found = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS)
     np.testing.assert_allclose(ops.convert_to_numpy(found), log_probs, rtol=1e-5)
+
+
+def test_how_probable_each_symbol_is_and_what_else_could_stand_there():
+    chance = np.random.default_rng(3)
+    logits = chance.normal(size=(2, 3, 7)).astype("float32")
+    ids = np.array([[5, 3, END], [6, PAD, PAD]], "int32")
+    outputs = decoding.symbol_log_probs(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS, 4)
+    outputs = {name: ops.convert_to_numpy(values) for name, values in outputs.items()}
+    allowed = [symbol for symbol in range(7) if symbol not in (PAD, START)]
+    for row, column in np.ndindex(2, 3):
+        found = {name: values[row, column] for name, values in outputs.items()}
+        if ids[row, column] == PAD:
+            assert not any(np.any(values) for values in found.values())
+            continue
+        scores = {symbol: math.exp(logits[row, column, symbol]) for symbol in allowed}
+        log_probs = {symbol: math.log(score / sum(scores.values())) for symbol, score in scores.items()}
+        best = sorted(allowed, key=lambda symbol: -scores[symbol])[:4]
+        assert found["alternatives"].tolist() == best
+        np.testing.assert_allclose(found["alternative_log_probs"], [log_probs[symbol] for symbol in best], rtol=1e-5)
+        np.testing.assert_allclose(found["log_probs"], log_probs[ids[row, column]], rtol=1e-5)
+    whole = decoding.sequence_log_prob(ops.convert_to_tensor(logits), ops.convert_to_tensor(ids), SYMBOLS)
+    np.testing.assert_allclose(ops.convert_to_numpy(whole), outputs["log_probs"].sum(axis=1), rtol=1e-5)
+
+
+def test_there_are_never_more_alternatives_than_symbols():
+    logits, ids = ops.zeros((1, 2, 5)), ops.full((1, 2), END, dtype="int32")
+    assert decoding.symbol_log_probs(logits, ids, SYMBOLS, 9)["alternatives"].shape == (1, 2, 5)

@@ -1,0 +1,39 @@
+"""How probable each symbol is, and what could have stood in its place, as outputs of signatures."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from export.graph.signatures import stacked
+from export.graph.tokenizers import TokenizerGraph
+from zoo.inference.predictions import Prediction, SymbolScorer
+
+
+def predicted(scorer: SymbolScorer, tokenizer: TokenizerGraph, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Returns log probabilities and alternatives of the symbols that `scorer` gets as inputs.
+
+    `token_log_probs` are float32 [B, T], 0 for padding; `alternatives` string [B, T, K] and `alternative_log_probs`
+    float32 [B, T, K] are the most probable symbols of each position, best first.
+    """
+    outputs = scorer(inputs)
+    symbols = outputs["alternatives"]
+    flat = tf.reshape(symbols, [-1, tf.shape(symbols)[2]])
+    return {
+        "token_log_probs": outputs["log_probs"],
+        "alternatives": tf.reshape(tokenizer.pieces(flat), tf.shape(symbols)),
+        "alternative_log_probs": outputs["alternative_log_probs"],
+    }
+
+
+def expected_predictions(answers: Iterable[Sequence[Prediction]]) -> dict[str, Any]:
+    """Returns what `predicted` gives, from what runs give."""
+    rows = list(answers)
+    alternatives = [[prediction.alternatives for prediction in row] for row in rows]
+    return {
+        "token_log_probs": stacked([[prediction.log_prob for prediction in row] for row in rows], 0.0),
+        "alternatives": stacked([[[token for token, _ in pairs] for pairs in row] for row in alternatives], ""),
+        "alternative_log_probs": stacked(
+            [[[value for _, value in pairs] for pairs in row] for row in alternatives], 0.0
+        ),
+    }

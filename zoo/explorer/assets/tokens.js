@@ -1,0 +1,132 @@
+// The tokens of both sides, with lines and shades from the one that pointer or keyboard is on.
+
+import { make, setWeight } from "./dom.js";
+import { pageColor } from "./colors.js";
+import { largestOf, weightsOf } from "./data.js";
+import { direction, shown } from "./words.js";
+
+const MOST_LINES = 48;
+const FAINTEST = 0.03; // part of the largest weight
+const MANY = 120; // tokens; more of them are written smaller
+
+export class Strips {
+  /** `onFocus(side, index, isChoice)` is called for the token that is looked at, with `null` when the pointer leaves. */
+  constructor(onFocus) {
+    this.onFocus = onFocus;
+    this.lists = { columns: this.list("columns"), rows: this.list("rows") };
+    this.titles = { columns: make("h3", {}), rows: make("h3", {}) };
+    this.canvas = make("canvas", { "aria-hidden": "true" });
+    const { lists, titles } = this;
+    this.element = make("section", { class: "strips", "aria-label": "Tokens" }, titles.columns, lists.columns, lists.rows, titles.rows, this.canvas);
+    this.tokens = { columns: [], rows: [] };
+    new ResizeObserver(() => this.redraw?.()).observe(this.element);
+  }
+
+  list(side) {
+    const number = (event) => this.tokens[side].indexOf(event.target.closest(".token"));
+    const on = (event, isChoice) => number(event) >= 0 && this.onFocus(side, number(event), isChoice);
+    return make("div", {
+      class: "strip",
+      role: "listbox",
+      "aria-orientation": "horizontal",
+      pointerover: (event) => on(event, false),
+      pointerleave: () => this.onFocus(null),
+      click: (event) => on(event, true),
+      focusin: (event) => on(event, true),
+      keydown: (event) => this.move(event, side, number(event)),
+    });
+  }
+
+  /** Shows tokens; `given` of the rows were there before, and `labels` say more of a row for those who hear it. */
+  show(tokens, titles, given, labels) {
+    for (const side of ["columns", "rows"]) {
+      this.titles[side].textContent = titles[side];
+      this.lists[side].setAttribute("aria-label", titles[side]);
+      this.lists[side].dir = direction(tokens[side]);
+      this.lists[side].classList.toggle("many", tokens[side].length > MANY);
+      this.tokens[side] = tokens[side].map((token, index) => {
+        const extra = side === "rows" ? labels[index] : "";
+        const label = `${shown(token)}, ${index + 1} of ${tokens[side].length}${extra ? `, ${extra}` : ""}`;
+        const style = side === "rows" && index < given ? "token given" : "token";
+        return make("div", { class: style, role: "option", tabindex: -1, "aria-selected": "false", "aria-label": label }, shown(token));
+      });
+      this.lists[side].replaceChildren(...this.tokens[side]);
+      if (this.tokens[side].length) this.tokens[side][0].tabIndex = 0;
+    }
+  }
+
+  /** Shows only the first rows, as many as were written up to a step. */
+  reveal(count) {
+    this.tokens.rows.forEach((token, index) => (token.hidden = index >= count));
+  }
+
+  /** Marks a token as chosen, and makes it the one that the keyboard comes to. */
+  choose(side, index) {
+    for (const [name, tokens] of Object.entries(this.tokens)) {
+      const chosen = name === side ? index : -1;
+      const marked = tokens.find((token) => token.getAttribute("aria-selected") === "true");
+      marked?.setAttribute("aria-selected", "false");
+      if (!tokens[chosen]) continue;
+      for (const token of tokens) if (token.tabIndex === 0) token.tabIndex = -1;
+      tokens[chosen].setAttribute("aria-selected", "true");
+      tokens[chosen].tabIndex = 0;
+    }
+  }
+
+  /** Draws shades and lines from one token of a picture. */
+  light(picture, side, index) {
+    const other = side === "rows" ? "columns" : "rows";
+    const weights = weightsOf(picture, side, index);
+    const largest = picture.largest || 1;
+    this.tokens[other].forEach((token, place) => setWeight(token, weights[place] / largest));
+    if (this.lit !== other) for (const token of this.tokens[side]) setWeight(token, 0);
+    this.lit = other;
+    const lines = largestOf(weights, MOST_LINES).filter((place) => weights[place] > FAINTEST * largest && !this.tokens[other][place].hidden);
+    this.redraw = () => this.drawLines(this.tokens[side][index], lines.map((place) => [this.tokens[other][place], weights[place] / largest]), side);
+    this.redraw();
+  }
+
+  /** Takes shades and lines away. */
+  dark() {
+    for (const token of Object.values(this.tokens).flat()) setWeight(token, 0);
+    this.redraw = () => this.drawLines(null, [], "rows");
+    this.redraw();
+  }
+
+  drawLines(from, lines, side) {
+    const ratio = devicePixelRatio || 1;
+    const box = this.element.getBoundingClientRect();
+    this.canvas.width = Math.round(box.width * ratio);
+    this.canvas.height = Math.round(box.height * ratio);
+    if (!from || from.hidden) return;
+    const context = this.canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    context.strokeStyle = pageColor("accent-text");
+    const place = (token, isRow) => {
+      const { left, width, top, bottom } = token.getBoundingClientRect();
+      return [left + width / 2 - box.left, (isRow ? top : bottom) - box.top];
+    };
+    const isRow = side === "rows";
+    const [x, y] = place(from, isRow);
+    for (const [token, weight] of lines) {
+      const [toX, toY] = place(token, !isRow);
+      const bend = (toY - y) / 2;
+      context.globalAlpha = 0.15 + 0.75 * weight;
+      context.lineWidth = 0.75 + 3 * weight;
+      context.beginPath();
+      context.moveTo(x, y);
+      context.bezierCurveTo(x, y + bend, toX, toY - bend, toX, toY);
+      context.stroke();
+    }
+  }
+
+  move(event, side, index) {
+    const tokens = this.tokens[side].filter((token) => !token.hidden);
+    const forward = this.lists[side].dir === "rtl" ? "ArrowLeft" : "ArrowRight";
+    const backward = forward === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
+    const target = { [forward]: index + 1, [backward]: index - 1, Home: 0, End: tokens.length - 1 }[event.key];
+    if (target === undefined) return;
+    event.preventDefault();
+    tokens[Math.max(0, Math.min(tokens.length - 1, target))]?.focus();
+  }
+}
