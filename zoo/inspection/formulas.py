@@ -77,6 +77,8 @@ def of_step(layer: Any, layer_class: type, step: str, method: str) -> str:
     formula = _FORMULAS.get((step, getattr(layer_class, method)))
     if formula is None:
         return f"{layer_class.__name__}.{method}"
+    if step == "weights":
+        return formula.replace("softmax", layer.normalization.label)
     if step == "output" and not getattr(layer, "output_projection", True):
         return formula.removesuffix(" W_o + b_o")
     formula = formula if getattr(layer, "use_bias", True) else re.sub(r" \+ b(_\w)?$", "", formula)

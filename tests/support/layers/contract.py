@@ -30,6 +30,7 @@ class Case:
         flat: Ends of the paths of weights whose gradient is zero by nature.
         whole: Whether the weights of a row sum to 1.
         signed: Whether weights have either sign, and rows any sum.
+        sparse: Whether weights may be zero where a query may attend.
         part: Returns the covered layer where `make` wraps it.
     """
 
@@ -44,6 +45,7 @@ class Case:
     flat: tuple[str, ...] = ()
     whole: bool = True
     signed: bool = False
+    sparse: bool = False
     part: Callable[[Any], keras.layers.Layer] = lambda layer: layer
 
 

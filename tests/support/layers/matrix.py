@@ -1,5 +1,6 @@
 """An attention layer in a situation: how it is called, and what the references say must come out."""
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 
@@ -42,8 +43,10 @@ class Situation:
         start: `start_index`.
         bias: `None`, or a random bias of "keys" [1, S], "pairs" [T, S] or "all" [B, N, T, S].
         cached: Whether all keys but the last T are in a cache already; where there cannot be a cache, a causal mask.
+        grows: Whether that cache grows, and does not have room for more.
+        tells: Whether the call tells the segments of the queries and not only those of the keys.
         policy: Dtype policy.
-        mode: "eager", "graph" or "xla".
+        mode: "eager", "graph", "xla" or, on TensorFlow, "unknown": a graph that does not know the lengths.
         training: Whether dropout is active.
         backward: Whether gradients are worked out, too.
         implementation: Of the layer.
@@ -62,6 +65,8 @@ class Situation:
     start: int | None = None
     bias: str | None = None
     cached: bool = False
+    grows: bool = False
+    tells: bool = False
     policy: str = "float32"
     mode: str = "eager"
     training: bool = False
@@ -84,7 +89,7 @@ class Situation:
         if self.cached:
             changes |= {"causal": True, "start": None}
             # A place is predicted from the number of keys, which in a cache is not that of a full pass.
-            if self.sizes[1] > self.sizes[2] or not (case.whole or case.signed):
+            if self.sizes[1] > self.sizes[2] or getattr(layer, "alignment", None) == "predictive":
                 changes["cached"] = False
             elif isinstance(layer, WITH_STATES):
                 changes |= {"attention_mask": None, "bias": None}
@@ -133,7 +138,10 @@ class Matrix:
         self.floats = self._floats()
         self.full = self._full_masks()
         self.masks = {name: mask for name, mask in self.full.items() if getattr(situation, name)}
-        self.allowed = references.visible(self.layer, self.shape, self.full, situation.causal, self.first)
+        self.told = self._told()
+        self.allowed = references.visible(
+            self.layer, self.shape, self.full, situation.causal, self.first, self._told_of_pair
+        )
         self.bias = np.broadcast_to(self.floats.get("attention_bias", np.zeros(1)), self.shape)
         if not self.layer.has_heads:  # [B, T, S] as arguments
             for arrays in (self.floats, self.masks):
@@ -182,13 +190,38 @@ class Matrix:
         )
         return masks
 
+    def _told(self):
+        """Returns what the call tells the layer's rule, by name, and keeps what it says of the queries."""
+        batch, _, queries, keys = self.shape
+        rng, needs = np.random.default_rng([self.situation.seed, 13]), getattr(self.layer.visibility, "needs", ())
+        told = {
+            "segment_ids": np.sort(rng.integers(0, 3, (batch, keys)), axis=1),
+            "query_segment_ids": rng.integers(0, 3, (batch, queries)),
+            "prefix_length": rng.integers(0, keys + 2, batch),
+        }
+        self.query_segments = told["query_segment_ids"]
+        if not self.situation.tells:
+            del told["query_segment_ids"]
+            places = self.first + np.arange(queries)
+            inside, has_keys = (places >= 0) & (places < keys), np.clip(places, 0, max(keys - 1, 0))
+            if keys:
+                self.query_segments = np.where(inside, told["segment_ids"][:, has_keys], -1)
+        return {name: told[name].astype("int32") for name in told if name in needs}
+
+    def _told_of_pair(self, b, t, s):
+        of_pair = {"query_segment_ids": self.query_segments[b, t]} if "segment_ids" in self.told else {}
+        places = {"segment_ids": (b, s), "prefix_length": (b,)}
+        return of_pair | {name: self.told[name][place] for name, place in places.items() if name in self.told}
+
     def _expected_weights(self):
         situation, keys = self.situation, self.shape[-1]
-        setting = (self.case.name, situation.sizes, self.first, situation.large)
+        setting = (self.case.name, situation.sizes, self.first, situation.large, situation.seed * bool(self.told))
+        setting += (situation.tells and bool(self.told),)
         if setting not in _plain:
             self.exact.implementation = "dense"
             inputs = (self.floats[name] for name in ("query", "value", "key"))
-            _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True)
+            with _scores_as_weights(self.exact) if not self.exact.has_softmax else contextlib.nullcontext():
+                _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True, **self.told)
             _plain[setting] = to_numpy(plain).reshape(self.shape).astype("float64")
         plain = _plain[setting]
         if isinstance(self.exact, layers.DifferentialAttention):
@@ -198,6 +231,8 @@ class Matrix:
             if hidden.any() and not self.exact.forgets_evenly:
                 plain = references.state_weights(self.exact, self.floats, hidden, self.first)
             return np.where(self.allowed, plain, 0.0)
+        if not self.exact.has_softmax:
+            return references.weights_of_scores(self.exact, plain, self.allowed, self.bias)
         if self.case.whole:
             return references.weights(plain, self.allowed, self.bias)
         lengths = np.sum(self.full["value_mask"] & self.full["key_mask"], axis=1)
@@ -236,13 +271,17 @@ class Matrix:
             )
         keys = self.shape[-1]
         before = keys - self.shape[-2]
-        cache, earlier = self.layer.create_cache(self.shape[0], keys + ROOM), floats.pop("earlier", None)
-        for name in ("attention_bias", "attention_mask", "value_mask", "key_mask"):
+        grows = situation.grows and not isinstance(self.layer, WITH_STATES)
+        cache = self.layer.create_cache(self.shape[0], None if grows else keys + ROOM)
+        earlier = floats.pop("earlier", None)
+        for name in ("attention_bias", "attention_mask", "value_mask", "key_mask", "segment_ids"):
             for arguments in (floats, others):
-                if name in arguments:
+                if name in arguments and not grows:
                     arguments[name] = _with_room(arguments[name])
         if before:
-            hidden = {name: others[name] for name in ("value_mask", "key_mask") if name in others}
+            hidden = {name: others[name] for name in ("value_mask", "key_mask", "segment_ids") if name in others}
+            hidden = {name: each[:, :before] if grows else each for name, each in hidden.items()}
+            hidden |= {"prefix_length": others["prefix_length"]} if "prefix_length" in others else {}
             cache = self.layer(earlier, value[:, :before], key[:, :before], cache=cache, **hidden)[-1]
         results = self.layer(query, value[:, before:], key[:, before:], cache=cache, **floats, **others, **options)
         return (results[0], *(weights[..., :keys] for weights in results[1:-1]))
@@ -276,10 +315,13 @@ class Matrix:
                 return _stateless(self.layer, lambda: call(*inputs)), {}
 
         mode = self.situation.mode
-        function = function if mode == "eager" else compiled(function, mode == "xla")
+        if mode == "unknown" and BACKEND == "tensorflow":
+            function = _with_unknown_lengths(function)
+        elif mode != "eager":
+            function = compiled(function, mode == "xla")
 
         def run(floats):
-            others = dict(self.masks)
+            others = {**self.masks, **self.told}
             if self.situation.start is not None:
                 others["start_index"] = np.int32(self.situation.start)
             self._prepare()
@@ -315,6 +357,31 @@ def _with_room(tensor):
     """Returns masks and biases with the places that stay empty, which need no mask."""
     ends = ops.ones_like(tensor[..., :1])
     return ops.concatenate([tensor] + [ends] * ROOM, axis=-1)
+
+
+@contextlib.contextmanager
+def _scores_as_weights(layer):
+    """Makes a layer return its scores in place of its weights."""
+    layer.normalize = lambda scores, query, visible: scores
+    yield
+    del layer.normalize
+
+
+def _with_unknown_lengths(function):
+    """Returns a function of two dicts of tensors as a TensorFlow graph that knows their last axes, at most."""
+    import tensorflow as tf
+
+    def run(floats, others):
+        specs = [{name: spec(name, each) for name, each in tensors.items()} for tensors in (floats, others)]
+        return tf.function(function, autograph=False, input_signature=specs)(floats, others)
+
+    def spec(name, tensor):
+        shape = [None] * len(tensor.shape)
+        if name in ("query", "value", "key", "earlier"):
+            shape[-1] = tensor.shape[-1]
+        return tf.TensorSpec(shape, tensor.dtype)
+
+    return run
 
 
 def _as_tuple(results):

@@ -27,6 +27,8 @@ def _check_weights(matrix, weights):
     np.testing.assert_array_equal(weights[~matrix.allowed], 0.0, "weights are zero where the mask forbids")
     if not situation.large:
         clear = matrix.allowed & (matrix.weights > 1e-5)
+        if matrix.case.sparse:  # what has a little weight in float32 has none in half precision
+            clear &= matrix.weights > TOLERANCE[situation.policy]
         assert np.all(weights[clear] > 0), "weights are positive where the mask allows"
         _assert_near(weights, matrix.weights, TOLERANCE[situation.policy], "weights of the reference, without dropout")
     if matrix.case.whole:
@@ -128,7 +130,7 @@ def _check_symbolic(matrix, results):
 
 
 def _assert_near(result, expected, tolerance, told):
-    atol = tolerance * max(1.0, float(np.abs(expected).max()))
+    atol = tolerance * max(1.0, float(np.abs(expected).max(initial=0.0)))
     np.testing.assert_allclose(result, expected, rtol=0, atol=atol, err_msg=told)
 
 

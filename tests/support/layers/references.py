@@ -10,6 +10,7 @@ import numpy as np
 from support.layers.contract import to_numpy
 
 from zoo import layers
+from zoo.layers.visibility.base import Both, Either
 
 
 def reaches(layer, place, key):
@@ -23,6 +24,62 @@ def reaches(layer, place, key):
     return True
 
 
+def rule_sees(rule, pair):
+    """Returns whether a rule lets a query see a key, for a dict of `batch`, `head`, `query`, `key` and what is told."""
+    query, key = pair["query"], pair["key"]
+    if isinstance(rule, (Both, Either)):
+        sees = rule_sees(rule.first, pair), rule_sees(rule.second, pair)
+        return all(sees) if isinstance(rule, Both) else any(sees)
+    if isinstance(rule, layers.Causal):
+        return key <= query
+    if isinstance(rule, layers.SlidingWindow):
+        return query - rule.left <= key <= query + rule.right
+    if isinstance(rule, layers.Segments):
+        return pair["query_segment_ids"] == pair["segment_ids"]
+    if isinstance(rule, layers.PrefixLM):
+        return key < pair["prefix_length"] or key <= query
+    if isinstance(rule, layers.Dilated):
+        return key in [query + i * rule.dilation for i in range(-rule.window, rule.window + 1)]
+    if isinstance(rule, layers.GlobalTokens):
+        return query in rule.positions or key in rule.positions
+    if isinstance(rule, layers.BlockSparse):
+        row, column = math.floor(query / rule.block_size), key // rule.block_size
+        inside = 0 <= row < len(rule.pattern) and column < len(rule.pattern[0])
+        return inside and rule.pattern[row][column]
+    return rule.function(pair["batch"], pair["head"], query, key)
+
+
+def normalized(normalization, scores, allowed, head):
+    """Returns the weights of one query by the definition of a normalisation, in float64, for lists of S each."""
+    seen = [float(score) for score, ok in zip(scores, allowed, strict=True) if ok]
+    weights = iter(_normalize(normalization, seen, head) if seen else [])
+    return np.array([next(weights) if ok else 0.0 for ok in allowed])
+
+
+def _normalize(normalization, scores, head):
+    largest = max(scores)
+    if isinstance(normalization, layers.SigmoidNormalization):
+        bias = -math.log(len(scores)) if normalization.bias is None else normalization.bias
+        return [1 / (1 + math.exp(-(score + bias))) for score in scores]
+    if isinstance(normalization, layers.SinkNormalization):
+        sink = float(to_numpy(normalization.sink)[head]) if normalization.learned else 0.0
+        total = math.exp(sink) + sum(math.exp(score) for score in scores)
+        return [math.exp(score) / total for score in scores]
+    if isinstance(normalization, layers.SoftmaxNormalization):
+        exponentials = [math.exp(score - largest) for score in scores]
+        return [each / sum(exponentials) for each in exponentials]
+    alpha = getattr(normalization, "alpha", 2.0)  # of entmax; sparsemax is that with 2
+    low, high = (alpha - 1) * largest - 1, (alpha - 1) * largest
+
+    def weights(threshold):
+        return [max((alpha - 1) * score - threshold, 0.0) ** (1 / (alpha - 1)) for score in scores]
+
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(weights(middle)) > 1 else (low, middle)
+    return weights(low)
+
+
 def first_place(layer, queries, keys, causal, start=None):
     """Returns the place of the first query among the keys."""
     if start is not None:
@@ -30,7 +87,7 @@ def first_place(layer, queries, keys, causal, start=None):
     return 0 if isinstance(layer, layers.LocalAttention) and not causal else keys - queries
 
 
-def visible(layer, shape, masks, causal, first):
+def visible(layer, shape, masks, causal, first, told=lambda b, t, s: {}):
     """Returns which query may attend to which key, boolean of shape [B, N, T, S].
 
     Args:
@@ -39,9 +96,12 @@ def visible(layer, shape, masks, causal, first):
         masks: `query_mask` [B, T], `value_mask` [B, S], `key_mask` [B, S] and `attention_mask` [B, N, T, S].
         causal: Whether a query sees only the keys up to its own place.
         first: Place of the first query.
+        told: Returns what the call tells the layer's rule of a pair, by name.
     """
-    allowed = np.zeros(shape, bool)
+    allowed, rule = np.zeros(shape, bool), layer.visibility
+    causal = causal and not getattr(rule, "replaces_causal", False)
     for b, n, t, s in np.ndindex(shape):
+        pair = told(b, t, s)
         allowed[b, n, t, s] = (
             masks["query_mask"][b, t]
             and masks["value_mask"][b, s]
@@ -49,8 +109,17 @@ def visible(layer, shape, masks, causal, first):
             and masks["attention_mask"][b, n, t, s]
             and (s <= first + t or not causal)
             and reaches(layer, first + t, s)
+            and (rule is None or rule_sees(rule, {**pair, "batch": b, "head": n, "query": first + t, "key": s}))
         )
     return allowed
+
+
+def weights_of_scores(layer, scores, allowed, bias):
+    """Returns the weights of a layer with its normalisation, of its scores; all [B, N, T, S]."""
+    result = np.zeros(scores.shape)
+    for b, n, t in np.ndindex(scores.shape[:3]):
+        result[b, n, t] = normalized(layer.normalization, scores[b, n, t] + bias[b, n, t], allowed[b, n, t], n)
+    return result
 
 
 def weights(plain, allowed, bias):

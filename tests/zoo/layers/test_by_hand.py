@@ -100,6 +100,31 @@ def test_a_score_of_each_head_by_hand():
     check((output,), [[3.0, 6.0], [2.0, 5.0]])
 
 
+@pytest.mark.parametrize(
+    ("normalization", "expected"),
+    # Scores (ln 3, 0) have exponentials 3 and 1; a sink of 0 adds 1 to their sum, and a bias of −ln 2 halves them.
+    [
+        ("softmax", [3 / 4, 1 / 4]),
+        ("off_by_one", [3 / 5, 1 / 5]),
+        ("sink", [3 / 5, 1 / 5]),
+        ("sigmoid", [3 / 5, 1 / 3]),
+    ],
+)
+def test_normalization_by_hand(normalization, expected):
+    layer = layers.get_normalization(normalization)
+    check((to_numpy(layer(np.array([[_LN3, 0.0]], "float32"))),), [expected])
+
+
+@pytest.mark.parametrize(
+    ("normalization", "scores", "expected"),
+    # Sparsemax: (0.6, 1) − 0.3. Entmax: of equal scores each has a half, and one that is 5 less has nothing.
+    [("sparsemax", [0.0, 0.6, 1.0], [0.0, 0.3, 0.7]), ("entmax15", [5.0, 5.0, 0.0], [0.5, 0.5, 0.0])],
+)
+def test_sparse_normalization_by_hand(normalization, scores, expected):
+    layer = layers.get_normalization(normalization)
+    check((to_numpy(layer(np.array([scores], "float32"))),), [expected])
+
+
 def _identity_feed_forward():
     layer = layers.FeedForward(2)
     layer.build((1, 2, 2))

@@ -25,7 +25,7 @@ from support.layers.contract import (
 from zoo import layers
 
 # They say what their subclasses do; the subclasses have cases.
-ABSTRACT = {"BaseAttention", "Positions", "Score"}
+ABSTRACT = {"BaseAttention", "Normalization", "Positions", "Score"}
 # Of different kinds, for what takes long.
 FEW = {
     layers.AdditiveAttention,
@@ -117,7 +117,9 @@ def test_config_round_trip(case):
         np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("option", ["positions", "query_dim", "qk_norm", "logit_softcap", "output_gate"])
+@pytest.mark.parametrize(
+    "option", ["positions", "query_dim", "qk_norm", "logit_softcap", "output_gate", "visibility", "normalization"]
+)
 def test_configs_from_before_an_option_still_load(option):
     layer = layers.MultiHeadAttention(7, 19, value_dim=23)
     config = layer.get_config()
@@ -200,7 +202,8 @@ def test_asking_for_the_scores_changes_nothing(case):
         if case.whole:
             assert np.all((np.abs(sums - 1) < 1e-5) | (sums == 0))
         else:
-            assert (case.signed or np.all(sums <= 1 + 1e-5)) and np.any(sums)
+            plain = case.signed or isinstance(getattr(layer, "normalization", None), layers.SigmoidNormalization)
+            assert (plain or np.all(sums <= 1 + 1e-5)) and np.any(sums)
 
 
 @one_of_each

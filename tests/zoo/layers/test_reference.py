@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from support.layers import references
 from support.layers.cases import CASES
 from support.layers.cases import scores as cases_scores
 from support.layers.contract import arrays, build, call, case_masks, to_numpy
@@ -13,12 +14,6 @@ from support.layers.contract import arrays, build, call, case_masks, to_numpy
 from zoo import layers
 
 BY_NAME = {case.name: case for case in CASES}
-
-
-def _softmax(scores, allowed):
-    """Softmax of a list over the allowed places; all zeros where there are none."""
-    exponentials = [math.exp(score) if ok else 0.0 for score, ok in zip(scores, allowed, strict=True)]
-    return [value / sum(exponentials) if value else 0.0 for value in exponentials]
 
 
 def _weights(dense):
@@ -123,12 +118,13 @@ def _score_function(score):
     return _SCORES[type(score)](score)
 
 
-def _attend(score, query, value, key, allowed):
+def _attend(score, query, value, key, allowed, normalization=None, head=0):
     """Returns output [T, Dv] and weights [T, S] of one sequence and one head."""
     weights = np.zeros((len(query), len(key)))
     output = np.zeros((len(query), value.shape[1]))
     for t in range(len(query)):
-        weights[t] = _softmax([score(query[t], key[s], s) for s in range(len(key))], allowed[t])
+        scores = [score(query[t], key[s], s) for s in range(len(key))]
+        weights[t] = references.normalized(normalization, scores, allowed[t], head)
         for s in range(len(key)):
             output[t] += weights[t, s] * value[s]
     return output, weights
@@ -137,12 +133,23 @@ def _attend(score, query, value, key, allowed):
 def _self_attention(layer, query, value, key, allowed):
     query, value, key = _dense(layer.query_dense, query), _dense(layer.value_dense, value), _dense(layer.key_dense, key)
     output, weights = _single_head(layer, query, value, key, allowed)
-    output[~allowed.any(axis=1)] = 0.0
+    output[~_seen(layer, allowed).any(axis=1)] = 0.0
     return output, weights
 
 
 def _single_head(layer, query, value, key, allowed):
-    return _attend(_score_function(layer.score), query, value, key, allowed)
+    return _attend(_score_function(layer.score), query, value, key, _seen(layer, allowed), layer.normalization)
+
+
+def _seen(layer, allowed, head=0):
+    """Returns what is allowed [T, S] and seen by the layer's rule."""
+    if layer.visibility is None:
+        return allowed
+    seen, before = allowed.copy(), allowed.shape[1] - allowed.shape[0]
+    for t, s in np.argwhere(allowed):
+        pair = {"batch": 0, "head": head, "query": before + t, "key": s}
+        seen[t, s] = references.rule_sees(layer.visibility, pair)
+    return seen
 
 
 def _multi_head(layer, query, value, key, allowed):
@@ -163,13 +170,19 @@ def _multi_head(layer, query, value, key, allowed):
             query_heads, value_heads, key_heads = projected
             projected = _rms_norm(layer.query_norm, query_heads), value_heads, _rms_norm(layer.key_norm, key_heads)
         score = layer.score if layer.share_score else layer.score.head_scores[head]
-        attended, head_weights = _attend(_capped(_score_function(score), layer.logit_softcap), *projected, allowed)
+        attended, head_weights = _attend(
+            _capped(_score_function(score), layer.logit_softcap),
+            *projected,
+            _seen(layer, allowed, head),
+            layer.normalization,
+            head,
+        )
         weights.append(head_weights)
         if layer.output_gate:
             attended = attended / (1 + np.exp(-_dense(layer.gate_dense, query, _columns(head, layer.value_dim))))
         output += attended @ kernel[_columns(head, layer.value_dim)]
     output += bias
-    output[~allowed.any(axis=1)] = 0.0
+    output[~np.any([_seen(layer, allowed, head) for head in range(layer.num_heads)], axis=(0, 2))] = 0.0
     return output, np.array(weights)
 
 
@@ -264,6 +277,20 @@ def test_scores(case):
     for b, t, s in np.ndindex(expected.shape):
         expected[b, t, s] = scores[b % len(scores)](queries[b][t], keys[b][s], s)
     _check(call(case, layer, inputs), expected.reshape(case.output))
+
+
+_NORMALIZATIONS = [case for case in CASES if issubclass(case.covers, layers.Normalization)]
+
+
+@pytest.mark.parametrize("case", _NORMALIZATIONS, ids=lambda case: case.name)
+def test_normalizations(case):
+    layer, scores = build(case), arrays(case)["scores"] * 3
+    mask = np.random.default_rng(3).random(scores.shape) < 0.6
+    mask[0, 0] = False
+    expected = np.zeros(scores.shape)
+    for row in np.ndindex(scores.shape[:-1]):
+        expected[row] = references.normalized(layer, scores[row], mask[row], 0)
+    _check((to_numpy(layer(scores, mask)),), expected)
 
 
 # Layers whose references are with their other tests.

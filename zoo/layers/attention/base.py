@@ -9,6 +9,8 @@ from zoo.layers.core import execution
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.core.tiles import is_pairwise
+from zoo.layers.normalizations import SoftmaxNormalization, get_normalization
+from zoo.layers.visibility.base import check_rule
 
 
 class BaseAttention(ReturnsMore, KeepsQuantization):
@@ -29,6 +31,9 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             (`keras.ops.dot_product_attention`) for scaled dot products, without active dropout and without a mask and
             a bias at once, unless a subclass overrides a part of what it computes; otherwise as `"auto"`. `"auto"`:
             fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and large, else dense.
+        visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which says what a query
+            may see besides what masks say; or `None`.
+        normalization: What `get_normalization` takes, which makes weights of scores: a `Normalization` or its name.
 
     Call arguments:
         query: [B, T, Dq].
@@ -47,11 +52,15 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             query sees no others, they share it evenly. Only masks hide.
         start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, with a
             cache at the end of those that the call adds to it.
+        segment_ids: Integers [B, S], for a `visibility` with `Segments`.
+        query_segment_ids: Integers [B, T]; default: those of the keys at the positions of the queries.
+        prefix_length: Integers [B], for a `visibility` with `PrefixLM`.
         memory: What `project_memory(value, key)` returned, to project a fixed memory once and not at every call;
             `value` and `key` are then ignored and may be `None`.
         cache: Dict from `create_cache` (layers that have it); the keys and values of the call are appended, and what
-            the queries see is what they would see with all keys at once and a causal mask. Masks of values then cover
-            the room of the cache, or in a growing cache everything in it with the new positions, [B, L].
+            the queries see is what they would see with all keys at once and a causal mask. Masks of values and
+            `segment_ids` then cover the room of the cache, or in a growing cache everything in it with the new
+            positions, [B, L].
 
     Returns:
         `output` [B, T, D]; `(output, weights)` with `return_attention_scores`; the new cache, if any, comes last.
@@ -63,8 +72,8 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
 
     Raises:
         ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
-            the query's nor 1, a mask or bias whose first axis could be the batch or the heads, or a query without
-            value.
+            the query's nor 1, a mask or bias whose first axis could be the batch or the heads, a query without value,
+            or a call that does not tell what the `visibility` needs.
 
     Example:
         >>> import numpy as np
@@ -82,10 +91,18 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
          [0.09 0.24 0.67]]
     """
 
-    saved_options: tuple[str, ...] = ("dropout", "seed", "implementation")
+    saved_options: tuple[str, ...] = ("dropout", "seed", "implementation", "visibility", "normalization")
     has_heads = False
 
-    def __init__(self, dropout=0.0, seed=None, implementation="auto", **kwargs):
+    def __init__(
+        self,
+        dropout=0.0,
+        seed=None,
+        implementation="auto",
+        visibility=None,
+        normalization="softmax",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1). Received: dropout={dropout}.")
@@ -99,6 +116,15 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         self.seed = seed
         self.implementation = implementation
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.visibility = None if visibility is None else check_rule(visibility)
+        self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self.normalization.build_for_attention(self._num_score_heads)
+
+    @property
+    def _num_score_heads(self):
+        return self.num_heads if self.has_heads else 1
 
     def project_query(self, query, start_index=0):
         """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
@@ -138,7 +164,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             query: From `project_query`.
             visible: The `Visibility`.
         """
-        return masks.masked_softmax(scores, visible.mask())
+        return self.normalization.normalize(scores, visible.mask())
 
     @execution.in_kernel
     def weighted_sum(self, weights, value, visible):
@@ -164,15 +190,18 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         return []
 
     def compare_weights(self):
-        """Returns the weights that the layer itself holds and those of `compare_layers`, also those not trained."""
+        """Returns the weights that the layer, `compare_layers` and `normalization` hold, also those not trained."""
         sublayers = self._flatten_layers(include_self=False)
         of_sublayers = {id(weight) for layer in sublayers for weight in layer.weights}
         own = [weight for weight in self.weights if id(weight) not in of_sublayers]
-        return own + [weight for layer in self.compare_layers() for weight in layer.weights]
+        return own + [weight for layer in self._layers_of_weights() for weight in layer.weights]
+
+    def _layers_of_weights(self):
+        return [*self.compare_layers(), self.normalization]
 
     def is_repeatable(self):
         """Returns whether a second pass gives the same: a user's score may draw random numbers or count its calls."""
-        return all(len(layer.variables) == len(layer.weights) for layer in self.compare_layers())
+        return all(len(layer.variables) == len(layer.weights) for layer in self._layers_of_weights())
 
     def is_pairwise(self):
         """Returns whether each score and each term of the sums depends on its own query, key and positions alone.
@@ -181,7 +210,13 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         `zoo.layers.core.tiles.pairwise`.
         """
         needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
-        return not needs_all_keys and is_pairwise(self, ("attend_rows", "compare", "normalize", "weighted_sum"))
+        by_pairs = is_pairwise(self, ("attend_rows", "compare", "normalize", "weighted_sum"))
+        return self.has_softmax and not needs_all_keys and by_pairs
+
+    @property
+    def has_softmax(self):
+        """Whether the scores become weights by the softmax itself."""
+        return type(self.normalization) is SoftmaxNormalization
 
     def pair_size(self):
         """Returns how many numbers are computed to compare one query with one key, in one head."""
@@ -227,14 +262,22 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         start_index=None,
         memory=None,
         cache=None,
+        segment_ids=None,
+        query_segment_ids=None,
+        prefix_length=None,
     ):
+        inputs = {
+            "segment_ids": segment_ids,
+            "query_segment_ids": query_segment_ids,
+            "prefix_length": prefix_length,
+        }
         mask_arguments = {
             "query_mask": query_mask,
             "value_mask": value_mask,
             "key_mask": key_mask,
             "attention_mask": attention_mask,
         }
-        masks.check_batch(mask_arguments, query.shape[0])
+        masks.check_batch({**mask_arguments, **inputs}, query.shape[0])
         if self.has_heads:
             for name, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
                 masks.check_first_axis(tensor, name, query.shape[0], self.num_heads)
@@ -244,19 +287,31 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             "drop": bool(training) and self.dropout > 0,
         }
         if cache is not None:
+            told = {name: tensor for name, tensor in inputs.items() if tensor is not None}
             return self.step(
-                query, value, key, cache, memory=memory, start_index=start_index, **mask_arguments, **options
+                query, value, key, cache, memory=memory, start_index=start_index, **mask_arguments, **options, **told
             )
         lengths = ops.shape(query)[1], ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
         start_index = self.first_position(lengths, use_causal_mask) if start_index is None else start_index
-        visible = masks.build_visibility(
-            lengths, start_index, **mask_arguments, causal=use_causal_mask, heads=self.has_heads
-        )
+        visible = self._visible(query, lengths, start_index, use_causal_mask, mask_arguments, inputs)
         if memory is None:
             value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
             memory = self.project_memory(value, key)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
+
+    def _visible(self, query, lengths, start_index, causal, mask_arguments, inputs):
+        sizes, heads = (ops.shape(query)[0], self._num_score_heads), self.has_heads
+        return masks.build_visibility(
+            lengths,
+            start_index,
+            **mask_arguments,
+            causal=causal,
+            heads=heads,
+            rule=self.visibility,
+            inputs=inputs,
+            sizes=sizes,
+        )
 
     def explain_execution(self, query, value=None, *args, **kwargs):
         """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
@@ -294,6 +349,9 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         attention_bias,
         return_attention_scores,
         drop,
+        segment_ids=None,
+        query_segment_ids=None,
+        prefix_length=None,
         **mask_arguments,
     ):
         """Returns what a call with a cache returns: the output, the weights if asked for, and the new cache.
@@ -317,7 +375,14 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
             start_index = caches.first_query_position(position, ops.shape(memory["value"])[-2], lengths[0])
-        visible = masks.build_visibility(lengths, start_index, **mask_arguments, causal=causal, heads=self.has_heads)
+        inputs = {
+            "segment_ids": segment_ids,
+            "query_segment_ids": query_segment_ids,
+            "prefix_length": prefix_length,
+        }
+        visible = self._visible(query, lengths, start_index, causal, mask_arguments, inputs)
+        if "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
+            visible = visible.limited_to(cache["index"])
         results = self._attend_and_project(
             query, cache, visible, start_index, attention_bias, return_attention_scores, drop
         )

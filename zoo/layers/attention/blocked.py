@@ -103,6 +103,8 @@ class BlockedAttention(MultiHeadAttention):
         pair_mask = self.sees(blocks.row_positions[:, None], keys)[None, None]
         if visible.pair_mask is not None:
             pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visible.pair_mask), batch))
+        if visible.rule is not None:
+            pair_mask = ops.logical_and(pair_mask, _seen_by_rule(blocks, visible, batch))
         return BlockVisibility(
             query_positions=blocks.row_positions,
             key_positions=keys,
@@ -164,6 +166,25 @@ class BlockedAttention(MultiHeadAttention):
             name: ops.reshape(result, (num_blocks, heads[name], length, -1))
             for name, result in zip(names, results, strict=True)
         }
+
+
+def _seen_by_rule(blocks, visible, batch):
+    """Returns what the layer's `VisibilityRule` lets see within the blocks, [B · C, N or 1, R, K]."""
+    rows, columns = (
+        {name: each[..., None] for name, each in vectors().items() if name in visible.inputs}
+        for vectors in (visible.query_vectors, visible.key_vectors)
+    )
+    cut = {name: blocks.cut_rows(each) for name, each in rows.items()}
+    cut |= {name: blocks.cut_keys(each) for name, each in columns.items()}
+    inputs = {name: _merge_batch(ops.squeeze(each, -1), batch) for name, each in cut.items()}
+    for name, each in visible.inputs.items():
+        if name not in cut:  # one for a sequence
+            inputs[name] = _merge_batch(ops.broadcast_to(each[:, None], (ops.shape(each)[0], blocks.count)), batch)
+    numbers = ops.broadcast_to(ops.arange(batch, dtype="int32")[:, None], (batch, blocks.count))
+    positions = blocks.first_keys()[:, None] + blocks.row_positions, blocks.key_positions()
+    return visible.seen_by_rule(
+        _merge_batch(numbers, batch), *(_merge_batch(each[None], batch) for each in positions), inputs
+    )
 
 
 def _merge_batch(tensor, batch):

@@ -42,14 +42,14 @@ class LinearAttention(MultiHeadAttention):
         num_heads: N, a positive integer.
         key_dim: Size of each head for query and key, a positive integer.
         value_dim: Size of each head for value. Default: `key_dim`.
-        **kwargs: Other options of `MultiHeadAttention`, except `score`, `logit_softcap` and `dropout`: there
-            are no scores to cap and no weights to drop. `positions` must act before φ, like `RotaryPositions` and the
-            absolute ones.
+        **kwargs: Other options of `MultiHeadAttention`, except `score`, `logit_softcap`, `dropout`, `visibility` and
+            `normalization`: there are no scores to cap and no weights to drop. `positions` must act before φ, like
+            `RotaryPositions` and the absolute ones.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
     Raises:
-        ValueError: For a `score`, `logit_softcap` or `dropout`, and for `positions` that act on scores or need the
+        ValueError: For one of these options, and for `positions` that act on scores or need the
             products of queries and keys themselves, like `XPosPositions`.
 
     Example:
@@ -85,6 +85,7 @@ class LinearAttention(MultiHeadAttention):
                 f"Received: positions={positions!r}."
             )
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
+        check_plain(self)
         if self.dropout:
             raise ValueError(
                 f"`dropout` of {name} must be 0, since it has no weights to drop; put a Dropout layer after it. "
@@ -239,6 +240,19 @@ def read_step(layer, query, value, key, cache, given, others):
     memory = layer.project_memory(value, key, index)
     inputs = masks.zero_masked(query, visible.query_mask)
     return Step(layer.project_query(inputs, index + first), memory, visible, inputs, first, index + lengths[1])
+
+
+def check_plain(layer):
+    """Checks that a layer that sums over the keys has neither a rule of visibility nor a normalisation.
+
+    Raises:
+        ValueError: If it has.
+    """
+    if layer.visibility is not None or not layer.has_softmax:
+        raise ValueError(
+            f"{type(layer).__name__} sums over the keys: it takes no `visibility` and no `normalization`. "
+            f"Received: visibility={layer.visibility!r}, normalization={layer.normalization!r}."
+        )
 
 
 def check_step(queries, keys):

@@ -10,8 +10,10 @@ from typing import Any
 from keras import backend, ops
 
 from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 
 LARGEST_BIAS = 3e38  # added to a score, it is above `LOWEST_SCORE`
+_NO_SEGMENT = -(2**31)
 
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
@@ -78,6 +80,10 @@ class Visibility:
         pair_mask: Boolean [B, T, S], or with heads [B, 1, T, S] or [B, N, T, S]; or `None`.
         causal: Whether a query sees only the keys up to its own position.
         heads: Whether the scores have a head axis.
+        rule: The layer's `VisibilityRule`, or `None`.
+        inputs: What the rule must be told, by name, int32: [B, T] for each query, [B, S] for each key, [B] for each
+            sequence.
+        sizes: B and N.
     """
 
     query_positions: Any
@@ -87,6 +93,9 @@ class Visibility:
     pair_mask: Any = None
     causal: bool = False
     heads: bool = False
+    rule: Any = None
+    inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sizes: tuple[Any, Any] = (1, 1)
 
     may_be_cut = True
     """Whether parts of the queries and of the keys may be taken, by their positions."""
@@ -99,7 +108,8 @@ class Visibility:
     @property
     def hides(self):
         """Whether anything may be masked."""
-        return self.causal or any(mask is not None for mask in (self.query_mask, self.key_mask, self.pair_mask))
+        parts = (self.query_mask, self.key_mask, self.pair_mask, self.rule)
+        return self.causal or any(part is not None for part in parts)
 
     def mask(self):
         """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
@@ -112,12 +122,40 @@ class Visibility:
             conditions.append(self._with_heads((self.key_positions <= self.query_positions[:, None])[None]))
         if self.pair_mask is not None:
             conditions.append(self.pair_mask)
+        if self.rule is not None:
+            conditions.append(self._seen_by_rule())
         return functools.reduce(ops.logical_and, conditions) if conditions else None
+
+    def _seen_by_rule(self):
+        batch = ops.arange(self.sizes[0], dtype="int32")
+        return self.seen_by_rule(batch, self.query_positions[None], self.key_positions[None], self.inputs)
+
+    def seen_by_rule(self, batch, query_positions, key_positions, inputs):
+        """Returns what the rule lets see, boolean [B or 1, N or 1, T or 1, S or 1], or without the axis of heads.
+
+        Args:
+            batch: Numbers of the sequences, [B].
+            query_positions: [B or 1, T].
+            key_positions: [B or 1, S].
+            inputs: As in `inputs`.
+        """
+        axes = {name: (slice(None), None, slice(None), None) for name in QUERY_INPUTS}
+        axes |= {name: (slice(None), None, None) for name in KEY_INPUTS}
+        axes |= {name: (slice(None), None, None, None) for name in SEQUENCE_INPUTS}
+        pairs = Pairs(
+            batch[:, None, None, None],
+            ops.arange(self.sizes[1], dtype="int32")[:, None, None],
+            query_positions[:, None, :, None],
+            key_positions[:, None, None],
+            {name: tensor[axes[name]] for name, tensor in inputs.items()},
+        )
+        seen = rank_4(ops.cast(self.rule.sees(pairs), "bool"))
+        return seen if self.heads else seen[:, 0]
 
     def limited_to(self, max_keys):
         """Returns the visibility without the keys after `max_keys`, if there may be any; `None` is no limit."""
         length = self.key_positions.shape[0]
-        if max_keys is None or (isinstance(length, int) and length <= max_keys):
+        if max_keys is None or (isinstance(length, int) and isinstance(max_keys, int) and length <= max_keys):
             return self
         mask = self.key_positions[None] < max_keys
         return dataclasses.replace(
@@ -127,19 +165,31 @@ class Visibility:
     def _with_heads(self, mask):
         return mask[:, None] if self.heads else mask
 
+    def query_vectors(self):
+        """Returns by name what has a number for each query, [T] or [B, T]."""
+        vectors = {"query_positions": self.query_positions, "query_mask": self.query_mask}
+        return _present({**vectors, **{name: self.inputs.get(name) for name in QUERY_INPUTS}})
+
+    def key_vectors(self):
+        """Returns by name what has a number for each key, [S] or [B, S]."""
+        vectors = {"key_positions": self.key_positions, "key_mask": self.key_mask}
+        return _present({**vectors, **{name: self.inputs.get(name) for name in KEY_INPUTS}})
+
+    def of(self, vectors, pair_mask=None):
+        """Returns the visibility of some of the queries and keys, from their vectors, those that are changed."""
+        inputs = {name: vectors.get(name, tensor) for name, tensor in self.inputs.items()}
+        own = {name: vectors[name] for name in vectors if name not in self.inputs}
+        return dataclasses.replace(self, pair_mask=pair_mask, inputs=inputs, **own)
+
     def rows(self):
         """Returns by name what has a row for each query, with the queries on the last axis but one."""
-        rows = {"query_positions": self.query_positions[:, None]}
-        if self.query_mask is not None:
-            rows["query_mask"] = self.query_mask[:, :, None]
-        if self.pair_mask is not None:
-            rows["pair_mask"] = self.pair_mask
-        return rows
+        rows = {name: vector[..., None] for name, vector in self.query_vectors().items()}
+        return rows if self.pair_mask is None else {**rows, "pair_mask": self.pair_mask}
 
     def at(self, rows):
         """Returns the visibility of some of the queries, from what `rows` returned, cut to those."""
-        vectors = {name: ops.squeeze(rows[name], -1) for name in ("query_positions", "query_mask") if name in rows}
-        return dataclasses.replace(self, pair_mask=rows.get("pair_mask"), **vectors)
+        vectors = {name: ops.squeeze(rows[name], -1) for name in self.query_vectors()}
+        return self.of(vectors, rows.get("pair_mask"))
 
     def seen(self, dtype):
         """Returns 1 for each query that sees any key and 0 for the others, [B, (N,) T, 1]; `None` if all see some."""
@@ -159,14 +209,19 @@ def build_visibility(
     attention_mask=None,
     causal=False,
     heads=False,
+    rule=None,
+    inputs=None,
+    sizes=(1, 1),
 ):
     """Returns the `Visibility` that the masks of a call describe; for their shapes see `BaseAttention`.
 
     The lengths are (T, S), and `first_position` is that of the first query among the keys; with `heads`, scores have a
-    head axis.
+    head axis. The `rule` is the layer's, or `None`; `inputs`, by name, are what the call tells it, or `None` each;
+    `sizes` are B and N.
 
     Raises:
-        ValueError: For a floating point mask, or a mask of the wrong rank or length.
+        ValueError: For a floating point mask, a mask of the wrong rank or length, or if the call does not tell what the
+            rule needs.
     """
     queries, keys = lengths
     attention_mask = check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))
@@ -182,16 +237,63 @@ def build_visibility(
                 f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. "
                 f"Received: shape={tuple(attention_mask.shape)}."
             )
+    # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
+    query_positions = ops.cast(first_position, "int32") + ops.arange(queries, dtype="int32")
+    causal = causal and not (rule is not None and rule.replaces_causal)
     return Visibility(
-        # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
-        query_positions=ops.cast(first_position, "int32") + ops.arange(queries, dtype="int32"),
+        query_positions=query_positions,
         key_positions=ops.arange(keys, dtype="int32"),
         query_mask=_check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=combined_value_mask(value_mask, key_mask, keys),
         pair_mask=attention_mask,
         causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
         heads=heads,
+        rule=rule,
+        inputs=_check_inputs(rule, inputs or {}, lengths, query_positions),
+        sizes=sizes,
     )
+
+
+def _present(tensors):
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def _check_inputs(rule, inputs, lengths, query_positions):
+    """Returns what a rule must be told, by name, int32, from what the call tells, by name, or `None` each.
+
+    Raises:
+        ValueError: If something is missing, or not needed, or is no tensor of integers of its shape.
+    """
+    needs, given = () if rule is None else rule.needs, _present(inputs)
+    for name in given:
+        if name not in needs:
+            raise ValueError(f"`{name}` is for a layer whose `visibility` needs it. Received: visibility={rule!r}.")
+    shapes = {name: ("[B, T]", lengths[0]) for name in QUERY_INPUTS} | {
+        name: ("[B, S]", lengths[1]) for name in KEY_INPUTS
+    }
+    checked = {name: _check_integers(given[name], name, *shapes.get(name, ("[B]", None))) for name in given}
+    if "query_segment_ids" in needs and "query_segment_ids" not in checked and "segment_ids" in checked:
+        checked["query_segment_ids"] = _at_positions(checked["segment_ids"], query_positions, lengths[1])
+    missing = [name for name in needs if name not in checked]
+    if missing:
+        raise ValueError(f"The call must tell `{missing[0]}`, which the layer's `visibility` needs: {rule!r}.")
+    return checked
+
+
+def _at_positions(ids, positions, length):
+    """Returns the ids of keys [B, S] at the positions of queries [T], [B, T]; there is none outside of the keys."""
+    ids = ops.pad(ids, [[0, 0], [0, 1]], constant_values=_NO_SEGMENT)
+    inside = ops.logical_and(positions >= 0, positions < length)
+    return ops.take(ids, ops.where(inside, positions, length), axis=1)
+
+
+def _check_integers(tensor, name, shape, length):
+    tensor = ops.convert_to_tensor(tensor)
+    dtype = backend.standardize_dtype(tensor.dtype)
+    wrong = len(tensor.shape) != shape.count(",") + 1 or (length is not None and sizes_differ(tensor.shape[1], length))
+    if not backend.is_int_dtype(dtype) or wrong:
+        raise ValueError(f"`{name}` must be integers {shape}. Received: shape={tuple(tensor.shape)}, dtype={dtype}.")
+    return ops.cast(tensor, "int32")
 
 
 def sizes_differ(first, second):

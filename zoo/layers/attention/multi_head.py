@@ -55,7 +55,7 @@ class MultiHeadAttention(BaseAttention):
         output_gate: Whether each number of the heads has a gate before W_o, `concat(headᵢ) ⊙ sigmoid(X W_g)`, where X
             are the inputs of the queries. A head may then say nothing at a position, for which it otherwise needs a key
             that means nothing. It costs D · N · p_v weights.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; weights are [B, N, T, S].
 
@@ -181,6 +181,7 @@ class MultiHeadAttention(BaseAttention):
         return projection(self, units, name, self.use_bias, self.kernel_initializer)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape
         self.memory_sizes = (value_shape[-1], key_shape[-1])
         if self.positions is not None:
@@ -283,7 +284,8 @@ class MultiHeadAttention(BaseAttention):
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
         # Keras' operation takes a mask or a bias on PyTorch, not both; and float16 does not hold the largest biases.
         fits = not biased or not (masked or self.compute_dtype == "float16")
-        return is_product and self.logit_softcap is None and not acts_on_scores and fits
+        is_plain = self.has_softmax and self.logit_softcap is None and not acts_on_scores
+        return is_product and is_plain and fits
 
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.

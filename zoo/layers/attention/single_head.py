@@ -22,7 +22,7 @@ class Attention(BaseAttention):
 
     Args:
         score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; the output has the last axis of `value`.
 
@@ -45,6 +45,7 @@ class Attention(BaseAttention):
         self.score = get_score(score, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape
         self.memory_sizes = (value_shape[-1], key_shape[-1])
         self.score.build_for_attention(query_shape, key_shape)
@@ -83,7 +84,7 @@ class SelfAttention(Attention):
         score: What `get_score` takes: a `Score`, its name, or a callable or Keras layer f(query, key) → scores.
         use_bias: Whether the projections have biases.
         kernel_initializer: Initializer of the projections.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`. The output is
     [B, T, d_v], weights are [B, T, S].
@@ -156,7 +157,7 @@ class NamedAttention(Attention):
     Args:
         options: Options of the score, by name.
         dtype: Dtype or policy of the layer and of its score.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
     """
 
     score_class: type[Score]
@@ -178,7 +179,7 @@ class DotAttention(NamedAttention):
     """Dot-product attention: `softmax(query · keyᵀ) · value`, without the scale of `ScaledDotProductAttention`.
 
     Args:
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
 
@@ -205,7 +206,7 @@ class ScaledDotProductAttention(NamedAttention):
     """Scaled dot-product attention: `softmax(query · keyᵀ / √d_k) · value`.
 
     Args:
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
 
@@ -232,7 +233,7 @@ class GeneralAttention(NamedAttention):
 
     Args:
         kernel_initializer: Initializer of W.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`.
 
@@ -262,7 +263,7 @@ class ConcatAttention(NamedAttention):
     Args:
         units: Size of the hidden layer of the score, a positive integer. Default: the last axis of the query.
         kernel_initializer: Initializer of W and v.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`.
 
@@ -294,7 +295,7 @@ class CosineAttention(NamedAttention):
     Args:
         temperature: τ, or its initial value if it is learned; a positive number.
         learn_temperature: Whether τ is learned.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`; query and key have the same last axis.
 
@@ -325,7 +326,7 @@ class AdditiveAttention(NamedAttention):
         units: Size of the hidden layer of the score, a positive integer. Default: the last axis of the query.
         use_bias: Whether the hidden layer has the bias `b`.
         kernel_initializer: Initializer of W₁, W₂ and v.
-        **kwargs: `dropout`, `seed` and `implementation` of `BaseAttention`.
+        **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
     Call arguments, masking and results: see `BaseAttention`.
 

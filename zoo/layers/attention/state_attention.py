@@ -5,7 +5,7 @@ import dataclasses
 from keras import backend, ops
 
 from zoo.layers.attention import masks
-from zoo.layers.attention.linear import BITS, read_step, seen_keys
+from zoo.layers.attention.linear import BITS, check_plain, read_step, seen_keys
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core import execution
 from zoo.layers.core.projections import projection
@@ -28,8 +28,8 @@ class StateAttention(MultiHeadAttention):
         value_dim: Size of each head for value, V. Default: `key_dim`.
         use_bias: Whether the projections have biases.
         epsilon: Added to the variance of a head.
-        **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap` and `dropout`.
-            `positions` must act on queries and keys.
+        **kwargs: Other options of `MultiHeadAttention`, except `score`, `share_score`, `logit_softcap`,
+            `dropout`, `visibility` and `normalization`. `positions` must act on queries and keys.
     """
 
     saved_options: tuple[str, ...] = ("epsilon",)
@@ -53,6 +53,7 @@ class StateAttention(MultiHeadAttention):
                 f"Received: positions={positions!r}."
             )
         super().__init__(num_heads, key_dim, value_dim, use_bias=use_bias, **kwargs)
+        check_plain(self)
         self.epsilon = epsilon
         if self.has_gate:
             self.gate_dense = self._gate("silu")

@@ -39,7 +39,8 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         target_embedding: g, [B, T, E]; only with attention, like the following two.
         memory: z, [B, S, M]; or what `project_memory` returned.
         memory_embedding: e, [B, S, M], or `None` for none.
-        mask: Boolean [B, T]. Masked positions count as zeros.
+        mask: Boolean [B, T]. Masked positions count as zeros. Default: the mask that comes with `inputs`, as from an
+            `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
@@ -147,7 +148,9 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         training=None,
         *,
         cache=None,
+        inputs_mask=None,
     ):
+        mask = inputs_mask if mask is None else mask
         self._check_attention(target_embedding, memory)
         mask = check_mask(mask, "mask", (2,))
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))

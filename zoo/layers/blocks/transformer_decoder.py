@@ -25,8 +25,8 @@ class TransformerDecoderBlock(TransformerBlock):
     Call arguments:
         inputs: [B, T, D].
         memory: [B, S, M], the encoder's output; or what `project_memory` returned.
-        mask: Boolean [B, T], True at real positions; with a cache [B, L], over its room, or in a growing cache over
-            everything in it with the new positions.
+        mask: Boolean [B, T], True at real positions; default: `inputs_mask`. With a cache [B, L], over its room, or in
+            a growing cache over everything in it with the new positions.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the weights of the cross-attention as well.
         training: Whether dropout is active.
@@ -36,6 +36,8 @@ class TransformerDecoderBlock(TransformerBlock):
         attention_mask: Of self-attention, boolean [B, T, T] or [B, N, T, T]; with a cache the last axis is L.
         attention_bias: Of self-attention, a float tensor that broadcasts to the scores, added before the softmax.
         return_self_attention_scores: Whether to return the weights of self-attention as well.
+        inputs_mask: Boolean [B, T], filled in by Keras: the mask that comes with `inputs`, as from an
+            `Embedding(mask_zero=True)`. With `mask` or a cache it is not used.
 
     Returns:
         [B, T, D], followed by what is asked for: the weights of cross-attention [B, N, T, S], those of self-attention
@@ -97,7 +99,9 @@ class TransformerDecoderBlock(TransformerBlock):
         attention_mask=None,
         attention_bias=None,
         return_self_attention_scores=False,
+        inputs_mask=None,
     ):
+        mask = inputs_mask if mask is None and cache is None else mask
         source = {"memory": memory} if isinstance(memory, dict) else {"value": memory}
         if getattr(self.cross_attention, "needs_query_position", False):
             if sharing != 1:

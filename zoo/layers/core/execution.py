@@ -158,7 +158,8 @@ def _why_no_tiles(layer, query, memory, visible):
         (layer.pair_size() != 1, f"{layer.pair_size()} numbers for each pair of query and key are many"),
         (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
         (not all(isinstance(length, int) for length in lengths), "a length is unknown"),
-        (_fits_in_chunks(layer, query, memory, visible), "without a causal mask there is no tile to skip"),
+        (_fits_in_chunks(layer, query, memory, visible), "neither a causal mask nor a rule has tiles to skip"),
+        (not layer.has_softmax, f"{type(layer.normalization).__name__} needs all keys"),
         (not layer.is_pairwise(), f"{type(layer).__name__} overrides a part that may need all keys"),
         (not by_pairs, f"{type(positions).__name__} overrides a part that may need all keys"),
     )
@@ -169,7 +170,8 @@ def _fits_in_chunks(layer, query, memory, visible):
     """Returns whether chunks are quicker than tiles: nothing can be skipped, and a chunk has enough queries."""
     sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, query, memory)]
     row_cost = math.prod(sizes[:-3]) * math.prod(sizes[-2:])
-    return not visible.causal and row_cost * MIN_CHUNK <= CHUNK_BUDGET
+    skips = visible.causal or (visible.rule is not None and visible.rule.skips)
+    return not skips and row_cost * MIN_CHUNK <= CHUNK_BUDGET
 
 
 def _sizes(layer, query, memory):

@@ -14,6 +14,8 @@ import dataclasses
 from keras import backend, ops
 
 from zoo.layers.core import kernels
+from zoo.layers.visibility.base import Blocks, Range
+from zoo.layers.visibility.causal import Causal
 
 # Scores in a tile, of all heads and sequences.
 TILE_BUDGET = 2**19
@@ -59,14 +61,15 @@ def attend_in_tiles(layer, query, memory, visible, bias, drop):
     sizes = tile_sizes(query, keys)
     counts = -(-length // sizes[0]), -(-keys // sizes[1])
     grid = _Grid(*counts, *sizes)
-    rows = grid.split_rows({"query": query, **_vectors(visible, "query")})
-    columns = grid.split_columns({**memory, **_vectors(visible, "key")})
+    rows = grid.split_rows({"query": query, **_as_columns(visible.query_vectors())})
+    columns = grid.split_columns({**memory, **_as_columns(visible.key_vectors())})
     pairs = {"pair_mask": visible.pair_mask, "bias": bias}
     cells = {name: grid.split_pairs(tensor, keys) for name, tensor in pairs.items() if tensor is not None}
 
+    vectors = [*visible.query_vectors(), *visible.key_vectors()]
+
     def score(tile, is_masked):
-        vectors = {name: tile[name][..., 0] for name in _POSITIONS + _MASKS if name in tile}
-        here = dataclasses.replace(visible, **vectors, pair_mask=tile.get("pair_mask"))
+        here = visible.of({name: tile[name][..., 0] for name in vectors}, tile.get("pair_mask"))
         scores = layer.compare(tile["query"], tile["key"], here)
         wide = backend.result_type(scores.dtype, "float32")
         scores = ops.cast(scores, wide)
@@ -80,11 +83,10 @@ def attend_in_tiles(layer, query, memory, visible, bias, drop):
         return scores, exists if mask is None else ops.logical_and(mask, exists)
 
     def total(weights, tile, number):
-        vectors = {name: tile[name][..., 0] for name in _POSITIONS}
-        here = dataclasses.replace(visible, **vectors)
+        here = visible.of({name: tile[name][..., 0] for name in vectors})
         return layer.weighted_sum(drop(weights, number), tile["value"], here)
 
-    some, all_of = grid.visible(visible, keys)
+    some, all_of = grid.visible(visible, rows, columns, keys)
     output, seen = kernels.running_softmax(
         score, total, rows, columns, cells, (some, all_of), layer.compare_weights(), layer.compute_dtype
     )
@@ -94,14 +96,9 @@ def attend_in_tiles(layer, query, memory, visible, bias, drop):
     return results
 
 
-_POSITIONS = ("query_positions", "key_positions")
-_MASKS = ("query_mask", "key_mask")
-
-
-def _vectors(visible, side):
-    """Returns the positions and the mask of one side, by name, each with an axis of size 1 at the end."""
-    vectors = {name: getattr(visible, name) for name in (f"{side}_positions", f"{side}_mask")}
-    return {name: vector[..., None] for name, vector in vectors.items() if vector is not None}
+def _as_columns(vectors):
+    """Returns vectors [..., L], by name, each with an axis of size 1 at the end."""
+    return {name: vector[..., None] for name, vector in vectors.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,17 +137,49 @@ class _Grid:
         tiles = ops.swapaxes(ops.swapaxes(tiles, -1, -2), 0, 1)
         return ops.reshape(tiles, (self.num_rows * self.num_columns, *ops.shape(tiles)[2:]))
 
-    def visible(self, visible, keys):
+    def visible(self, visible, rows, columns, keys):
         """Returns in which tiles any query may see a key, and in which all see all, boolean [rows · columns] both."""
-        tiles = self.split_rows({"positions": visible.query_positions[:, None]})["positions"]
-        first, last = ops.min(tiles, axis=(1, 2)), ops.max(tiles, axis=(1, 2))
-        first_key = ops.arange(self.num_columns, dtype="int32") * self.columns
-        last_key = first_key + (self.columns - 1)
-        some = ops.ones((self.num_rows, self.num_columns), dtype="bool")
-        all_of = ops.broadcast_to(last_key < keys, (self.num_rows, self.num_columns))
-        if visible.causal:
-            some = ops.logical_and(some, first_key <= last[:, None])
-            all_of = ops.logical_and(all_of, last_key <= first[:, None])
+        blocks = self._blocks(visible, rows, columns)
+        exists = ops.arange(1, self.num_columns + 1, dtype="int32") * self.columns <= keys
+        some, all_of = (ops.broadcast_to(each, self.shape) for each in (ops.ones((1, 1), "bool"), exists))
+        for rule in _rules(visible):
+            some = ops.logical_and(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))
+            all_of = ops.logical_and(all_of, ops.all(self._by_batch(rule.sees_all(blocks)), axis=0))
         if visible.query_mask is not None or visible.key_mask is not None or visible.pair_mask is not None:
             all_of = ops.zeros_like(all_of)
         return ops.reshape(some, (-1,)), ops.reshape(all_of, (-1,))
+
+    @property
+    def shape(self):
+        return self.num_rows, self.num_columns
+
+    def _by_batch(self, tiles):
+        """Returns [B or 1, num_rows, num_columns] from what broadcasts to it."""
+        tiles = ops.reshape(tiles, (*(1,) * (3 - len(tiles.shape)), *ops.shape(tiles)))
+        return ops.broadcast_to(tiles, (ops.shape(tiles)[0], *self.shape))
+
+    def _blocks(self, visible, rows, columns):
+        """Returns the tiles as `Blocks`."""
+        query = _range(rows["query_positions"], (1, 2))
+        inputs = {name: Range(each[:, None, None], each[:, None, None]) for name, each in visible.inputs.items()}
+        inputs |= {name: _range(rows[name], (2, 3), 1) for name in visible.query_vectors() if name in visible.inputs}
+        inputs |= {name: _range(columns[name], (2, 3), 0) for name in visible.key_vectors() if name in visible.inputs}
+        return Blocks(
+            Range(query.first[:, None], query.last[:, None]), _range(columns["key_positions"], (1, 2)), inputs
+        )
+
+
+def _range(parts, axes, place=None):
+    """Returns the range of the numbers in each part, over the `axes`.
+
+    With a `place` the parts [I, B, L, 1] become [B, I, 1] (1) or [B, 1, I] (0).
+    """
+    ends = ops.min(parts, axis=axes), ops.max(parts, axis=axes)
+    if place is not None:
+        ends = (ops.expand_dims(ops.transpose(end), 1 + place) for end in ends)
+    return Range(*ends)
+
+
+def _rules(visible):
+    """Returns all rules that hold."""
+    return [Causal()] * visible.causal + ([] if visible.rule is None else [visible.rule])

@@ -41,7 +41,8 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         memory: [B, S, M]; or what the cell's `project_memory` returned.
         initial_state: The inner cells' states, a list of [B, units] (or a single one without a list), or the returned
             states of an earlier call. Default: zeros.
-        mask: Boolean [B, T]. A masked step keeps the state, and its output is zero.
+        mask: Boolean [B, T]. A masked step keeps the state, and its output is zero. Default: the mask that comes with
+            `inputs`, as from an `Embedding(mask_zero=True)`, which Keras fills in as `inputs_mask`.
         memory_mask: Boolean [B, S].
         return_attention_scores: Whether to return the alignments as well.
         return_state: Whether to return the states after the last step as well, a list.
@@ -93,7 +94,10 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         return_attention_scores=False,
         return_state=False,
         training=None,
+        *,
+        inputs_mask=None,
     ):
+        mask = inputs_mask if mask is None else mask
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         bound = _BoundCell(
             self.cell,

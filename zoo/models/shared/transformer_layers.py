@@ -133,6 +133,7 @@ class TransformerLayers:
             "score": self._score(),
             "share_score": self.options.share_score,
             "logit_softcap": self.options.logit_softcap or None,
+            "normalization": self.options.attention_normalization,
             "dropout": self.options.attention_dropout,
         }
 

@@ -35,6 +35,7 @@ OF_EQUAL_SIZES = {"score": ("dot", "scaled_dot", "cosine"), "positions": ("rotar
 ROTARY_POSITIONS = ("rotary", "xpos")
 ROPE_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
+ATTENTION_NORMALIZATIONS = ("softmax", "sink", "off_by_one", "sigmoid", "sparsemax", "entmax15")
 # Distances that the papers distinguish: Shaw et al. 2018, section 4.1; Raffel et al. 2020, section 2.1.
 MAX_DISTANCES = {"relative": 16, "t5": 128}
 # Of the 32 buckets of T5, a decoder has one for each distance below this.
@@ -215,6 +216,12 @@ class TransformerOptions(AttentionOptions):
     output_gate: bool = flag(
         False, "Whether the heads of all attention have a gate before W_o, concat(heads) ⊙ sigmoid(X W_g)."
     )
+    attention_normalization: str = choice(
+        "softmax",
+        ATTENTION_NORMALIZATIONS,
+        "What makes weights of scores in all attention: a softmax, also with a sink that is learned, or that is 0 "
+        "(off_by_one); sigmoid; or sparse, sparsemax and entmax15.",
+    )
     feed_forward_dropout: float = rate(0.0, "Rate of dropout inside the feed-forward networks.")
     normalize_first: bool = flag(False, "Whether blocks normalise before each part (pre-norm) and not after it.")
     normalization: str = choice("layer_norm", NORMALIZATIONS, "Kind of normalisation.")
@@ -339,6 +346,8 @@ class TransformerOptions(AttentionOptions):
             droppable = kind in CONVOLUTIONS  # whose weights are dropped as those of attention are
             refused |= {} if droppable else {"attention_dropout": self.attention_dropout}
             refused["logit_softcap"] = self.logit_softcap
+            plain = self.attention_normalization == "softmax"
+            refused |= {} if plain else {"attention_normalization": self.attention_normalization}
             refused |= {} if self.score == "scaled_dot" else {"score": self.score}
             refused |= {} if self.share_score else {"share_score": "false"}
             refused |= {"output_gate": "true"} if self.output_gate and kind in WITH_GATES else {}

@@ -7,13 +7,23 @@ from support.layers.cases import efficient as cases_efficient
 from support.layers.cases import positions as cases_positions
 from support.layers.cases import recurrent as cases_recurrent
 from support.layers.cases import scores as cases_scores
+from support.layers.cases import visibility as cases_visibility
 
 from zoo import layers
 
-MODULES = (cases_scores, cases_attention, cases_efficient, cases_positions, cases_blocks, cases_recurrent)
+MODULES = (
+    cases_scores,
+    cases_attention,
+    cases_visibility,
+    cases_efficient,
+    cases_positions,
+    cases_blocks,
+    cases_recurrent,
+)
 CASES = [case for module in MODULES for case in module.CASES]
 ATTENTION_CASES = [case for case in CASES if issubclass(case.covers, layers.BaseAttention)]
-SOFTMAX_CASES = [case for case in ATTENTION_CASES if not case.signed]
+# Whose weights are a softmax of scores, within what is visible.
+SOFTMAX_CASES = [case for case in ATTENTION_CASES if not case.signed and case.make("float32").has_softmax]
 MASKED_CASES = [case for case in CASES if case.hides]
 
 

@@ -126,7 +126,7 @@ def test_tiles_are_for_what_can_be_skipped(monkeypatch):
     layer = layers.Attention("dot", implementation="blockwise")
     query, value, longer = random_array((B, 7, D), 1), random_array((B, 11, D), 2), random_array((B, 12, D), 3)
     assert layer.explain_execution(query, value, use_causal_mask=True).path == "tiles"
-    assert layer.explain_execution(query, value) == ("chunks", "without a causal mask there is no tile to skip")
+    assert layer.explain_execution(query, value) == ("chunks", "neither a causal mask nor a rule has tiles to skip")
     assert layer.explain_execution(query, longer).path == "tiles"  # a chunk would have too few queries
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support import models
 from support.formulas import compare, kernel
+from support.layers import references
 from support.models import numpy
 from support.seq2seq_models import batch, create, logits, steps
 
@@ -16,11 +17,6 @@ GROWN = {"positions": "concat", "concat_projection": False, "position_dim": 4, "
 
 def dense(layer, inputs):
     return inputs @ kernel(layer) + (0.0 if layer.bias is None else numpy(layer.bias))
-
-
-def softmax(scores):
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum()
 
 
 def norm(layer, inputs):
@@ -50,7 +46,8 @@ def attention(layer, inputs, memory, causal=False):
         scores = [np.array(compare(score, q[t], k[: seen[t]])) for t in range(len(q))]
         if layer.logit_softcap is not None:
             scores = [layer.logit_softcap * np.tanh(row / layer.logit_softcap) for row in scores]
-        heads.append([softmax(row) @ v[: len(row)] for row in scores])
+        weights = [references.normalized(layer.normalization, row, [True] * len(row), head) for row in scores]
+        heads.append([row @ v[: len(row)] for row in weights])
     joined = np.concatenate(heads, axis=1)
     return dense(layer.output_dense, joined) if layer.output_projection else joined
 
@@ -145,6 +142,8 @@ def translate(model, source, target):
         {"num_heads": 1, "key_dim": 5, "value_dim": 6, "output_projection": False, "use_bias": False},
         {"score": "bahdanau", "share_score": False, "num_heads": 1},
         {"qk_norm": True, "logit_softcap": 0.5, "num_key_value_heads": 1},
+        {"attention_normalization": "entmax15"},
+        {"attention_normalization": "sink"},
     ],
     ids=str,
 )

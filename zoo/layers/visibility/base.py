@@ -1,0 +1,233 @@
+"""Base of the rules that say which query may see which key, and how they combine."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+# What a call may tell the rules, by the side that it belongs to: a number for each query [B, T], each key [B, S], or
+# each sequence [B].
+QUERY_INPUTS = ("query_segment_ids",)
+KEY_INPUTS = ("segment_ids",)
+SEQUENCE_INPUTS = ("prefix_length",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Pairs of queries and keys, as integers that broadcast to [B, N, T, S].
+
+    Args:
+        batch: Numbers of the sequences, [B, 1, 1, 1].
+        head: Numbers of the heads, [N, 1, 1].
+        query: Positions of the queries among the keys, [1, 1, T, 1]; [B, 1, T, 1] in blocks of local attention.
+        key: Positions of the keys, [1, 1, 1, S]; [B, 1, 1, S] in blocks of local attention.
+        inputs: What the call tells, by name: `query_segment_ids` [B, 1, T, 1], `segment_ids` [B, 1, 1, S],
+            `prefix_length` [B, 1, 1, 1].
+    """
+
+    batch: Any
+    head: Any
+    query: Any
+    key: Any
+    inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Range(NamedTuple):
+    """The smallest and the largest of some integers."""
+
+    first: Any
+    last: Any
+
+    def meets(self, other):
+        """Returns whether the two ranges have a number in common."""
+        return ops.logical_and(self.first <= other.last, other.first <= self.last)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Blocks of queries × keys, as ranges that broadcast to [B, I, J].
+
+    Args:
+        query: Range of the positions of the queries in each block of them, [I, 1].
+        key: Range of the positions of the keys in each block of them, [J].
+        inputs: Ranges of what the call tells, by name: `query_segment_ids` [B, I, 1], `segment_ids` [B, 1, J],
+            `prefix_length` [B, 1, 1].
+    """
+
+    query: Range
+    key: Range
+    inputs: dict[str, Range] = dataclasses.field(default_factory=dict)
+
+
+class VisibilityRule:
+    """Base of the rules that say which query may see which key, by their positions and by what the call tells.
+
+    An attention layer takes one as `visibility`. `a & b` is a rule by which a query sees the keys that it sees by both,
+    `a | b` one by which it sees those that it sees by either. Positions count from the first key, also with a cache;
+    the queries are at the end of the keys, or where `start_index` says. Masks hide what they hide besides.
+
+    A subclass overrides `sees` and, so that blocks of pairs can be skipped, `may_see`. `needs` names what a call must
+    tell. One that has arguments returns them in `get_config`; register it, and layers that hold it can be saved.
+
+    Returns:
+        Each method returns a boolean tensor, see there.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from keras import ops
+        >>> from zoo.layers import MultiHeadAttention, VisibilityRule
+        >>> @keras.saving.register_keras_serializable(package="my_layers")
+        ... class SameParity(VisibilityRule):
+        ...     def sees(self, pairs):
+        ...         return ops.equal(pairs.query % 2, pairs.key % 2)
+        >>> inputs = np.ones((1, 4, 8), "float32")
+        >>> layer = MultiHeadAttention(num_heads=2, key_dim=4, visibility=SameParity())
+        >>> _, weights = layer(inputs, inputs, return_attention_scores=True)
+        >>> print(weights[0, 0])
+        tf.Tensor(
+        [[0.5 0.  0.5 0. ]
+         [0.  0.5 0.  0.5]
+         [0.5 0.  0.5 0. ]
+         [0.  0.5 0.  0.5]], shape=(4, 4), dtype=float32)
+    """
+
+    needs: tuple[str, ...] = ()
+    replaces_causal = False
+    """Whether the rule says of the future what it wants: caches and `use_causal_mask` then hide nothing more."""
+
+    @property
+    def skips(self):
+        """Whether there may be blocks in which no query sees a key."""
+        return type(self).may_see is not VisibilityRule.may_see
+
+    def sees(self, pairs):
+        """Returns which query may see which key, boolean, of a shape that broadcasts to [B, N, T, S].
+
+        Args:
+            pairs: The `Pairs`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
+
+    def may_see(self, blocks):
+        """Returns in which blocks a query may see a key, boolean, of a shape that broadcasts to [B, I, J].
+
+        Where that is False, nothing is computed. True is always right.
+
+        Args:
+            blocks: The `Blocks`.
+        """
+        return ops.ones((1, 1), dtype="bool")
+
+    def sees_all(self, blocks):
+        """Returns in which blocks every query sees every key, likewise; there no mask is computed.
+
+        False is always right.
+        """
+        return ops.zeros((1, 1), dtype="bool")
+
+    def __and__(self, other):
+        return Both(self, other)
+
+    def __or__(self, other):
+        return Either(self, other)
+
+    def get_config(self):
+        """Returns the arguments of the constructor."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        """Returns the rule of a configuration."""
+        return cls(**config)
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.get_config() == other.get_config()
+
+    def __hash__(self):
+        return hash((type(self), repr(self)))
+
+    def __repr__(self):
+        options = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
+        return f"{type(self).__name__}({options})"
+
+
+class _Combination(VisibilityRule):
+    """Two rules."""
+
+    symbol: str
+
+    def __init__(self, first, second):
+        self.first, self.second = check_rule(first), check_rule(second)
+        self.needs = (*self.first.needs, *(name for name in self.second.needs if name not in self.first.needs))
+        self.replaces_causal = self.first.replaces_causal or self.second.replaces_causal
+
+    def get_config(self):
+        parts = {"first": self.first, "second": self.second}
+        return {name: keras.saving.serialize_keras_object(part) for name, part in parts.items()}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{name: keras.saving.deserialize_keras_object(part) for name, part in config.items()})
+
+    def __eq__(self, other):
+        return type(self) is type(other) and (self.first, self.second) == (other.first, other.second)
+
+    __hash__ = VisibilityRule.__hash__
+
+    def __repr__(self):
+        return f"({self.first!r} {self.symbol} {self.second!r})"
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Both(_Combination):
+    """What two rules agree on: `first & second`."""
+
+    symbol = "&"
+
+    @property
+    def skips(self):
+        return self.first.skips or self.second.skips
+
+    def sees(self, pairs):
+        return ops.logical_and(self.first.sees(pairs), self.second.sees(pairs))
+
+    def may_see(self, blocks):
+        return ops.logical_and(self.first.may_see(blocks), self.second.may_see(blocks))
+
+    def sees_all(self, blocks):
+        return ops.logical_and(self.first.sees_all(blocks), self.second.sees_all(blocks))
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Either(_Combination):
+    """What either of two rules allows: `first | second`."""
+
+    symbol = "|"
+
+    @property
+    def skips(self):
+        return self.first.skips and self.second.skips
+
+    def sees(self, pairs):
+        return ops.logical_or(self.first.sees(pairs), self.second.sees(pairs))
+
+    def may_see(self, blocks):
+        return ops.logical_or(self.first.may_see(blocks), self.second.may_see(blocks))
+
+    def sees_all(self, blocks):
+        return ops.logical_or(self.first.sees_all(blocks), self.second.sees_all(blocks))
+
+
+def check_rule(rule):
+    """Returns a rule.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if not isinstance(rule, VisibilityRule):
+        raise ValueError(
+            "`visibility` must be a VisibilityRule, such as SlidingWindow(128) or Causal() & Segments(). "
+            f"Received: visibility={rule!r}."
+        )
+    return rule
