@@ -1,7 +1,8 @@
 """A fixed pattern of blocks."""
 
+import itertools
+
 import keras
-import numpy as np
 from keras import ops
 
 from zoo.layers.visibility.base import VisibilityRule
@@ -43,13 +44,15 @@ class BlockSparse(VisibilityRule):
 
     def _allowed(self, first_row, last_row, first_column, last_column):
         """Returns whether a block between the first row and column and the last ones is in the pattern."""
-        sums = np.pad(np.cumsum(np.cumsum(np.array(self.pattern, "int32"), 0), 1), ((1, 0), (1, 0)))
-        rows, columns = (size - 1 for size in sums.shape)
+        rows, columns, sums = len(self.pattern), len(self.pattern[0]), [[0] * (len(self.pattern[0]) + 1)]
+        for row in self.pattern:  # what is in the rectangle that ends there
+            sums.append([a + b for a, b in zip(sums[-1], itertools.accumulate(row, initial=0), strict=True)])
+        sums = ops.convert_to_tensor(sum(sums, []), dtype="int32")
         above, below = (ops.clip(row, 0, rows) for row in (first_row, last_row + 1))
         left, right = (ops.clip(column, 0, columns) for column in (first_column, last_column + 1))
 
-        def count(row, column):  # in the rectangle that ends there
-            return ops.take(ops.convert_to_tensor(sums.reshape(-1)), row * (columns + 1) + column)
+        def count(row, column):
+            return ops.take(sums, row * (columns + 1) + column)
 
         return count(below, right) - count(above, right) - count(below, left) + count(above, left) > 0
 
