@@ -5,9 +5,12 @@ from keras import ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.execution import in_kernel
+from zoo.layers.core.execution import in_kernel, is_in_kernel
 from zoo.layers.core.projections import apply_positionwise, projection, reshape
 from zoo.layers.positions.rotary import RotaryPositions
+
+# What a user may override and then wants keys and values for, not latent vectors.
+_ON_KEYS = ("attend_rows", "compare", "compare_heads", "weighted_sum", "sum_heads")
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -102,7 +105,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
             if options.pop(option, default) != default:
                 raise ValueError(f"{name} has no option `{option}`: all heads compare latent vectors by dot products.")
         positions = options.get("positions", RotaryPositions())
-        if not isinstance(positions, RotaryPositions):
+        if not isinstance(positions, RotaryPositions) or positions.acts_on_scores:
             raise ValueError(f"`positions` of {name} must be RotaryPositions. Received: positions={positions!r}.")
 
     def _from_latent(self, units, name):
@@ -154,6 +157,8 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         """Returns whether queries are compared with latent vectors: whether that is less work."""
         queries, keys = query.shape[-2], memory["value"].shape[-2]
         if not isinstance(queries, int) or self.key_dense.quantization_mode or self.value_dense.quantization_mode:
+            return False
+        if not is_in_kernel(self, _ON_KEYS):
             return False
         sizes = self.content_dim + self.value_dim
         # Multiplications of each key and head. An unknown number of keys is a large one.

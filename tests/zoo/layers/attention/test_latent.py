@@ -122,6 +122,16 @@ def test_a_quantised_layer_expands_its_keys():
     np.testing.assert_allclose(to_numpy(layer(inputs, inputs)), expected, atol=0.1 * np.abs(expected).max())
 
 
+def test_what_is_overridden_gets_keys_and_values():
+    class Doubled(layers.MultiHeadLatentAttention):
+        def compare_heads(self, query, key):
+            assert key.shape[1:] == (N, 97, H + R)
+            return 2 * super().compare_heads(query, key)
+
+    layer = Doubled(N, H + R, latent_dim=C, rope_dim=R)
+    assert layer(random_array((B, 1, D), 1), random_array((B, 97, D), 2)).shape == (B, 1, D)
+
+
 def test_matrices_of_heads():
     kernels = make().head_kernels()
     shapes = {"query": (N, D, H + R), "key": (N, C, H), "value": (N, C, V), "output": (N, V, D)}
