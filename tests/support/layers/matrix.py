@@ -304,7 +304,9 @@ class Matrix:
             return self.call(floats, others, scores)
 
         def loss(results):
-            return sum(ops.sum(ops.cast(each, "float32") * _direction(each)) for each in results)
+            shapes = [self.output.shape, self.shape if self.layer.has_heads else (self.shape[0], *self.shape[2:])]
+            pairs = zip(results, shapes, strict=False)
+            return sum(ops.sum(ops.cast(each, "float32") * _direction(shape)) for each, shape in pairs)
 
         if backward:
             differentiated = {"tensorflow": _tensorflow_gradients, "jax": _jax_gradients, "torch": _torch_gradients}
@@ -342,8 +344,8 @@ class Matrix:
             state.assign(np.ones(state.shape, "uint32"))
 
 
-def _direction(tensor):
-    return ops.convert_to_tensor(random_array(tuple(int(size) for size in tensor.shape), 97))
+def _direction(shape):
+    return ops.convert_to_tensor(random_array(shape, 97))
 
 
 def _random_mask(kind, shape, seed):

@@ -62,6 +62,7 @@ FOUND = (
         described_case("heads", visibility=layers.Causal() & layers.Segments()),
         Situation(implementation="blockwise", backward=True),
     ),
+    (described_case("single", normalization="sink"), Situation(sizes=(1, 3, 0))),  # Keras warned of a softmax of one
 )
 
 

@@ -1,23 +1,24 @@
-"""The calling convention, masks, caches and computation that all attention layers share."""
+"""The calling convention and the contract of all attention layers: masks, caches, and what a call returns."""
 
 import keras
 from keras import backend, ops
 
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention import masks
+from zoo.layers.attention.description import AttentionDescription
 from zoo.layers.core import execution
 from zoo.layers.core.calls import ReturnsMore
-from zoo.layers.core.saving import KeepsQuantization
-from zoo.layers.core.tiles import is_pairwise
-from zoo.layers.normalizations import SoftmaxNormalization, get_normalization
-from zoo.layers.visibility.base import check_rule
+from zoo.layers.normalizations import get_normalization
+from zoo.layers.visibility.base import INPUTS, check_rule
 
 
-class BaseAttention(ReturnsMore, KeepsQuantization):
+class BaseAttention(ReturnsMore, AttentionDescription):
     """Base of the attention layers: project → score → mask → softmax → dropout → weighted sum → project.
 
     `weights = softmax(score(query, key) + bias)`, `output = weights · value`, where masked positions have weight 0.
-    A subclass overrides `compare` and, where it has weights, `build` and the projections; it does not override `call`.
+    A subclass overrides parts of its `AttentionDescription`, first of all `compare`, and `build` if it has weights;
+    it does not override `call`. How it is computed is for `zoo.layers.core.execution` to decide, see
+    `explain_execution`.
     Axes: B batch, T queries, S keys and values, N heads, H size of a head, D features.
 
     Args:
@@ -92,7 +93,6 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
     """
 
     saved_options: tuple[str, ...] = ("dropout", "seed", "implementation", "visibility", "normalization")
-    has_heads = False
 
     def __init__(
         self,
@@ -120,115 +120,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        self.normalization.build_for_attention(self._num_score_heads)
-
-    @property
-    def _num_score_heads(self):
-        return self.num_heads if self.has_heads else 1
-
-    def project_query(self, query, start_index=0):
-        """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
-
-        Args:
-            query: [B, T, Dq].
-            start_index: Position of the first one among the keys.
-        """
-        return query
-
-    def project_memory(self, value, key=None, start_index=0):
-        """Returns `{"key": ..., "value": ...}` as `compare` and the weighted sum take them.
-
-        Args:
-            value: [B, S, Dv].
-            key: [B, S, Dk]; defaults to `value`.
-            start_index: Position of the first one, if they are appended to a cache.
-        """
-        return {"key": value if key is None else key, "value": value}
-
-    def compare(self, query, key, visible):
-        """Returns scores [B, T, S] or [B, N, T, S] of projected queries and keys.
-
-        Args:
-            query: From `project_query`.
-            key: From `project_memory`.
-            visible: The `Visibility`, which knows the positions.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
-
-    @execution.in_kernel
-    def normalize(self, scores, query, visible):
-        """Returns the attention weights, in the shape of the scores.
-
-        Args:
-            scores: From `compare`, with the bias.
-            query: From `project_query`.
-            visible: The `Visibility`.
-        """
-        return self.normalization.normalize(scores, visible.mask())
-
-    @execution.in_kernel
-    def weighted_sum(self, weights, value, visible):
-        """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
-
-        Args:
-            weights: After dropout.
-            value: From `project_memory`.
-            visible: The `Visibility`.
-        """
-        return ops.matmul(weights, value)
-
-    def project_output(self, output):
-        """Returns the layer's output from the weighted sum of the values."""
-        return output
-
-    def finish(self, output, inputs):
-        """Returns the layer's output from the weighted sum of the values, and the inputs [B, T, Dq] of the queries."""
-        return self.project_output(output)
-
-    def compare_layers(self):
-        """Returns the sublayers whose weights `compare`, `normalize` or `weighted_sum` read, a list."""
-        return []
-
-    def compare_weights(self):
-        """Returns the weights that the layer, `compare_layers` and `normalization` hold, also those not trained."""
-        sublayers = self._flatten_layers(include_self=False)
-        of_sublayers = {id(weight) for layer in sublayers for weight in layer.weights}
-        own = [weight for weight in self.weights if id(weight) not in of_sublayers]
-        return own + [weight for layer in self._layers_of_weights() for weight in layer.weights]
-
-    def _layers_of_weights(self):
-        return [*self.compare_layers(), self.normalization]
-
-    def is_repeatable(self):
-        """Returns whether a second pass gives the same: a user's score may draw random numbers or count its calls."""
-        return all(len(layer.variables) == len(layer.weights) for layer in self._layers_of_weights())
-
-    def is_pairwise(self):
-        """Returns whether each score and each term of the sums depends on its own query, key and positions alone.
-
-        It may then be computed in tiles of queries × keys. A method that is overridden counts if it is marked as
-        `zoo.layers.core.tiles.pairwise`.
-        """
-        needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
-        by_pairs = is_pairwise(self, ("attend_rows", "compare", "normalize", "weighted_sum"))
-        return self.has_softmax and not needs_all_keys and by_pairs
-
-    @property
-    def has_softmax(self):
-        """Whether the scores become weights by the softmax itself."""
-        return type(self.normalization) is SoftmaxNormalization
-
-    def pair_size(self):
-        """Returns how many numbers are computed to compare one query with one key, in one head."""
-        return 1
-
-    def max_keys(self):
-        """Returns the number of keys that can be compared, `None` for any; keys after these are masked."""
-        return None
-
-    def first_position(self, lengths, causal):
-        """Returns the default position of the first query among the keys, for lengths (T, S)."""
-        return lengths[1] - lengths[0]
+        self.normalization.build_for_attention(self.num_score_heads)
 
     def __call__(self, query, *args, **kwargs):
         # Checked before Keras builds the layer, for which it needs shapes.
@@ -266,18 +158,19 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         query_segment_ids=None,
         prefix_length=None,
     ):
-        inputs = {
+        told = {
             "segment_ids": segment_ids,
             "query_segment_ids": query_segment_ids,
             "prefix_length": prefix_length,
         }
+        told = {name: tensor for name, tensor in told.items() if tensor is not None}
         mask_arguments = {
             "query_mask": query_mask,
             "value_mask": value_mask,
             "key_mask": key_mask,
             "attention_mask": attention_mask,
         }
-        masks.check_batch({**mask_arguments, **inputs}, query.shape[0])
+        masks.check_batch({**mask_arguments, **told}, query.shape[0])
         if self.has_heads:
             for name, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
                 masks.check_first_axis(tensor, name, query.shape[0], self.num_heads)
@@ -287,31 +180,24 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
             "drop": bool(training) and self.dropout > 0,
         }
         if cache is not None:
-            told = {name: tensor for name, tensor in inputs.items() if tensor is not None}
             return self.step(
                 query, value, key, cache, memory=memory, start_index=start_index, **mask_arguments, **options, **told
             )
         lengths = ops.shape(query)[1], ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
         start_index = self.first_position(lengths, use_causal_mask) if start_index is None else start_index
-        visible = self._visible(query, lengths, start_index, use_causal_mask, mask_arguments, inputs)
+        visible = self._visible(query, lengths, start_index, use_causal_mask, {**mask_arguments, **told})
         if memory is None:
             value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
             memory = self.project_memory(value, key)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
 
-    def _visible(self, query, lengths, start_index, causal, mask_arguments, inputs):
-        sizes, heads = (ops.shape(query)[0], self._num_score_heads), self.has_heads
-        return masks.build_visibility(
-            lengths,
-            start_index,
-            **mask_arguments,
-            causal=causal,
-            heads=heads,
-            rule=self.visibility,
-            inputs=inputs,
-            sizes=sizes,
-        )
+    def _visible(self, query, lengths, start_index, causal, arguments):
+        """Returns the `Visibility` of a call with these masks, and with what it tells the rule."""
+        told = {name: arguments.pop(name) for name in INPUTS if name in arguments}
+        options = {"causal": causal, "heads": self.has_heads, "rule": self.visibility, "inputs": told}
+        sizes = ops.shape(query)[0], self.num_score_heads
+        return masks.build_visibility(lengths, start_index, **arguments, **options, sizes=sizes)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
         """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
@@ -349,16 +235,14 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         attention_bias,
         return_attention_scores,
         drop,
-        segment_ids=None,
-        query_segment_ids=None,
-        prefix_length=None,
         **mask_arguments,
     ):
         """Returns what a call with a cache returns: the output, the weights if asked for, and the new cache.
 
         A layer whose cache does not hold keys and values overrides this together with `create_cache`.
 
-        See the call arguments; `drop` says whether dropout is active.
+        See the call arguments; `drop` says whether dropout is active, and what the call tells the rule is with the
+        masks.
         """
         position = caches.position(cache)
         if memory is None:
@@ -375,12 +259,7 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
         causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
             start_index = caches.first_query_position(position, ops.shape(memory["value"])[-2], lengths[0])
-        inputs = {
-            "segment_ids": segment_ids,
-            "query_segment_ids": query_segment_ids,
-            "prefix_length": prefix_length,
-        }
-        visible = self._visible(query, lengths, start_index, causal, mask_arguments, inputs)
+        visible = self._visible(query, lengths, start_index, causal, mask_arguments)
         if "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
             visible = visible.limited_to(cache["index"])
         results = self._attend_and_project(
@@ -413,28 +292,6 @@ class BaseAttention(ReturnsMore, KeepsQuantization):
     def attend_unfused(self, query, memory, visible, bias, seed, names):
         """Returns those results of `attend_rows` that `names` has, for all queries; see `execution.attend_unfused`."""
         return execution.attend_unfused(self, query, memory, visible, bias, seed, names)
-
-    def can_fuse(self, masked, biased):
-        """Returns whether this layer has a `fused_output` for a call with a mask (`masked`) or a bias (`biased`)."""
-        return False
-
-    @execution.in_kernel
-    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
-        """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
-
-        See `attend`; the seed of the dropout is `None` if it is not active, and `chunk` is the number of the chunk.
-        """
-        scores = self.compare(query, memory["key"], visible)
-        if bias is not None:
-            scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias
-        weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
-        dropped = execution.drop_weights(weights, self.dropout, seed, chunk)
-        output = self.weighted_sum(dropped, memory["value"], visible)
-        return {"output": output, "weights": weights, "seen": visible.seen(self.compute_dtype)}
-
-    def fused_output(self, query, memory, visible, bias):
-        """Returns the weighted sum of the values by the backend's own kernel; see `attend` for the arguments."""
-        raise NotImplementedError(f"{type(self).__name__} has no fused kernel.")
 
     def _zero_empty_rows(self, output, seen):
         """Returns `output` [B, T, D] with zeros where a query sees no key: the projection may have a bias."""

@@ -5,6 +5,7 @@ import keras
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
+from zoo.layers.visibility.local_blocks import LocalBlocks
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -52,8 +53,9 @@ class BlockLocalAttention(BlockedAttention):
         self.block_size = check_size("block_size", block_size)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
-    def sees(self, query_positions, key_positions):
-        return query_positions // self.block_size == key_positions // self.block_size
+    @property
+    def rule(self):
+        return LocalBlocks(self.block_size)
 
     def blocks(self, length, start, causal):
         return QueryBlocks.aligned(length, start, self.block_size)

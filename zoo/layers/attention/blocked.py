@@ -10,6 +10,7 @@ from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
 from zoo.layers.core.kernels import checkpointed_map
+from zoo.layers.visibility.base import Pairs, VisibilityRule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,8 @@ class BlockedAttention(MultiHeadAttention):
     kernels. Scores of queries and keys outside each other's windows are never computed. Positions that act on scores
     must depend on distances alone, since they are computed once for all blocks.
 
-    A subclass overrides `sees` and `blocks`.
+    A subclass has a `rule`, or overrides `sees`, and overrides `blocks`. By the rule large attention is computed in
+    tiles, where the backend has them, as it is with that rule as `visibility`.
 
     Args:
         *args: Sizes of `MultiHeadAttention`.
@@ -51,9 +53,19 @@ class BlockedAttention(MultiHeadAttention):
                 f"of a key among all keys, but a block sees only some. Received: score={self.score!r}."
             )
 
+    rule: VisibilityRule | None = None
+
     def sees(self, query_positions, key_positions):
         """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
-        raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
+        if self.rule is None:
+            raise NotImplementedError(f"{type(self).__name__} must override `rule` or `sees`.")
+        return self.rule.sees(Pairs(0, 0, query_positions, key_positions))
+
+    def _by_rule(self, visible):
+        """Returns the visibility with the layer's own rule, or `None` if a subclass sees something else."""
+        if self.rule is None or type(self).sees is not BlockedAttention.sees:
+            return None
+        return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
 
     def blocks(self, length, start, causal):
         """Returns the `QueryBlocks`, whose windows contain all keys that their queries see.
@@ -75,6 +87,10 @@ class BlockedAttention(MultiHeadAttention):
         keys = ops.shape(memory["value"])[-2]
         if execution.has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
             return super().attend(query, memory, visible, attention_bias, return_attention_scores, drop)
+        whole = self._by_rule(visible)
+        tiled = self.implementation in ("auto", "blockwise") and whole is not None
+        if tiled and execution.choose(self, query, memory, whole).path == "tiles":
+            return super().attend(query, memory, whole, attention_bias, return_attention_scores, drop)
         blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
         results = super().attend(
             _fold(blocks.cut_rows(query), batch),

@@ -6,6 +6,7 @@ from keras import ops
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
+from zoo.layers.visibility.sliding_window import SlidingWindow
 
 # Fewest queries in a block: with fewer, matrix products are too small to be fast.
 MIN_ROWS = 32
@@ -54,8 +55,9 @@ class SlidingWindowAttention(BlockedAttention):
         self.window = check_size("window", window)
         super().__init__(num_heads, key_dim, value_dim, **kwargs)
 
-    def sees(self, query_positions, key_positions):
-        return ops.abs(query_positions - key_positions) <= self.window
+    @property
+    def rule(self):
+        return SlidingWindow(self.window)
 
     def blocks(self, length, start, causal):
         reach = self.window if causal else 2 * self.window  # keys that a query sees besides its own position

@@ -127,7 +127,7 @@ def choose(layer, query, memory, visible):
     why_chunks = _why_no_tiles(layer, query, memory, visible)
     if why_chunks is not None:
         return Execution("chunks", why_chunks)
-    rows, columns = tile_sizes(query, memory["value"].shape[-2])
+    rows, columns = tile_sizes(query, memory["value"].shape[-2], visible.rule)
     return Execution("tiles", f"{rows} × {columns} at a time are compared, except where nothing is visible")
 
 

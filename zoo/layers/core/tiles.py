@@ -10,6 +10,7 @@ Staats 2021, "Self-attention Does Not Need O(n²) Memory", https://arxiv.org/abs
 """
 
 import dataclasses
+import math
 
 from keras import backend, ops
 
@@ -19,6 +20,8 @@ from zoo.layers.visibility.causal import Causal
 
 # Scores in a tile, of all heads and sequences.
 TILE_BUDGET = 2**19
+# Queries or keys in a tile: products of fewer are too small to be fast.
+SMALLEST_SIDE = 64
 
 
 def pairwise(method):
@@ -35,14 +38,18 @@ def is_pairwise(owner, names):
     return all(getattr(getattr(owner, name), "pairwise", False) for name in names)
 
 
-def tile_sizes(query, keys):
-    """Returns the numbers of queries and keys in a tile, for queries [B, (N,) T, H] and S `keys`."""
+def tile_sizes(query, keys, rule=None):
+    """Returns the numbers of queries and keys in a tile, for queries [B, (N,) T, H] and S `keys`.
+
+    A `VisibilityRule` with a span makes them about as small, so that little is computed in vain.
+    """
     *leading, length, _ = query.shape
     budget = TILE_BUDGET
     for size in leading:
         budget //= size or 1
     side = 1
-    while 4 * side * side <= budget:
+    largest = max(rule.span // 2, SMALLEST_SIDE) if rule is not None and rule.span is not None else math.inf
+    while 4 * side * side <= budget and 2 * side <= largest:
         side *= 2
     return _even(length, side), _even(keys, side)
 
@@ -58,7 +65,7 @@ def attend_in_tiles(layer, query, memory, visible, bias, drop):
     `drop(weights, tile)` is the dropout of the weights of the tile of this number.
     """
     length, keys = query.shape[-2], memory["value"].shape[-2]
-    sizes = tile_sizes(query, keys)
+    sizes = tile_sizes(query, keys, visible.rule)
     counts = -(-length // sizes[0]), -(-keys // sizes[1])
     grid = _Grid(*counts, *sizes)
     rows = grid.split_rows({"query": query, **_as_columns(visible.query_vectors())})

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.layers.attention.masks import masked_softmax
 from zoo.layers.core.kernels import LOWEST_SCORE
 from zoo.layers.normalizations.base import Normalization
 
@@ -51,4 +52,4 @@ class SinkNormalization(Normalization):
         sink = ops.zeros((1,)) if self.sink is None else self.sink
         sink = ops.cast(sink, scores.dtype)[:, None, None] if len(scores.shape) == 4 else ops.cast(sink, scores.dtype)
         sink = ops.broadcast_to(sink, (*ops.shape(scores)[:-1], 1))
-        return ops.softmax(ops.concatenate([scores, sink], axis=-1), axis=-1)[..., :-1]
+        return masked_softmax(ops.concatenate([scores, sink], axis=-1))[..., :-1]

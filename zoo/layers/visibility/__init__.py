@@ -5,6 +5,7 @@ from zoo.layers.visibility.block_sparse import BlockSparse
 from zoo.layers.visibility.causal import Causal
 from zoo.layers.visibility.dilated import Dilated
 from zoo.layers.visibility.global_tokens import GlobalTokens
+from zoo.layers.visibility.local_blocks import LocalBlocks
 from zoo.layers.visibility.mask_mod import MaskMod
 from zoo.layers.visibility.prefix_lm import PrefixLM
 from zoo.layers.visibility.segments import Segments
@@ -15,6 +16,7 @@ __all__ = [
     "Causal",
     "Dilated",
     "GlobalTokens",
+    "LocalBlocks",
     "MaskMod",
     "PrefixLM",
     "Segments",

@@ -11,6 +11,7 @@ from keras import ops
 QUERY_INPUTS = ("query_segment_ids",)
 KEY_INPUTS = ("segment_ids",)
 SEQUENCE_INPUTS = ("prefix_length",)
+INPUTS = (*QUERY_INPUTS, *KEY_INPUTS, *SEQUENCE_INPUTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,8 @@ class VisibilityRule:
     needs: tuple[str, ...] = ()
     replaces_causal = False
     """Whether the rule says of the future what it wants: caches and `use_causal_mask` then hide nothing more."""
+    span: int | None = None
+    """How many keys a query sees at most, if they are side by side: tiles of queries × keys are no larger."""
 
     @property
     def skips(self):
@@ -184,6 +187,10 @@ class Both(_Combination):
     """What two rules agree on: `first & second`."""
 
     symbol = "&"
+
+    @property
+    def span(self):
+        return min((rule.span for rule in (self.first, self.second) if rule.span is not None), default=None)
 
     @property
     def skips(self):

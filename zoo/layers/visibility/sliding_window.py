@@ -30,6 +30,7 @@ class SlidingWindow(VisibilityRule):
     def __init__(self, left, right=None):
         self.left = check_count("left", left)
         self.right = check_count("right", left if right is None else right)
+        self.span = self.left + self.right + 1
 
     def get_config(self):
         return {"left": self.left, "right": self.right}

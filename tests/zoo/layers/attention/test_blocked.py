@@ -9,7 +9,7 @@ from support.layers.efficient import B, D, H, N, V, blocked_kinds, build_layer, 
 from zoo import layers
 from zoo.layers.attention import linear as linear_attention
 from zoo.layers.attention import sliding_window as sliding_window_attention
-from zoo.layers.core import execution
+from zoo.layers.core import execution, kernels, tiles
 
 
 @pytest.fixture(autouse=True)
@@ -152,3 +152,30 @@ def test_blocked_base_says_what_to_override():
         layer.sees(None, None)
     with pytest.raises(NotImplementedError, match="BlockedAttention must override `blocks`"):
         layer.blocks(3, 0, False)
+
+
+@pytest.mark.skipif(not kernels.has_running_softmax(), reason="blocks of all sizes take the place of tiles")
+@blocked_kinds
+def test_large_windows_are_computed_in_tiles(make, monkeypatch):
+    monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
+    inputs, kept = random_array((B, 67, D), 1), []
+    for small in (4, 8):
+        monkeypatch.setattr(tiles, "SMALLEST_SIDE", small)
+        layer = build_layer(make())
+        assert layer.explain_execution(inputs, inputs).path == "tiles"
+        kept.append(to_numpy(layer(inputs, inputs)))
+        layer.implementation = "dense"
+        assert layer.explain_execution(inputs, inputs).path == "dense"
+        np.testing.assert_allclose(kept[-1], to_numpy(layer(inputs, inputs)), atol=1e-5)
+
+
+@blocked_kinds
+def test_a_subclass_that_sees_something_else_is_left_in_blocks(make, monkeypatch):
+    monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
+    kind = type(make())
+    changed = type("Changed", (kind,), {"sees": lambda self, query, key: kind.sees(self, query, key) & (key != query)})
+    layer = build_layer(changed.from_config(make(implementation="blockwise").get_config()))
+    inputs = random_array((B, 67, D), 1)
+    _, weights = layer(inputs, inputs, return_attention_scores=True)
+    assert layer.explain_execution(inputs, inputs).path != "tiles"
+    assert not np.any(np.diagonal(to_numpy(weights), axis1=2, axis2=3))

@@ -91,6 +91,21 @@ def test_gradients_of_alignments_under_xla():
         assert_close(result, reference.numpy())
 
 
+@pytest.mark.slow
+@tensorflow_only("XLA is TensorFlow's option")
+@every_loop
+def test_training_under_xla(case):
+    trained, given = [], list(arrays(case).values())
+    for jit in (False, True):
+        loop, symbolic = build(case), [keras.Input(array.shape[1:]) for array in given]
+        model = keras.Model(symbolic, loop(*symbolic))
+        model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse", jit_compile=jit)
+        model.fit(given, np.ones(case.output, "float32"), epochs=2, verbose=0)
+        trained.append([to_numpy(weight) for weight in loop.weights])
+    for result, reference in zip(*trained, strict=True):
+        assert_close(result, reference)
+
+
 @every_loop
 def test_masked_steps_are_left_out(case):
     layer, inputs = build(case), arrays(case)
