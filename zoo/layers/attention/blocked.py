@@ -58,7 +58,7 @@ class BlockedAttention(MultiHeadAttention):
     def sees(self, query_positions, key_positions):
         """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
         if self.rule is None:
-            raise NotImplementedError(f"{type(self).__name__} must override `rule` or `sees`.")
+            raise NotImplementedError(f"{type(self).__name__} must override `sees`.")
         return self.rule.sees(Pairs(0, 0, query_positions, key_positions))
 
     def _by_rule(self, visible):
