@@ -124,7 +124,8 @@ def _check_unasked(matrix, output):
 
 def _check_symbolic(matrix, results):
     inputs = (keras.KerasTensor(matrix.floats[name].shape) for name in ("query", "value", "key"))
-    specs = matrix.layer(*inputs, use_causal_mask=matrix.situation.causal, return_attention_scores=True)
+    told = {name: keras.KerasTensor(each.shape, "int32") for name, each in matrix.told.items()}
+    specs = matrix.layer(*inputs, use_causal_mask=matrix.situation.causal, return_attention_scores=True, **told)
     for spec, result in zip(specs, results, strict=False):
         assert spec.shape == result.shape, "symbolic shapes are the true ones"
 
