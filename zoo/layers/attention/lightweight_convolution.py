@@ -116,8 +116,8 @@ class LightweightConvolution(SelfMixing):
             dropped = self.dropout_layer(every, training=True)
         else:
             dropped = weights
-        heads = (batch, -1, self.num_heads, self.size // self.num_heads)
-        padded = ops.reshape(padded, heads) if self.size else padded
+        heads = (batch, length + self.width - 1, self.num_heads, self.size // self.num_heads)
+        padded = ops.reshape(padded, heads)
         mixed = sum(padded[:, j : j + length] * dropped[..., j, None] for j in range(self.width))
         output = apply_positionwise(self.output_dense, ops.reshape(mixed, (batch, length, self.size)))
         spread = self._spread(weights, batch, length, before, real) if return_attention_scores else None
