@@ -12,6 +12,7 @@ from training.data.batching import LabelledBatches
 from training.tasks.metrics import classification_metrics
 from training.tasks.task import Task, Tokenizers, cut
 from zoo.errors import InputError, unknown_name
+from zoo.text import sentence_ends
 from zoo.vocabulary import END
 
 
@@ -50,7 +51,10 @@ class ClassifierTask(Task[LabelledData]):
         return {"text": self.learner(settings)(data.split("train").texts)}
 
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
-        return {"vocab_size": tokenizers["text"].vocab_size, "num_classes": len(settings.classes or ())}
+        known = {"vocab_size": tokenizers["text"].vocab_size, "num_classes": len(settings.classes or ())}
+        if options.get("sentence_ends") == "auto":
+            known["sentence_ends"] = ",".join(map(str, sentence_ends(tokenizers["text"]))) or "none"
+        return known
 
     def batches(
         self, settings: DataConfig, data: LabelledData, split: str, tokenizers: Tokenizers, **options: Any

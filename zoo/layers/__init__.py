@@ -16,6 +16,7 @@ from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.performer import PerformerAttention
 from zoo.layers.attention.pooling import AttentionPooling
 from zoo.layers.attention.retention import MultiScaleRetention
+from zoo.layers.attention.segment_pooling import SegmentPooling
 from zoo.layers.attention.single_head import (
     AdditiveAttention,
     Attention,
@@ -141,6 +142,7 @@ __all__ = [
     "ScaledDotScore",
     "Score",
     "Segments",
+    "SegmentPooling",
     "SelfAttention",
     "ShawRelativePositions",
     "SigmoidNormalization",

@@ -8,6 +8,7 @@ from zoo.text.base import Tokenizer, without_surrogates
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.saved import load_tokenizer, load_tokenizers, train_tokenizer
+from zoo.text.sentences import sentence_ends
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "WordTokenizer",
     "load_tokenizer",
     "load_tokenizers",
+    "sentence_ends",
     "train_tokenizer",
     "without_surrogates",
 ]

@@ -16,6 +16,8 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
     """Bidirectional recurrent encoder, a stack of layers: `h_j = [→h_j; ←h_j]`.
 
     The backward direction starts at the last real position of each row, so that padding at the end changes nothing.
+    With `segments`, such as the sentences of a document, each segment is read by itself: states start from zero at its
+    first position, and backwards at its last one.
 
     Args:
         units: Size of the state of each direction, a positive integer.
@@ -30,6 +32,7 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
         mask: Boolean [B, S], True at real positions.
         return_state: Whether to return the final states as well.
         training: Whether dropout is active.
+        segments: Number of each position's segment, [B, S]; one begins wherever the number changes. Default: one.
 
     Returns:
         [B, S, 2 · units], zero at masked positions. With `return_state` also a list of the final states, from the
@@ -49,7 +52,9 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
     Reference:
         Schuster and Paliwal 1997, "Bidirectional Recurrent Neural Networks", https://doi.org/10.1109/78.650093;
-        Bahdanau et al. 2015, section 3.2, https://arxiv.org/abs/1409.0473
+        Bahdanau et al. 2015, section 3.2, https://arxiv.org/abs/1409.0473;
+        Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2 (sentences by
+        themselves), https://aclanthology.org/N16-1174
     """
 
     saved_options = ("units", "num_layers", "cell_type", "dropout", "seed", "use_cudnn")
@@ -84,16 +89,55 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
             layer.build(inputs_shape)
             inputs_shape = self.compute_output_shape(inputs_shape)
 
-    def call(self, inputs, mask=None, return_state=False, training=None):
+    def call(self, inputs, mask=None, return_state=False, training=None, segments=None):
         mask = check_mask(mask, "mask", (2,))
         hidden, states = inputs, []
         for number, layer in enumerate(self.recurrent_layers):
             if number:
                 hidden = self.dropout_layer(hidden, training=training)
-            hidden, *final = layer(hidden, mask=mask, training=training)
+            if segments is None:
+                hidden, *final = layer(hidden, mask=mask, training=training)
+            else:
+                hidden, *final = _by_segment(layer, hidden, segments, mask)
             forward, backward = final[: len(final) // 2], final[len(final) // 2 :]
             states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
         return pack_results(hidden, states if return_state else None)
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], 2 * self.units)
+
+
+def _by_segment(layer, inputs, segments, mask):
+    """Returns what a `Bidirectional` layer of Keras returns, with states that start afresh in each segment."""
+    changes = ops.cast(ops.not_equal(segments[:, 1:], segments[:, :-1]), inputs.dtype)
+    edge = ops.ones_like(inputs[:, :1, 0])
+    starts, ends = ops.concatenate([edge, changes], axis=1), ops.concatenate([changes, edge], axis=1)
+    outputs, states = [], []
+    for one_way, fresh in ((layer.forward_layer, starts), (layer.backward_layer, ends)):
+        # Created here, around the layer's own cell; it has no weights itself.
+        loop = keras.layers.RNN(
+            _FreshCell(one_way.cell),
+            return_sequences=True,
+            return_state=True,
+            go_backwards=one_way.go_backwards,
+            zero_output_for_mask=True,
+            dtype=layer.dtype_policy,
+        )
+        found, *final = loop(ops.concatenate([inputs, fresh[:, :, None]], axis=-1), mask=mask)
+        outputs.append(ops.flip(found, axis=1) if one_way.go_backwards else found)
+        states += final
+    return ops.concatenate(outputs, axis=-1), *states
+
+
+class _FreshCell(keras.layers.Layer):
+    """A recurrent cell that forgets its states wherever the last of its inputs is 1, for `keras.layers.RNN`."""
+
+    def __init__(self, cell):
+        super().__init__(dtype=cell.dtype_policy, name=cell.name)
+        self.cell = cell
+        self.state_size = cell.state_size
+        self.built = True
+
+    def call(self, inputs, states):
+        kept = 1 - inputs[:, -1:]
+        return self.cell(inputs[:, :-1], [state * kept for state in states])

@@ -10,6 +10,8 @@ from zoo.models.shared.transformer_options import MAX_LENGTH, AttentionOptions, 
 from zoo.options import Options, choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
 
+YANG = Paper("Hierarchical Attention Networks for Document Classification", 2016, "https://aclanthology.org/N16-1174")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SelfAttentionClassifierOptions(AttentionOptions, ClassifierOptions):
@@ -51,6 +53,41 @@ class BiRNNClassifierOptions(ClassifierOptions):
     cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
     pooling: str = ClassifierOptions.with_default("pooling", "attention")
     dropout: float = rate(0.0, "Rate of dropout between the recurrent layers and on the vector of the text.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalClassifierOptions(ClassifierOptions):
+    """Options of `HierarchicalClassifier`; the defaults are the sizes of Yang et al. 2016."""
+
+    embedding_dim: int = size(200, "Size of the embeddings.")
+    units: int = size(50, "Size of the state of each direction, of words and of sentences.")
+    cell_type: str = choice("gru", ("gru", "lstm"), "Kind of the recurrent cells.")
+    max_sentences: int = size(16, "Largest number of sentences; the last of them has all that follows.")
+    sentence_ends: str = text(
+        "auto",
+        "Ids of the symbols that end a sentence, with commas between them; none: the text is one sentence. Training "
+        "finds out what auto is, see `zoo.text.sentence_ends`; elsewhere it is none.",
+    )
+    pooling: str = ClassifierOptions.with_default("pooling", "attention")
+
+    @property
+    def end_ids(self) -> list[int]:
+        """The ids of the symbols that end a sentence."""
+        ids = "" if self.sentence_ends in ("auto", "none") else self.sentence_ends
+        return [int(number) for number in ids.split(",") if ids]
+
+    def check(self) -> None:
+        try:
+            valid = all(0 <= number < self.vocab_size for number in self.end_ids)
+        except ValueError:
+            valid = False
+        if not valid:
+            raise InputError(
+                f"`sentence_ends` must be auto, none or ids below vocab_size={self.vocab_size}, such as '7,12'. "
+                f"Received: sentence_ends={self.sentence_ends!r}."
+            )
+        if self.pooling != "attention":
+            raise InputError(f"`pooling` must be attention. Received: pooling={self.pooling!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +164,19 @@ _register(
 )
 _register(
     "birnn_attention_classifier",
-    Paper("Hierarchical Attention Networks for Document Classification", 2016, "https://aclanthology.org/N16-1174"),
+    YANG,
     "Bidirectional GRU, pooled by additive attention: the word level of the paper's hierarchy, with its sizes.",
     "birnn:BiRNNClassifier",
     BiRNNClassifierOptions,
+    dropout=0.5,
+)
+_register(
+    "han_classifier",
+    YANG,
+    "Bidirectional GRUs over the words of each sentence and over the sentences, both pooled by additive attention, in "
+    "the paper's sizes.",
+    "hierarchical:HierarchicalClassifier",
+    HierarchicalClassifierOptions,
     dropout=0.5,
 )
 _register(

@@ -1,5 +1,7 @@
 """Cases of the contract: attention layers."""
 
+import keras
+from keras import ops
 from support.layers.contract import ATTENTION, DROPOUT, FLAT, QUERY_VALUE_KEY, Case
 
 from zoo import layers
@@ -11,6 +13,38 @@ _SEVEN_HEADS = {"output": (2, 3, 11), "weights": (2, 7, 3, 5), **ATTENTION}
 
 def _multi_head(policy):
     return layers.MultiHeadAttention(7, 19, dtype=policy)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo_tests")
+class InPairs(keras.layers.Layer):
+    """A pooling whose segments are pairs of positions."""
+
+    def __init__(self, pooling, **kwargs):
+        super().__init__(**{"dtype": pooling.dtype_policy, **kwargs})
+        self.supports_masking = True
+        self.pooling = pooling
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def build(self, inputs_shape):
+        if not self.pooling.built:
+            self.pooling.build(inputs_shape)
+
+    def call(self, inputs, mask=None, return_attention_scores=False):
+        pairs = ops.arange(ops.shape(inputs)[1], dtype="int32")[None] // 2
+        segments = ops.broadcast_to(pairs, ops.shape(inputs)[:2])
+        return self.pooling(inputs, segments, mask=mask, return_attention_scores=return_attention_scores)
+
+    def compute_output_spec(self, *args, **kwargs):
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        return {**super().get_config(), "pooling": keras.saving.serialize_keras_object(self.pooling)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "pooling": keras.saving.deserialize_keras_object(config["pooling"])})
 
 
 CASES = [
@@ -257,5 +291,16 @@ CASES = [
         parameters=3 * 13 + 3 * 7 * 19 * (13 + 1) + (7 * 19 + 1) * 13,
         hides={"mask": ("inputs",)},
         flat=FLAT,
+    ),
+    Case(
+        "segment_pooling",
+        layers.SegmentPooling,
+        lambda policy: InPairs(layers.SegmentPooling(3, layers.AdditiveScore(31, dtype=policy), dtype=policy)),
+        {"inputs": (2, 5, 13)},
+        output=(2, 3, 13),
+        weights=(2, 3, 5),
+        parameters=13 + 31 * (13 + 1 + 13 + 1),
+        hides={"mask": ("inputs",)},
+        part=lambda layer: layer.pooling,
     ),
 ]

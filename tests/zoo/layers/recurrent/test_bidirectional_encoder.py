@@ -69,6 +69,24 @@ def test_padding_of_the_encoder_changes_nothing(name):
             np.testing.assert_array_equal(to_numpy(state), to_numpy(reference))
 
 
+@pytest.mark.parametrize("name", ["bidirectional_encoder_gru", "bidirectional_encoder_lstm"])
+def test_segments_are_read_by_themselves(name):
+    layer, inputs = build(BY_NAME[name]), arrays(BY_NAME[name])["inputs"]
+    segments = np.array([[0, 0, 1, 1, 1], [3, 4, 4, 3, 3]])
+    mask = np.array([[True] * 5, [True, True, True, True, False]])
+    outputs = to_numpy(layer(inputs, mask=mask, segments=segments))
+    for b in range(2):
+        edges = [0, *(np.flatnonzero(np.diff(segments[b])) + 1), 5]
+        for first, last in zip(edges, edges[1:], strict=False):
+            expected, _ = _gru_encoder(layer, inputs[b, first:last], mask[b, first:last])
+            assert_close(outputs[b, first:last], expected)
+    whole = layer(inputs, mask=mask, segments=np.zeros((2, 5), "int32"), return_state=True)
+    for result, expected in zip(
+        keras.tree.flatten(whole), keras.tree.flatten(layer(inputs, mask=mask, return_state=True)), strict=True
+    ):
+        assert_close(result, to_numpy(expected))
+
+
 def test_a_decoder_starts_from_the_encoder():
     source = keras.Input((None, 11))
     encoded, states = layers.BidirectionalEncoder(3, num_layers=2, cell_type="lstm")(source, return_state=True)

@@ -38,6 +38,8 @@ PINS = {
     # Embeddings 101 · 200; GRUs 2 · 3 · (200 · 50 + 50² + 2 · 50); pooling: query 100, maps 2 · 100² + 100, and 100;
     # output 100 · 7 + 7.
     "birnn_attention_classifier": 116_807,
+    # As above, and over sentences: GRUs 2 · 3 · (100 · 50 + 50² + 2 · 50); pooling 2 · 100² + 300.
+    "han_classifier": 182_707,
     # Embeddings 101 · 300; filters (3 + 4 + 5) · 300 · 100 + 300; output 300 · 7 + 7.
     "cnn_classifier": 392_707,
 }
@@ -72,6 +74,10 @@ SMALL = {
     ],
     "birnn_classifier": [_RECURRENT, {**_RECURRENT, "pooling": "mean", "cell_type": "lstm", "num_layers": 2}],
     "birnn_attention_classifier": [_RECURRENT],
+    "han_classifier": [
+        {**_RECURRENT, "sentence_ends": "4,5,6", "max_sentences": 3},
+        {**_RECURRENT, "cell_type": "lstm"},
+    ],
     "cnn_classifier": [
         {"embedding_dim": 7, "num_filters": 5, **_DROPPED},
         {"embedding_dim": 7, "num_filters": 5, **_DROPPED, "filter_widths": "1,2,8", "pooling": "attention"},
@@ -83,6 +89,7 @@ CHOSEN = {
     ("transformer_classifier", 1),
     ("birnn_classifier", 1),
     ("birnn_attention_classifier", 0),
+    ("han_classifier", 0),
     ("cnn_classifier", 0),
 }
 
@@ -180,10 +187,13 @@ def test_attention_is_between_real_tokens(model):
             model.attention(tokens)
         return
     weights = numpy(model.attention(tokens))
-    layers, heads = (2, 3) if model.name == "transformer_classifier" else (1, 1)
+    layers, heads = {"transformer_classifier": (2, 3), "han_classifier": (2, 1)}.get(model.name, (1, 1))
     assert weights.shape == (B, layers, heads, S, S)
     real = tokens != PAD
-    pairs = np.broadcast_to((real[:, :, None] & real[:, None])[:, None, None], weights.shape)
+    pairs = np.broadcast_to((real[:, :, None] & real[:, None])[:, None, None], weights.shape).copy()
+    if model.name == "han_classifier":  # its first layer is within sentences
+        sentences = numpy(model.sentences(tokens))
+        pairs[:, 0, 0] &= sentences[:, :, None] == sentences[:, None]
     np.testing.assert_array_equal(weights > 0, pairs)
     np.testing.assert_allclose(
         weights.sum(axis=-1), np.broadcast_to(real[:, None, None], weights.shape[:-1]), atol=1e-6
@@ -286,6 +296,7 @@ def test_mixed_precision_reaches_every_layer(name):
         "cnn_classifier",
         "transformer_classifier",
         "birnn_attention_classifier",
+        "han_classifier",
         pytest.param("birnn_classifier", marks=pytest.mark.slow),
         pytest.param("self_attention_classifier", marks=pytest.mark.slow),
     ],
@@ -313,6 +324,9 @@ def test_graph_of_unknown_sizes(name):
         ("cnn_classifier", {"filter_widths": "0"}, "must be different positive integers, .* filter_widths='0'."),
         ("cnn_classifier", {"pooling": "sum"}, "`pooling` must be mean, max or attention. Received: pooling='sum'."),
         ("cnn_classifier", {"word_dropout": 1.0}, r"`word_dropout` must be in \[0, 1\). Received: word_dropout=1.0."),
+        ("han_classifier", {"sentence_ends": "4,x"}, "must be auto, none or ids below vocab_size=13, .*ends='4,x'."),
+        ("han_classifier", {"sentence_ends": "13"}, "must be auto, none or ids below vocab_size=13, .*ends='13'."),
+        ("han_classifier", {"pooling": "max"}, "`pooling` must be attention. Received: pooling='max'."),
         ("birnn_classifier", {"cell_type": "rnn"}, "`cell_type` must be gru or lstm. Received: cell_type='rnn'."),
         ("birnn_classifier", {"units": 2.0}, "`units` must be a positive integer. Received: units=2.0."),
         ("birnn_classifier", {"embedding_dropout": -0.1}, r"`embedding_dropout` must be in \[0, 1\)."),
