@@ -36,6 +36,7 @@ SMALL = {
         _RNN,
         {**_RNN, "cell_type": "lstm", "readout_units": 7, "tied_embeddings": "target"},
         {**_RNN, "start_state": "learned"},
+        {**_RNN, "coverage": "fertility"},
     ],
     "rnn_encdec": [
         _ENCDEC,
@@ -45,7 +46,8 @@ SMALL = {
     "luong_dot": [_LUONG],
     "luong_general": [{**_LUONG, "cell_type": "gru", "bidirectional": True, "tied_embeddings": "all"}],
     "luong_concat": [
-        {**_LUONG, "cell_type": "gru", "input_feeding": False, "start_state": "zero", "tied_embeddings": "none"}
+        {**_LUONG, "cell_type": "gru", "input_feeding": False, "start_state": "zero", "tied_embeddings": "none"},
+        {**_LUONG, "num_layers": 1, "coverage": "sum"},
     ],
     "luong_location": [{**_LUONG, "num_layers": 1, "max_length": 11, "start_state": "learned"}],
     "luong_local_m": [{**_LUONG, "window": 1, "reverse_source": False}],

@@ -51,9 +51,10 @@ class ClassifierTask(Task[LabelledData]):
         return {"text": self.learner(settings)(data.split("train").texts)}
 
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
-        known = {"vocab_size": tokenizers["text"].vocab_size, "num_classes": len(settings.classes or ())}
+        tokenizer = tokenizers["text"]
+        known: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "num_classes": len(settings.classes or ())}
         if options.get("sentence_ends") == "auto":
-            known["sentence_ends"] = ",".join(map(str, sentence_ends(tokenizers["text"]))) or "none"
+            known["sentence_ends"] = ",".join(map(str, sentence_ends(tokenizer))) or "none"
         return known
 
     def batches(

@@ -214,7 +214,8 @@ class _Counter:
         weights += sum(step.weights for step in steps)
         projection = _step("/".join((*path, "memory")), memory, operations, weights)
         batch, length, features = inputs.shape
-        states = [SYMBOL((batch, each), cell.compute_dtype) for each in cell.own_state_sizes]
+        sizes = [memory["value"].shape[-2] if each is None else each for each in cell.own_state_sizes]
+        states = [SYMBOL((batch, each), cell.compute_dtype) for each in sizes]
         results = graph.inline(
             cell,
             cell.advance,

@@ -76,13 +76,24 @@ def _weighted(scores, values, allowed):
     return sum(weight * value for weight, value in zip(weights, values, strict=True)), weights
 
 
-def _attend(attention, query, memory, allowed):
+def _coverage(score, memory, attended):
+    """Returns what coverage adds to each hidden layer [S, units], from the attention that each part has had [S]."""
+    if not isinstance(score, layers.CoverageScore):
+        return np.zeros((len(memory), 1))
+    if score.max_fertility is not None:
+        attended = attended / (score.max_fertility * _sigmoid(memory @ to_numpy(score.fertility_dense.kernel)[:, 0]))
+    return np.outer(attended, to_numpy(score.coverage_dense.kernel)[0])
+
+
+def _attend(attention, query, memory, allowed, attended):
     """Returns context and weights [S] or [N, S] of one query."""
-    if isinstance(attention, layers.AdditiveAttention):
+    if isinstance(getattr(attention, "score", None), layers.AdditiveScore):
         score = attention.score
         w1, w2, v = (to_numpy(dense.kernel) for dense in (score.query_dense, score.key_dense, score.score_dense))
         bias = to_numpy(score.query_dense.bias)
-        return _weighted([(np.tanh(query @ w1 + h @ w2 + bias) @ v).item() for h in memory], memory, allowed)
+        covered = _coverage(score, memory, attended)
+        hidden = [np.tanh(query @ w1 + h @ w2 + c + bias) for h, c in zip(memory, covered, strict=True)]
+        return _weighted([(row @ v).item() for row in hidden], memory, allowed)
     dense = (attention.query_dense, attention.key_dense, attention.value_dense)
     q, k, v = (x @ to_numpy(d.kernel) + to_numpy(d.bias) for d, x in zip(dense, (query, memory, memory), strict=True))
     found = []
@@ -95,21 +106,21 @@ def _attend(attention, query, memory, allowed):
     return np.concatenate(contexts) @ to_numpy(output.kernel) + to_numpy(output.bias), np.array(weights)
 
 
-def _bahdanau(cell, inputs, states, memory, allowed):
+def _bahdanau(cell, inputs, states, memory, *options):
     query = _query(cell.cell, states)
-    context, weights = _attend(cell.attention, query, memory, allowed)
+    context, weights = _attend(cell.attention, query, memory, *options)
     states = _stack(cell.cell, np.concatenate([inputs, context]), states)
     read = query if cell.readout_state == "previous" else _query(cell.cell, states)
     return np.concatenate([read, context]), weights, states
 
 
-def _luong(cell, inputs, states, memory, allowed):
+def _luong(cell, inputs, states, memory, *options):
     if cell.input_feeding:
         *states, fed = states
         inputs = np.concatenate([inputs, fed])
     states = _stack(cell.cell, inputs, states)
     query = _query(cell.cell, states)
-    context, weights = _attend(cell.attention, query, memory, allowed)
+    context, weights = _attend(cell.attention, query, memory, *options)
     output = np.tanh(np.concatenate([context, query]) @ to_numpy(cell.attentional_dense.kernel))
     return output, weights, [*states, output] if cell.input_feeding else states
 
@@ -119,9 +130,10 @@ def run_reference(cell, inputs, states, memory, allowed):
     order = _luong if isinstance(cell, layers.LuongAttentionCell) else _bahdanau
     if isinstance(cell, layers.LuongAttentionCell) and cell.input_feeding:
         states = [*states, np.zeros(cell.attentional_dense.units)]
-    outputs, alignments = [], []
+    outputs, alignments, attended = [], [], np.zeros(len(memory))
     for x in inputs:
-        output, weights, states = order(cell, x, states, memory, allowed)
+        output, weights, states = order(cell, x, states, memory, allowed, attended)
+        attended = attended + weights
         outputs.append(output)
         alignments.append(weights)
     return np.array(outputs), np.array(alignments), states

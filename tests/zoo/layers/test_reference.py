@@ -105,6 +105,7 @@ _SCORES = {
     layers.CallableScore: _callable_score,
     layers.ConcatScore: _concat_score,
     layers.CosineScore: _cosine_score,
+    layers.CoverageScore: _additive_score,  # with coverage: test_cells.py
     layers.DotScore: _dot_score,
     layers.GeneralScore: _general_score,
     layers.LocationScore: _location_score,

@@ -99,16 +99,17 @@ class AttentionRNN(ReturnsMore, SavesOptions):
     ):
         mask = inputs_mask if mask is None else mask
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
+        memory = self.cell.project_memory(memory, memory_mask)
         bound = _BoundCell(
             self.cell,
-            memory=self.cell.project_memory(memory, memory_mask),
+            memory=memory,
             memory_mask=memory_mask,
             training=training,
             return_attention_scores=return_attention_scores,
         )
         if initial_state is not None and not isinstance(initial_state, (list, tuple)):
             initial_state = [initial_state]
-        states = self.cell.own_states(initial_state, ops.shape(inputs)[0])
+        states = self.cell.own_states(initial_state, ops.shape(inputs)[0], ops.shape(memory["value"])[-2])
         deferred = self.cell.deferred_weights() if training and mask is None and defers_weight_gradients() else None
         if deferred is None:
             output, states = self._loop(bound, inputs, states, check_mask(mask, "mask", (2,)))

@@ -10,6 +10,7 @@ from zoo.layers.core.checks import check_cell, check_layer, check_size
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.recurrent import loops
 from zoo.layers.recurrent.states import _InitialStates, next_step, split_states, state_sizes, step_number
+from zoo.layers.scores.coverage import CoverageScore
 
 
 class BaseAttentionCell(KeepsQuantization):
@@ -23,7 +24,8 @@ class BaseAttentionCell(KeepsQuantization):
         cell: A recurrent cell, such as `keras.layers.GRUCell`, or a list of them, from the bottom to the top. The first
             state of the top cell is the query.
         attention: An attention layer that follows the contract of `BaseAttention`. If its `needs_query_position` is
-            true, it gets the number of the step as `start_index`.
+            true, it gets the number of the step as `start_index`. If its score is a `CoverageScore`, the attention that
+            each part of the memory has had is among the states.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention, so that
             `keras.layers.RNN` returns them; `split_output` separates them.
@@ -38,8 +40,8 @@ class BaseAttentionCell(KeepsQuantization):
         with heads.
 
     Raises:
-        ValueError: If `cell` or `attention` is something else, an inner cell has dropout, or `RNN` is called without
-            `initial_state`.
+        ValueError: If `cell` or `attention` is something else, an inner cell has dropout, an attention with heads has
+            coverage, or `RNN` is called without `initial_state`.
     """
 
     saved_options: tuple[str, ...] = ("cell", "attention", "memory_dim", "return_attention_scores")
@@ -52,6 +54,8 @@ class BaseAttentionCell(KeepsQuantization):
         self.attention = check_layer("attention", attention)
         self.memory_dim = check_size("memory_dim", memory_dim)
         self.return_attention_scores = return_attention_scores
+        if self.keeps_coverage and attention.has_heads:
+            raise ValueError(f"Coverage is of one head. Received: attention={type(attention).__name__}.")
         for inner in self._inner_cells():
             if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
                 # Keras draws the mask of a cell once for each sequence, but only if `RNN` holds the cell itself.
@@ -89,14 +93,20 @@ class BaseAttentionCell(KeepsQuantization):
         return bool(getattr(self.attention, "needs_query_position", False))
 
     @property
+    def keeps_coverage(self):
+        """Whether the sum of the weights of all steps, [B, S], is among the states."""
+        return isinstance(getattr(self.attention, "score", None), CoverageScore)
+
+    @property
     def fed_state_sizes(self):
         """Sizes of the states that a step passes to the next one besides those of the inner cells."""
         return []
 
     @property
     def own_state_sizes(self):
-        """Sizes of the states that change at every step; they come before the memory."""
-        return [*self.inner_state_sizes, *self.fed_state_sizes, *([2] if self.counts_steps else [])]
+        """Sizes of the states that change at every step, `None` for that of the memory; they come before the memory."""
+        coverage, counters = [None] if self.keeps_coverage else [], [2] if self.counts_steps else []
+        return [*self.inner_state_sizes, *self.fed_state_sizes, *coverage, *counters]
 
     @property
     def state_size(self):
@@ -149,13 +159,14 @@ class BaseAttentionCell(KeepsQuantization):
         memory = ops.convert_to_tensor(memory, dtype=self.compute_dtype)
         return self.attention.project_memory(zero_masked(memory, check_mask(memory_mask, "memory_mask", (2,))))
 
-    def own_states(self, inner_states, batch_size):
+    def own_states(self, inner_states, batch_size, memory_length=None):
         """Returns the states that change at every step, before the first one.
 
         Args:
             inner_states: States of the inner cells, each [B, units], to which zeros are added for the others; or all
                 states that change; or `None` for zeros.
             batch_size: B.
+            memory_length: S; needed for coverage alone.
 
         Raises:
             ValueError: If there are too few or too many.
@@ -167,7 +178,8 @@ class BaseAttentionCell(KeepsQuantization):
                 f"`inner_states` must be a list of {len(self.inner_state_sizes)} tensors, of sizes "
                 f"{self.inner_state_sizes}. Received: {len(states)} tensors."
             )
-        zeros = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes[len(states) :]]
+        sizes = [memory_length if size is None else size for size in sizes[len(states) :]]
+        zeros = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
         return [*states, *zeros]
 
     def initial_states(self, memory, memory_mask=None, inner_states=None):
@@ -188,7 +200,7 @@ class BaseAttentionCell(KeepsQuantization):
             memory_mask = ops.ones_like(values[:, :, 0], dtype="bool")
         # Recurrent layers cast all states to the compute dtype, so the mask has to be zeros and ones.
         mask = ops.cast(memory_mask, self.compute_dtype)
-        return [*self.own_states(inner_states, ops.shape(mask)[0]), memory["key"], memory["value"], mask]
+        return [*self.own_states(inner_states, *ops.shape(mask)), memory["key"], memory["value"], mask]
 
     def step(self, inputs, states, attend, update, product=None):
         """Returns the output, the attention weights and the new states of one step.
@@ -228,10 +240,15 @@ class BaseAttentionCell(KeepsQuantization):
         """
         states, options = list(states), {}
         counters = states.pop() if self.counts_steps else None
+        attended = states.pop() if self.keeps_coverage else None
         if counters is not None:
             options["start_index"] = step_number(counters)
-            if sharing > 1:  # as queries of one row they would have different positions
-                memory, memory_mask, sharing = _repeat(memory, sharing), _repeat(memory_mask, sharing), 1
+        if sharing > 1 and (counters is not None or attended is not None):
+            # As queries of one row they would have different positions, and the same coverage.
+            memory, memory_mask, sharing = _repeat(memory, sharing), _repeat(memory_mask, sharing), 1
+        if attended is not None:
+            memory = {**memory, "key": self.attention.score.cover(memory["key"], attended)}
+        needs_weights = return_attention_scores or attended is not None
 
         def attend(query):
             results = self.attention(
@@ -239,15 +256,17 @@ class BaseAttentionCell(KeepsQuantization):
                 memory=memory,
                 value_mask=memory_mask,
                 training=training,
-                return_attention_scores=return_attention_scores,
+                return_attention_scores=needs_weights,
                 **options,
             )
-            context, weights = results if return_attention_scores else (results, None)
+            context, weights = results if needs_weights else (results, None)
             return ops.reshape(context, (-1, context.shape[-1])), _split_queries(weights)
 
         update = functools.partial(self._update, training=training, product=product)
         output, weights, states = self.step(inputs, states, attend, update, product)
-        return output, weights, states if counters is None else [*states, next_step(counters)]
+        coverage = [] if attended is None else [attended + weights]
+        counters = [] if counters is None else [next_step(counters)]
+        return output, weights if return_attention_scores else None, [*states, *coverage, *counters]
 
     def _update(self, inputs, inner_states, training=None, product=None):
         states = split_states(self._inner_cells(), inner_states)

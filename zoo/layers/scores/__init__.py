@@ -6,6 +6,7 @@ from zoo.layers.scores.by_name import SCORES, get_score
 from zoo.layers.scores.callable import CallableScore
 from zoo.layers.scores.concat import ConcatScore
 from zoo.layers.scores.cosine import CosineScore
+from zoo.layers.scores.coverage import CoverageScore
 from zoo.layers.scores.dot import DotScore
 from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
@@ -19,6 +20,7 @@ __all__ = [
     "CallableScore",
     "ConcatScore",
     "CosineScore",
+    "CoverageScore",
     "DotScore",
     "GeneralScore",
     "LocationScore",

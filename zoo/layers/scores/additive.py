@@ -35,7 +35,7 @@ class AdditiveScore(Score):
         section A.1.2, https://arxiv.org/abs/1409.0473
     """
 
-    saved_options = ("units", "use_bias", "kernel_initializer")
+    saved_options: tuple[str, ...] = ("units", "use_bias", "kernel_initializer")
 
     def __init__(self, units=None, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)

@@ -9,6 +9,7 @@ from zoo.registry import ModelSpec, Paper, register_model
 from zoo.synonyms import SCORES, unique
 
 WITH_BIAS = ("additive", "concat", "tanh_concat")
+WITH_COVERAGE = ("additive", "concat")
 
 CHO = Paper(
     "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation",
@@ -109,6 +110,12 @@ class AttentionOptions(RecurrentOptions):
     )
     attention_units: int = count(0, "Size of the hidden layer of additive and concat; 0: that of the decoder's state.")
     max_length: int = size(512, "How many places in the source have a location score.")
+    coverage: str = choice(
+        "none",
+        ("none", "sum", "fertility"),
+        "Whether additive and concat scores know how much attention each part of the source has had (Tu et al. 2016): "
+        "the sum, or the sum as a share of how much it is to have, a learned number below 2.",
+    )
 
     def check(self) -> None:
         super().check()
@@ -116,6 +123,11 @@ class AttentionOptions(RecurrentOptions):
             raise InputError(
                 f"`score_bias` is for the scores {', '.join(WITH_BIAS)}. "
                 f"Received: score_bias={self.score_bias}, score={self.score!r}."
+            )
+        if self.coverage != "none" and self.score not in WITH_COVERAGE:
+            raise InputError(
+                f"`coverage` is for the scores {', '.join(WITH_COVERAGE)}. "
+                f"Received: coverage={self.coverage!r}, score={self.score!r}."
             )
 
 

@@ -113,8 +113,8 @@ class Luong(RecurrentSeq2SeqModel):
         return self._output(hidden, training), weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
 
     def initial_state(self, memory, max_length=None, sharing=1):
-        batch = ops.shape(memory["mask"])[0]
-        return {"inner": repeat_rows(self.cell.own_states(self._cell_states(memory), batch), sharing)}
+        states = self.cell.own_states(self._cell_states(memory), *ops.shape(memory["mask"]))
+        return {"inner": repeat_rows(states, sharing)}
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         hidden, weights, states = self.cell.advance(

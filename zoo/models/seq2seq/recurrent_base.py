@@ -65,7 +65,7 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     def _make_score(self, memory_dim):
         """Returns the score that compares the decoder's state with annotations of size `memory_dim`."""
         score = model_score(
-            self.score, self.dtype_policy, self.max_length, self.attention_units or None, self.score_bias
+            self.score, self.dtype_policy, self.max_length, self.attention_units or None, self.score_bias, self.coverage
         )
         if score.needs_equal_sizes and memory_dim != self.units:
             raise InputError(

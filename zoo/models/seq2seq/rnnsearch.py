@@ -105,9 +105,19 @@ class RNNSearch(RecurrentSeq2SeqModel):
     def decode(self, target, memory, training=None):
         embedded = self._embed(self.target_embedding, target, training)
         recurrent = self.decoder(
-            embedded, projected(memory), initial_state=memory["start"], memory_mask=memory["mask"], training=training
+            embedded,
+            projected(memory),
+            initial_state=memory["start"],
+            memory_mask=memory["mask"],
+            return_attention_scores=self.cell.keeps_coverage,
+            training=training,
         )
-        return self._logits(recurrent, embedded, training), self._alignment(recurrent, target, memory)
+        if self.cell.keeps_coverage:  # each step needs the weights of those before it
+            recurrent, weights = recurrent
+            weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))[:, None, None]
+        else:
+            weights = self._alignment(recurrent, target, memory)
+        return self._logits(recurrent, embedded, training), weights
 
     def _alignment(self, recurrent, target, memory):
         # The loop returns its states, so that one call after it gives all alignments.
@@ -124,7 +134,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return weights[:, None, None]  # [B, 1 layer, 1 head, T, S]
 
     def initial_state(self, memory, max_length=None, sharing=1):
-        return {"inner": repeat_rows(memory["start"], sharing)}
+        return {"inner": repeat_rows(self.cell.own_states(memory["start"], *ops.shape(memory["mask"])), sharing)}
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
         embedded = self.target_embedding(last)

@@ -17,7 +17,11 @@ class EndlessLocationScore(layers.LocationScore):
         """Accepts any number of keys."""
 
 
-def model_score(name, dtype, max_length=512, units=None, use_bias=None):
+# N, the largest fertility, is that of Tu et al. 2016, section 3.1.1.
+MAX_FERTILITY = {"sum": None, "fertility": 2}
+
+
+def model_score(name, dtype, max_length=512, units=None, use_bias=None, coverage="none"):
     """Returns the score of an attention layer by its name.
 
     Args:
@@ -26,12 +30,16 @@ def model_score(name, dtype, max_length=512, units=None, use_bias=None):
         max_length: Places of a location score.
         units: Size of the hidden layer of additive and concat scores. Default: that of the query.
         use_bias: Whether additive, concat and tanh_concat have a bias. Default: as in their papers, all but concat.
+        coverage: Whether additive and concat know how much attention each key has had: "none", "sum" or "fertility".
 
     Raises:
         InputError: For an unknown name; the close ones are named.
     """
     if name == "location":
         return EndlessLocationScore(max_length, dtype=dtype)
+    if coverage != "none":
+        use_bias = name == "additive" if use_bias is None else use_bias
+        return layers.CoverageScore(units, use_bias, max_fertility=MAX_FERTILITY[coverage], dtype=dtype)
     if name == "concat" and use_bias:
         name = "additive"  # the same with a bias
     options = {"units": units} if name in ("additive", "concat") else {}

@@ -56,6 +56,11 @@ def _in_loop(cell_class, policy, inner, **options):
     return Decoder(_cell(cell_class, policy, inner, **options), dtype=policy)
 
 
+def _covering(policy, max_fertility=None):
+    score = layers.CoverageScore(31, max_fertility=max_fertility, dtype=policy)
+    return layers.Attention(score, dtype=policy)
+
+
 def _stack(policy):
     return [keras.layers.GRUCell(19, dtype=policy), keras.layers.LSTMCell(7, dtype=policy)]
 
@@ -130,6 +135,32 @@ CASES = [
         _inputs(7, 7),
         (2, 3, 7),
         _lstm(7, 11) + _ADDITIVE + (13 + 7) * 7,
+        **_RECURRENT,
+    ),
+    Case(
+        "recurrent_attention_cell_with_coverage",
+        layers.RecurrentAttentionCell,
+        lambda policy: _in_loop(
+            layers.RecurrentAttentionCell, policy, keras.layers.GRUCell(7, dtype=policy), attention=_covering(policy, 2)
+        ),
+        _inputs(7),
+        (2, 3, 7 + 13),
+        _gru(7, 11 + 13) + _ADDITIVE + 31 + 13,
+        **_RECURRENT,
+    ),
+    Case(
+        "luong_attention_cell_with_coverage",
+        layers.LuongAttentionCell,
+        lambda policy: _in_loop(
+            layers.LuongAttentionCell,
+            policy,
+            _stack(policy),
+            attention=_covering(policy),
+            return_attention_scores=True,
+        ),
+        _inputs(19, 7, 7),
+        (2, 3, 7 + 5),
+        _gru(19, 11 + 7) + _lstm(7, 19) + _ADDITIVE + 31 + (13 + 7) * 7,
         **_RECURRENT,
     ),
     Case(

@@ -7,6 +7,8 @@ from support.layers.contract import ATTENTION, DROPOUT, FLAT, Case
 from zoo import layers
 
 _PAIR = {"query": (2, 3, 11), "key": (2, 5, 17)}
+# Where there are no steps, nothing has been attended to.
+_COVERAGE = ("coverage/kernel", "fertility/kernel")
 _EQUAL_PAIR = {"query": (2, 3, 11), "key": (2, 5, 11)}
 
 
@@ -50,6 +52,24 @@ _SCORES = [
         _EQUAL_PAIR,
         (2, 3, 5),
         0,
+    ),
+    Case(
+        "coverage_score",
+        layers.CoverageScore,
+        lambda policy: layers.CoverageScore(31, use_bias=False, kernel_initializer="he_normal", dtype=policy),
+        _PAIR,
+        (2, 3, 5),
+        31 * (11 + 17 + 1 + 1),
+        flat=_COVERAGE,
+    ),
+    Case(
+        "coverage_score_with_fertility",
+        layers.CoverageScore,
+        lambda policy: layers.CoverageScore(31, max_fertility=2, dtype=policy),
+        _PAIR,
+        (2, 3, 5),
+        31 * (11 + 1 + 17 + 1 + 1) + 17,
+        flat=_COVERAGE,
     ),
     Case(
         "general_score",

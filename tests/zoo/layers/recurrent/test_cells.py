@@ -49,6 +49,46 @@ def test_bahdanau_by_hand():
     assert_close(outputs, [[[8.0, -4.0, 2.0, 6.0], [4.0, -2.0, 2.0, 6.0]]])
 
 
+def test_coverage_by_hand():
+    # Scores are −99 · tanh(2 C): even attention at first, when nothing is covered; then what had all is left alone.
+    cell = layers.RecurrentAttentionCell(keras.layers.GRUCell(1), layers.Attention(layers.CoverageScore(1)), 1)
+    cell.build((1, 1))
+    cell.set_weights([np.zeros(weight.shape) for weight in cell.weights])
+    score = cell.attention.score
+    score.coverage_dense.kernel.assign([[2.0]])
+    score.score_dense.kernel.assign([[-99.0]])
+    inputs, memory = ops.zeros((1, 1)), cell.project_memory(np.array([[[4.0], [8.0]]], "float32"))
+    states = cell.own_states(None, 1, 2)
+    _, weights, states = cell.advance(inputs, states, memory, return_attention_scores=True)
+    assert_close(weights, [[0.5, 0.5]])
+    assert_close(states[-1], [[0.5, 0.5]])
+    covered = [states[0], ops.convert_to_tensor([[0.0, 1.0]])]
+    output, weights, states = cell.advance(inputs, covered, memory, return_attention_scores=True)
+    assert_close(weights, [[1.0, 0.0]])
+    assert_close(output, [[0.0, 4.0]])
+    assert_close(states[-1], [[1.0, 1.0]])
+
+
+def test_coverage_is_of_each_beam():
+    score = layers.CoverageScore(7, max_fertility=2)
+    cell = layers.RecurrentAttentionCell(keras.layers.GRUCell(3), layers.Attention(score), memory_dim=5)
+    cell.build((2, 2))
+    randomize(cell)
+    memory, inputs = cell.project_memory(random_array((2, 11, 5), 1)), ops.convert_to_tensor(random_array((6, 2), 2))
+    states = [ops.convert_to_tensor(np.abs(random_array((6, size), size))) for size in (3, 11)]
+    shared = cell.advance(inputs, states, memory, return_attention_scores=True, sharing=3)
+    memory = {name: ops.repeat(tensor, 3, axis=0) for name, tensor in memory.items()}
+    expected = cell.advance(inputs, states, memory, return_attention_scores=True)
+    for result, alone in zip(keras.tree.flatten(shared), keras.tree.flatten(expected), strict=True):
+        assert_close(result, to_numpy(alone))
+
+
+def test_coverage_is_of_one_head():
+    attention = layers.MultiHeadAttention(3, 5, score=layers.CoverageScore(7))
+    with pytest.raises(ValueError, match="Coverage is of one head. Received: attention=MultiHeadAttention."):
+        layers.RecurrentAttentionCell(keras.layers.GRUCell(3), attention, memory_dim=5)
+
+
 @pytest.mark.parametrize("input_feeding", [True, False])
 def test_luong_by_hand(input_feeding):
     # One unit, s = tanh(h̃) of the step before (or tanh(0)), uniform attention to (1, 0), h̃ = tanh(c + s), c = ½.

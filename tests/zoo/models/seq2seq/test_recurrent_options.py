@@ -132,6 +132,11 @@ def test_runs_from_before_the_options_load():
             {"feed_summary": False, "start_state": "zeros"},
             "use `start_state='encoder'` or `feed_summary=True`. Received: start_state='zero', feed_summary=False.",
         ),
+        (
+            "luong_dot",
+            {"coverage": "sum"},
+            "`coverage` is for the scores additive, concat. Received: coverage='sum', score='dot'.",
+        ),
         ("luong_dot", {"num_layers": 0}, "`num_layers` must be a positive integer. Received: num_layers=0."),
         ("luong_local_m", {"window": 0}, "`window` must be a positive integer. Received: window=0."),
         ("luong_location", {"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),

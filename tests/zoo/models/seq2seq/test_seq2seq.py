@@ -83,6 +83,7 @@ PINS = {
 # Both orders of recurrent attention; all embeddings tied; the Transformer with the most options; convolutions.
 CHOSEN = {
     ("rnnsearch", 0),
+    ("rnnsearch", 3),
     ("luong_local_p", 0),
     ("transformer_tiny", 2),
     ("transformer_small", 0),
@@ -92,6 +93,7 @@ CHOSEN = {
 STEPPING = CHOSEN | {
     ("rnn_encdec", 1),
     ("luong_general", 0),
+    ("luong_concat", 1),
     ("transformer_tiny_learned_positions", 0),
     ("transformer_tiny_alibi", 0),
     ("transformer_tiny_relative", 0),
