@@ -38,6 +38,10 @@ SMALL = {
         {**_RNN, "start_state": "learned"},
         {**_RNN, "coverage": "fertility"},
     ],
+    "pointer_generator": [
+        {**_RNN, "readout_units": 7, "tied_embeddings": "all"},
+        {**_RNN, "readout_units": 7, "tied_embeddings": "all", "coverage": "sum", "cell_type": "lstm"},
+    ],
     "rnn_encdec": [
         _ENCDEC,
         {**_ENCDEC, **_SUTSKEVER, "units": 7, "tied_embeddings": "target"},

@@ -61,6 +61,8 @@ def draw_model(name: str | keras.Model) -> Diagram:
     if isinstance(name, str):
         spec = get_spec(name)
         sizes = {option: size for option, size in _SIZES.items() if option in spec.required}
+        if getattr(spec.options, "one_vocabulary", False):
+            sizes["source_vocab_size"] = sizes["target_vocab_size"]
         return Diagram(_svg(Architecture(create_model(name, **sizes)), name, _subtitle(spec)))
     if not isinstance(name, ZooModel):
         raise InputError(f"`name` must be a name from list_models(), or a model. Received: {name!r}.")

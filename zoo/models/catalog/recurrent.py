@@ -23,6 +23,8 @@ LUONG = Paper(
     "Effective Approaches to Attention-based Neural Machine Translation", 2015, "https://arxiv.org/abs/1508.04025"
 )
 
+SEE = Paper("Get To The Point: Summarization with Pointer-Generator Networks", 2017, "https://arxiv.org/abs/1704.04368")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentOptions(Seq2SeqOptions):
@@ -177,6 +179,21 @@ class RNNSearchOptions(AttentionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PointerGeneratorOptions(RNNSearchOptions):
+    """Options of `PointerGenerator`; the paper has `embedding_dim=128`, `units=256`, `cell_type="lstm"`."""
+
+    one_vocabulary = True
+
+    def check(self) -> None:
+        if self.source_vocab_size != self.target_vocab_size:
+            raise InputError(
+                "Copying needs one shared vocabulary: data.shared_vocabulary=true. Received: "
+                f"source_vocab_size={self.source_vocab_size}, target_vocab_size={self.target_vocab_size}."
+            )
+        super().check()
+
+
+@dataclass(frozen=True, kw_only=True)
 class LuongOptions(AttentionOptions, StackedOptions):
     """Options of `Luong`; the paper has `cell_type="lstm"` and `dropout=0.2`."""
 
@@ -204,6 +221,18 @@ register_model(
         config={**_SMALL, "attention_units": 256, "readout_units": 256},
         model_class="zoo.models.seq2seq.rnnsearch:RNNSearch",
         options=RNNSearchOptions,
+    )
+)
+register_model(
+    ModelSpec(
+        name="pointer_generator",
+        task="seq2seq",
+        paper=SEE,
+        summary="RNNsearch that also copies symbols of the source; both sides share a vocabulary. The paper's sizes "
+        "are embedding_dim 128, units 256, cell_type lstm, coverage sum.",
+        config={**_SMALL, "attention_units": 256, "readout_units": 256, "tied_embeddings": "all"},
+        model_class="zoo.models.seq2seq.pointer_generator:PointerGenerator",
+        options=PointerGeneratorOptions,
     )
 )
 register_model(

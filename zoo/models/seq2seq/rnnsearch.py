@@ -103,6 +103,11 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return self._output(readout, training)
 
     def decode(self, target, memory, training=None):
+        embedded, recurrent, weights = self._run(target, memory, training)
+        return self._logits(recurrent, embedded, training), weights
+
+    def _run(self, target, memory, training):
+        """Returns the embeddings of a target, what the decoder makes of each, and attention [B, 1, 1, T, S]."""
         embedded = self._embed(self.target_embedding, target, training)
         recurrent = self.decoder(
             embedded,
@@ -112,12 +117,11 @@ class RNNSearch(RecurrentSeq2SeqModel):
             return_attention_scores=self.cell.keeps_coverage,
             training=training,
         )
-        if self.cell.keeps_coverage:  # each step needs the weights of those before it
-            recurrent, weights = recurrent
-            weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))[:, None, None]
-        else:
-            weights = self._alignment(recurrent, target, memory)
-        return self._logits(recurrent, embedded, training), weights
+        if not self.cell.keeps_coverage:
+            return embedded, recurrent, self._alignment(recurrent, target, memory)
+        recurrent, weights = recurrent  # each step needed the weights of those before it
+        weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
+        return embedded, recurrent, weights[:, None, None]
 
     def _alignment(self, recurrent, target, memory):
         # The loop returns its states, so that one call after it gives all alignments.
@@ -137,6 +141,12 @@ class RNNSearch(RecurrentSeq2SeqModel):
         return {"inner": repeat_rows(self.cell.own_states(memory["start"], *ops.shape(memory["mask"])), sharing)}
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        embedded, recurrent, weights, state = self._advance(last, state, memory, sharing, return_attention_scores)
+        weights = [weights[:, None, None]] if return_attention_scores else []
+        return self._logits(recurrent, embedded), *weights, state
+
+    def _advance(self, last, state, memory, sharing, return_attention_scores):
+        """Returns the embedding of the last symbol, what the decoder makes of it, attention [B, S] and the state."""
         embedded = self.target_embedding(last)
         recurrent, weights, states = self.cell.advance(
             embedded,
@@ -146,5 +156,4 @@ class RNNSearch(RecurrentSeq2SeqModel):
             return_attention_scores=return_attention_scores,
             sharing=sharing,
         )
-        weights = [weights[:, None, None]] if return_attention_scores else []
-        return self._logits(recurrent, embedded), *weights, {"inner": states}
+        return embedded, recurrent, weights, {"inner": states}

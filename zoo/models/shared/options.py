@@ -1,6 +1,7 @@
 """The options that all models of a task have."""
 
 from dataclasses import MISSING, dataclass
+from typing import ClassVar
 
 from zoo.errors import InputError
 from zoo.options import Options, choice, rate, size
@@ -10,7 +11,9 @@ POOLINGS = ("mean", "max", "attention")
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqOptions(Options):
-    """Options of every sequence-to-sequence model."""
+    """Options of every sequence-to-sequence model; some read and write symbols of `one_vocabulary`."""
+
+    one_vocabulary: ClassVar[bool] = False
 
     source_vocab_size: int = size(MISSING, "Number of source symbols.")
     target_vocab_size: int = size(MISSING, "Number of target symbols.")

@@ -1,0 +1,80 @@
+"""The pointer-generator: a decoder that writes symbols of its vocabulary or copies those of its source."""
+
+import keras
+from keras import ops
+
+from zoo.models.catalog.recurrent import PointerGeneratorOptions
+from zoo.models.seq2seq.rnnsearch import RNNSearch
+from zoo.row_selection import repeat_rows
+
+# What is nowhere in the source has this probability of being copied: its logarithm is finite.
+LEAST = 1e-30
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class PointerGenerator(RNNSearch):
+    """`RNNSearch` that can copy: its attention is also a distribution over the symbols of the source.
+
+    `P(y) = p_gen · softmax(W t_i)_y + (1 − p_gen) · Σ_{j: x_j = y} α_ij`, with
+    `p_gen = σ(w · [s_{i−1}; c_i; E y_{i−1}] + b)`; everything else is as in `RNNSearch`, with `coverage` as an option.
+    The logits are `log P(y)`, so that losses, searches and exports know nothing of it.
+
+    Both sides have one vocabulary, and a symbol of the source is copied as what it is in the target. So a name that the
+    target side of the training data never had is written all the same, piece by piece. What the tokenizer does not know
+    is the unknown symbol on either side; the paper's extended vocabulary, where such words keep their spelling, has
+    words for symbols, and subwords and characters are rarely unknown.
+
+    Call arguments and results: see `Seq2SeqModel`; attention has one layer and one head.
+
+    Reference:
+        See et al. 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 2.2, equations 8 and
+        9, https://arxiv.org/abs/1704.04368
+    """
+
+    options_class = PointerGeneratorOptions
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.gate_dense = keras.layers.Dense(1, dtype=self.dtype_policy, name="gate")
+
+    def build(self, input_shape=None):
+        self.gate_dense.build((None, None, self.cell.output_size + self.embedding_dim))
+        super().build(input_shape)
+
+    def encode(self, source, training=None):
+        return {**super().encode(source, training), "source": ops.cast(source, "int32")}
+
+    def decode(self, target, memory, training=None):
+        embedded, recurrent, weights = self._run(target, memory, training)
+        logits = self._logits(recurrent, embedded, training)
+        return self._mixed(logits, recurrent, embedded, weights[:, 0, 0], memory["source"]), weights
+
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+        embedded, recurrent, weights, state = self._advance(last, state, memory, sharing, return_attention_scores=True)
+        step = (self._logits(recurrent, embedded), recurrent, embedded, weights)
+        source = repeat_rows(memory["source"], sharing)
+        logits = self._mixed(*(tensor[:, None] for tensor in step), source)[:, 0]
+        return logits, *([weights[:, None, None]] if return_attention_scores else []), state
+
+    def _mixed(self, logits, recurrent, embedded, weights, source):
+        """Returns log P [B, T, V] in float32, from logits [B, T, V] and attention [B, T, S] to a source [B, S]."""
+        gate = ops.cast(self.gate_dense(ops.concatenate([recurrent, embedded], axis=-1)), "float32")
+        copied = copied_symbols(ops.cast(weights, "float32"), source, self.target_vocab_size)
+        generated = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+        copied = ops.log(ops.maximum(copied, LEAST))
+        return ops.logaddexp(ops.log_sigmoid(gate) + generated, ops.log_sigmoid(-gate) + copied)
+
+
+def copied_symbols(weights, source, symbols):
+    """Returns the weight of each symbol [B, T, V], the sum of those of its places: `Σ_{j: x_j = y} α_ij`.
+
+    Args:
+        weights: [B, T, S].
+        source: The symbol at each place, x, int32 [B, S].
+        symbols: Number of symbols, V.
+    """
+    batch, steps, length = ops.shape(weights)
+    rows = ops.add(ops.arange(batch, dtype="int32")[:, None] * symbols, source)
+    by_place = ops.reshape(ops.swapaxes(weights, 1, 2), (batch * length, steps))
+    total = ops.segment_sum(by_place, ops.reshape(rows, (-1,)), num_segments=batch * symbols)
+    return ops.swapaxes(ops.reshape(total, (batch, symbols, steps)), 1, 2)
