@@ -8,9 +8,26 @@ Example:
 """
 
 from export.client.answers import Alignment, Classification
-from export.client.api import Client
+from export.client.api import Client, Pending, Signature
 from export.client.channel import Tls
 from export.client.cli import command, main
 from export.client.errors import RequestRefused, ServerError
+from export.client.flags import add_connection_flags, report_failure, tls_of
+from export.client.text_input import read_texts
 
-__all__ = ["Alignment", "Classification", "Client", "RequestRefused", "ServerError", "Tls", "command", "main"]
+__all__ = [
+    "Alignment",
+    "Classification",
+    "Client",
+    "Pending",
+    "RequestRefused",
+    "ServerError",
+    "Signature",
+    "Tls",
+    "add_connection_flags",
+    "command",
+    "main",
+    "read_texts",
+    "report_failure",
+    "tls_of",
+]

@@ -1,6 +1,7 @@
 """The `Client` class: a served model as Python methods, without TensorFlow."""
 
 import collections
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -25,6 +26,49 @@ IN_FLIGHT = 4  # requests under way at once
 MAX_TIMEOUT = 1e8  # seconds; gRPC takes a deadline that is much later for one that has passed
 
 _Text = TypeVar("_Text", bound=str | bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What a server says of a signature.
+
+    Attributes:
+        inputs: The names of its inputs.
+        outputs: The names of its outputs.
+    """
+
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+
+
+class Pending:
+    """A request that is under way, see `Client.start`."""
+
+    def __init__(self, future: grpc.Future, server: str, timeout: float):
+        self._future, self._server, self._timeout = future, server, timeout
+
+    def result(self, timeout: float | None = None) -> Outputs:
+        """Waits for the answer and returns it, as `Client.predict` does.
+
+        Args:
+            timeout: Seconds to wait; `None` means as long as the client waits for answers.
+
+        Raises:
+            TimeoutError: There is no answer yet; the request goes on.
+            ServerError: See `Client.predict`.
+            RequestRefused: See `Client.predict`.
+        """
+        try:
+            response = self._future.result(timeout)
+        except grpc.FutureTimeoutError as error:
+            raise TimeoutError("there is no answer yet") from error
+        except grpc.RpcError as error:
+            raise server_error(error, self._server, self._timeout) from error
+        return {name: as_text(to_array(proto)) for name, proto in response.outputs.items()}
+
+    def cancel(self) -> None:
+        """Tells the server that nobody waits any more."""
+        self._future.cancel()
 
 
 class Client:
@@ -80,7 +124,24 @@ class Client:
             ServerError: The server fails at the request.
             RequestRefused: The server cannot be reached, takes too long, or refuses the request.
         """
-        return self._outputs(self._send(signature, inputs or {}, outputs))
+        return self.start(signature, inputs, outputs).result()
+
+    def start(
+        self, signature: str = DEFAULT_SIGNATURE, inputs: Mapping[str, Any] | None = None, outputs: Sequence[str] = ()
+    ) -> Pending:
+        """Sends what `predict` sends and returns at once: the answer can be waited for, or the request cancelled.
+
+        Args:
+            signature: See `predict`.
+            inputs: See `predict`.
+            outputs: See `predict`.
+        """
+        return Pending(self._send(signature, inputs or {}, outputs), self._server, self._timeout)
+
+    def signatures(self) -> dict[str, Signature]:
+        """Returns the signatures of the model by name; raises as `predict` does."""
+        described = self._signature_definitions()
+        return {name: Signature(frozenset(it.inputs), frozenset(it.outputs)) for name, it in described.items()}
 
     def stream(
         self,
@@ -101,15 +162,15 @@ class Client:
         Raises:
             ServerError: See `predict`; the requests that are under way are then cancelled.
         """
-        under_way: collections.deque[grpc.Future] = collections.deque()
+        under_way: collections.deque[Pending] = collections.deque()
         try:
             for inputs in requests:
                 if inputs is not None:
-                    under_way.append(self._send(signature, inputs, outputs))
+                    under_way.append(self.start(signature, inputs, outputs))
                 while len(under_way) > (0 if inputs is None else in_flight - 1):
-                    yield self._outputs(under_way.popleft())
+                    yield under_way.popleft().result()
             while under_way:
-                yield self._outputs(under_way.popleft())
+                yield under_way.popleft().result()
         finally:
             for request in under_way:
                 request.cancel()
@@ -155,13 +216,19 @@ class Client:
 
     def _is_scalar(self, signature: str, name: str) -> bool:
         """Returns whether a signature has an input with this name that it declares to be one number."""
+        info = self._signature_definitions()[signature].inputs[name]  # an empty message if there is none
+        return bool(info.dtype) and not info.tensor_shape.unknown_rank and not info.tensor_shape.dim
+
+    def _signature_definitions(self) -> Any:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self._model
-        response = self._result(self._metadata.future(request, timeout=self._timeout))
+        try:
+            response = self._metadata(request, timeout=self._timeout)
+        except grpc.RpcError as error:
+            raise server_error(error, self._server, self._timeout) from error
         signatures = get_model_metadata_pb2.SignatureDefMap()
         response.metadata["signature_def"].Unpack(signatures)
-        info = signatures.signature_def[signature].inputs[name]  # an empty message if there is none
-        return bool(info.dtype) and not info.tensor_shape.unknown_rank and not info.tensor_shape.dim
+        return signatures.signature_def
 
     def attention(self, texts: Iterable[str | bytes]) -> list[Alignment]:
         """Returns output text, tokens and attention weights for each text; raises as `predict` does."""
@@ -188,17 +255,6 @@ class Client:
             except (TypeError, ValueError) as error:
                 raise InputError(f"The input {name!r} cannot be sent: {error}.") from error
         return self._predict.future(request, timeout=self._timeout)
-
-    def _outputs(self, request: grpc.Future) -> Outputs:
-        """Waits for the answer to a request to predict."""
-        return {name: as_text(to_array(proto)) for name, proto in self._result(request).outputs.items()}
-
-    def _result(self, request: grpc.Future) -> Any:
-        """Waits for the answer to a request."""
-        try:
-            return request.result()
-        except grpc.RpcError as error:
-            raise server_error(error, self._server, self._timeout) from error
 
 
 def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:

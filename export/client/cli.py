@@ -10,11 +10,10 @@ from pathlib import Path
 
 from export.client.answers import Outputs, alignments, attends_to_itself
 from export.client.api import ATTENTION_SIGNATURE, BATCH_SIZE, DEFAULT_SIGNATURE, Client, batches
-from export.client.channel import MAX_RETRIES, Tls
-from export.client.errors import ServerError
+from export.client.flags import add_connection_flags, report_failure, tls_of
 from export.client.text_input import input_size, read_batches
 from export.wire.tensors import to_rows
-from zoo.cli import ArgumentParser, is_closed, run_command
+from zoo.cli import ArgumentParser, is_closed
 from zoo.errors import InputError
 
 Request = dict[str, list[bytes]]
@@ -69,22 +68,14 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--layer", type=int, default=-1, metavar="L", help="the layer to draw (default -1, the last)")
     heads = "the head to draw, or all of them in one picture (default mean)"
     parser.add_argument("--head", type=_head, default="mean", metavar="H|mean|all", help=heads)
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer (default 60)")
-    retries = f"how often to ask again when no server answers, 0 to {MAX_RETRIES} (default {MAX_RETRIES})"
-    parser.add_argument("--retries", type=int, default=MAX_RETRIES, help=retries)
-    parser.add_argument("--tls", action="store_true", help="encrypt; implied by the other --tls flags")
-    parser.add_argument("--tls_ca", metavar="FILE", help="PEM file of the authorities that vouch for the server")
-    parser.add_argument("--tls_cert", metavar="FILE", help="PEM file of the client's certificate (mutual TLS)")
-    parser.add_argument("--tls_key", metavar="FILE", help="PEM file of the client's private key (mutual TLS)")
-    parser.add_argument("--tls_server_name", metavar="NAME", help="the name in the server's certificate")
+    add_connection_flags(parser)
     parser.add_argument("text", nargs="*", metavar="TEXT", help="the texts (default: the lines of standard input)")
     flags = parser.parse_args(argv)
     if flags.signature is None:
         flags.signature = ATTENTION_SIGNATURE if flags.heatmap else DEFAULT_SIGNATURE
     if flags.heatmap and flags.signature != ATTENTION_SIGNATURE:
         parser.error(f"--heatmap needs --signature {ATTENTION_SIGNATURE}. Received: {flags.signature}")
-    settings = (flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_server_name)
-    flags.tls = Tls(*settings) if flags.tls or any(settings) else None
+    flags.tls = tls_of(flags)
     return flags
 
 
@@ -162,8 +153,4 @@ def _draw(texts: Sequence[bytes], outputs: Outputs, paths: Iterator[Path], flags
 
 def command(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    try:
-        return run_command(main, argv)
-    except ServerError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    return 1
+    return report_failure(main, argv)

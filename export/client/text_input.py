@@ -44,6 +44,15 @@ def read_batches(size: int = BATCH_SIZE) -> Iterator[dict[str, list[bytes]] | No
         del lines[:full]
 
 
+def read_texts() -> list[str]:
+    """Returns all lines of standard input; what is not UTF-8 in them is U+FFFD.
+
+    Raises:
+        InputError: Standard input is closed.
+    """
+    return [line.decode("utf-8", "replace") for batch in read_batches() if batch for line in batch["text"]]
+
+
 def _is_ready(stream: Any) -> bool:
     """Returns whether a read from the stream returns at once."""
     try:

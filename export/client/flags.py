@@ -1,0 +1,49 @@
+"""What commands that ask a server share: how it is reached, and what is said when it fails."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+
+from export.client.channel import MAX_RETRIES, Tls
+from export.client.errors import ServerError
+from zoo.cli import ArgumentParser, Command, run_command
+
+
+def add_connection_flags(parser: ArgumentParser) -> None:
+    """Adds the flags of deadline, retries and encryption.
+
+    Args:
+        parser: The command's parser.
+    """
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for an answer (default 60)")
+    retries = f"how often to ask again when no server answers, 0 to {MAX_RETRIES} (default {MAX_RETRIES})"
+    parser.add_argument("--retries", type=int, default=MAX_RETRIES, help=retries)
+    parser.add_argument("--tls", action="store_true", help="encrypt; implied by the other --tls flags")
+    parser.add_argument("--tls_ca", metavar="FILE", help="PEM file of the authorities that vouch for the server")
+    parser.add_argument("--tls_cert", metavar="FILE", help="PEM file of the client's certificate (mutual TLS)")
+    parser.add_argument("--tls_key", metavar="FILE", help="PEM file of the client's private key (mutual TLS)")
+    parser.add_argument("--tls_server_name", metavar="NAME", help="the name in the server's certificate")
+
+
+def tls_of(flags: Namespace) -> Tls | None:
+    """Returns how the flags say to encrypt; `None` means not at all.
+
+    Args:
+        flags: Those of `add_connection_flags`.
+    """
+    settings = (flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_server_name)
+    return Tls(*settings) if flags.tls or any(settings) else None
+
+
+def report_failure(main: Command, argv: Sequence[str] | None = None) -> int:
+    """Runs a command as `run_command`; if the server fails, it ends with one line and the exit status 1.
+
+    Args:
+        main: The command.
+        argv: See `run_command`.
+    """
+    try:
+        return run_command(main, argv)
+    except ServerError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    return 1
