@@ -20,6 +20,7 @@ from training.data.formats.dates import SCRIPTS, days, in_every_script  # noqa: 
 WORKDIR = Path("runs/demo")
 EXPORTED = WORKDIR / "exported"
 HEATMAP = WORKDIR / "attention.png"
+PAGE = WORKDIR / "attention.html"
 
 
 def run(*arguments: str) -> str:
@@ -76,7 +77,10 @@ def main() -> None:
         for (script, text, expected), answer in zip(asked, answers, strict=True):
             print(f"  {'right' if answer == expected else 'WRONG'}  {answer}  <-  {text}  ({script})")
         run(*ask, "--signature", "attention", "--heatmap", str(HEATMAP), asked[1][1])
+        texts = [text for _, text, _ in asked[:3]]
+        run("export.explore", "--server", address, "--model", "dates", "--html", str(PAGE), *texts)
     print(f"\nThe attention of the second answer: {HEATMAP}")
+    print(f"The attention explorer, a page for the browser: {PAGE}")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from support.scripted_server import Scripted, serving
 
 from export.wire.protos import get_model_metadata_pb2, predict_pb2
 from export.wire.tensors import to_array, to_proto
+from zoo.explorer import Answer, Attention, View
 
-__all__ = ["ScriptedModels", "serving"]
+__all__ = ["ScriptedModels", "serving", "translation"]
 
 LAYERS, HEADS = 2, 3
 INPUTS = {"nbest": ["text"], "score": ["text"], "attention_all": ["text", "layer", "hypothesis"]}
@@ -144,3 +145,21 @@ def weights(shapes, inputs):
         values = np.pad(values, [(0, 0), (0, 0), (0, 1), (0, 1)])
         found |= {kind: values[None], f"{kind}_size": np.int32([[LAYERS, HEADS]])}
     return found
+
+
+def random_attention(rows, columns, layers=1, heads=1):
+    weights = np.random.default_rng(7).random((layers, heads, rows, columns)) ** 8
+    return Attention(list((weights / weights.sum(axis=-1, keepdims=True)).astype("float32")))
+
+
+def translation(source, target, layers=1, heads=1, text=None):
+    """Returns a view with attention at random."""
+    before = ["<s>", *target[:-1]]
+    alternatives = [[(token, -0.1), ("other", -2.5)] for token in target]
+    attention = {
+        "cross": random_attention(len(target), len(source), layers, heads),
+        "decoder": random_attention(len(target), len(target), layers, heads),
+    }
+    answer = Answer(" ".join(target), -1.0, 0, target, before, [-0.1] * len(target), alternatives, attention)
+    encoder = {"encoder": random_attention(len(source), len(source), layers, heads)}
+    return View("seq2seq", "made up", text or " ".join(source), source, encoder, [answer])

@@ -5,10 +5,10 @@ import re
 import shutil
 import time
 
-import numpy as np
 import pytest
+from support.explorer_models import translation
 
-from zoo.explorer import Answer, Attention, Page, View
+from zoo.explorer import Page, View
 
 pytestmark = pytest.mark.slow
 sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
@@ -60,23 +60,6 @@ def file_of(tmp_path):
         return Page(views).save(tmp_path / "page.html").as_uri()
 
     return file_of
-
-
-def random_attention(rows, columns, layers=1, heads=1):
-    weights = np.random.default_rng(7).random((layers, heads, rows, columns)) ** 8
-    return Attention(list((weights / weights.sum(axis=-1, keepdims=True)).astype("float32")))
-
-
-def translation(source, target, layers=1, heads=1, text=None):
-    before = ["<s>", *target[:-1]]
-    alternatives = [[(token, -0.1), ("other", -2.5)] for token in target]
-    attention = {
-        "cross": random_attention(len(target), len(source), layers, heads),
-        "decoder": random_attention(len(target), len(target), layers, heads),
-    }
-    answer = Answer(" ".join(target), -1.0, 0, target, before, [-0.1] * len(target), alternatives, attention)
-    encoder = {"encoder": random_attention(len(source), len(source), layers, heads)}
-    return View("seq2seq", "made up", text or " ".join(source), source, encoder, [answer])
 
 
 def asked(explorer, open_page, settings="model=translator&text=one two three", **options):
