@@ -7,6 +7,7 @@ subtracted from another, so that no factor overflows and no precision is lost, h
 from keras import ops
 
 from zoo.layers.attention.query_blocks import QueryBlocks
+from zoo.layers.core import execution
 from zoo.layers.core.kernels import scan_states
 from zoo.layers.positions.base import consecutive
 
@@ -55,6 +56,11 @@ def fading_sums(added, log_decay, before, size):
     length = ops.shape(added)[-2]
     if isinstance(length, int) and length == 0:
         return added, ops.sum(added, axis=-2) if before is None else before
+    if not execution.has_loops(ops.shape(added)):
+        sums = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
+        if before is not None:
+            sums = sums + ops.exp(ops.cumsum(log_decay, axis=-2)) * before[:, None]
+        return sums, sums[:, -1]
     size = min(size, length) if isinstance(length, int) else size
     added, log_decay = _chunks(added, size), _chunks(log_decay, size)  # [B, C, K, D]
     own = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
@@ -163,7 +169,7 @@ def _decayed_products(query, key, log_decay):
 
 def _decays(log_decay):
     """Returns `exp(g_{j+1} + … + g_r)` for each row r and j up to it, else zeros, [..., K, K, M] from [..., K, M]."""
-    places = ops.arange(log_decay.shape[-2], dtype="int32")
+    places = ops.arange(ops.shape(log_decay)[-2], dtype="int32")
     after, visible = (compare(places[:, None], places)[..., None] for compare in (ops.greater, ops.greater_equal))
     between = ops.where(after, log_decay[..., :, None, :], ops.cast(0.0, log_decay.dtype))
     decay = ops.exp(ops.cumsum(between, axis=-3))
