@@ -8,6 +8,7 @@ from training.breakdown import KINDS
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
+from training.reranking import RERANKINGS, check_reranking
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.registry import get_spec
@@ -30,6 +31,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
     )
     parser.add_argument(
+        "--rerank",
+        choices=RERANKINGS,
+        help="seq2seq; of the beam's translations take the one that has most in common with the others, by chrF (mbr) "
+        "or BLEU (mbr_bleu)",
+    )
+    parser.add_argument(
         "--weights",
         default="float32",
         metavar="KIND",
@@ -42,11 +49,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Mistakes are reported before the seconds that the backend takes to start.
     spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
     decoding = {}
-    for option in ("beam_size", "length_penalty"):
+    for option in ("beam_size", "length_penalty", "rerank"):
         if (value := getattr(arguments, option)) is not None:
             if spec.task != "seq2seq":
                 raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {spec.task} model.")
             decoding[option] = value
+    if arguments.rerank:
+        check_reranking(arguments.rerank, arguments.beam_size or 1)
     if arguments.data:
         open_data(spec, arguments.data)
     if spec.task == "seq2seq":

@@ -19,6 +19,7 @@ from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
 from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
+from training.reranking import Reranked, check_reranking
 from training.tasks import Task, get_task
 from zoo.errors import unknown_name
 from zoo.inference import Run
@@ -48,6 +49,7 @@ def evaluate(
     split: str = "test",
     weights: str = "float32",
     by: str | None = None,
+    rerank: str | None = None,
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
     **decoding: Any,
 ) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def evaluate(
             export of such weights. What that costs is then written to the model card.
         by: `"length"` or `"frequency"`: measure examples of like sources apart as well, see `training.breakdown`, and
             draw it beside the model's answers.
+        rerank: One of `training.reranking.RERANKINGS`: which translation of a beam is the answer. Default: the best.
         report: Called with the metrics before anything is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
@@ -83,11 +86,16 @@ def evaluate(
     # Nothing is written into the installed package.
     workdir = None if str(path).startswith(PREFIX) else _writable(WorkDir(path))
     decoding = {**_DECODING.get(task.name, {}), **decoding}
+    answering: Any = run
+    if rerank:
+        check_reranking(rerank, decoding.get("beam_size", 1))
+        answering = Reranked(run, rerank)
+    reranking = {"rerank": rerank} if rerank else {}
     groups = grouped(by, run.reader, task, data, split, lambda: data if own else config.open_data()) if by else None
     run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
 
     def name(weights: str) -> str:
-        return _name(task, split, "" if own else data.spec, weights, decoding)
+        return _name(task, split, "" if own else data.spec, weights, {**decoding, **reranking})
 
     def measure_group(numbers: list[int], hypotheses: list[str]) -> dict[str, float]:
         examples = data.split(split).take(numbers)
@@ -97,9 +105,9 @@ def evaluate(
         return {name: value for name, value in measured.items() if isinstance(value, float)}
 
     def measure(weights: str) -> dict[str, Any]:
-        how = {"data": data.spec, "split": split, "weights": weights, **decoding}
+        how = {"data": data.spec, "split": split, "weights": weights, **decoding, **reranking}
         metrics = {**how, "examples": len(data.split(split))}
-        measured, hypotheses = task.evaluate(run, data, split, **decoding)
+        measured, hypotheses = task.evaluate(answering, data, split, **decoding)
         metrics |= {**measured, **_likelihood(run, config.data, task, data, split)}
         if groups:
             metrics[f"by_{by}"] = groups.table(lambda numbers: measure_group(numbers, hypotheses))

@@ -58,7 +58,13 @@ class TrainingConfig(Options):
         "Batches whose gradients are averaged for one step, each with the same weight: a step then sees as many "
         "symbols as with that many times the `batch_tokens`, in the memory of one batch.",
     )
-    learning_rate: float = number(1e-3, "Peak learning rate of Adam.")
+    optimizer: str = choice(
+        "adam",
+        ("adam", "muon"),
+        '`"muon"` makes the updates of hidden matrices orthogonal, as large as Adam\'s, so that a learning rate suits '
+        "both; embeddings, output layers and vectors are Adam's. It is for one device.",
+    )
+    learning_rate: float = number(1e-3, "Peak learning rate.")
     schedule: str = choice(
         "constant",
         ("constant", "inverse_sqrt", "cosine"),
@@ -81,6 +87,16 @@ class TrainingConfig(Options):
         "cross_entropy", "The loss of a symbol or a class; others are registered with `register_loss`, see --import."
     )
     label_smoothing: float = rate(0.1, "Share of the target distribution spread over the vocabulary, in [0, 1).")
+    consistency: str = choice(
+        "none",
+        ("none", "simcut", "rdrop"),
+        'Whether a second pass must say the same: `"rdrop"` with another draw of dropout (Liang et al. 2021), '
+        '`"simcut"` with a share of the embeddings cut off (Gao et al. 2022). A step then takes about twice the time.',
+    )
+    consistency_weight: float = number(
+        3.0, "How much that counts beside the loss, α; the papers have 3 for SimCut and 1 to 5 for R-Drop.", minimum=0
+    )
+    cutoff: float = rate(0.05, "Share of the embeddings that SimCut cuts off.")
     clip_norm: float = number(1.0, "Largest global norm of the gradient; 0 for no clipping.", minimum=0)
     ema: float = rate(
         0.0,

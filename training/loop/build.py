@@ -8,6 +8,7 @@ from training.hardware.choice import Hardware
 from training.hardware.cores import share_batches
 from training.hardware.devices import EvenBatches
 from training.loop.prepare import PreparedRun
+from training.optimization.consistency import regularise
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
 from training.optimization.fine_tuning import add_lora, copy_weights, start_from
 from training.optimization.losses import get_loss
@@ -30,12 +31,13 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
         add_lora(model, settings.lora_rank)
     metrics = [TokenCrossEntropy(), *get_task(config.spec.task).metrics()]
     model.compile(
-        optimizer=make_optimizer(settings, len(hardware.devices)),
+        optimizer=make_optimizer(settings, len(hardware.devices), model),
         loss=MeanOverSymbols(get_loss(settings.loss), settings.label_smoothing),
         weighted_metrics=metrics,
         jit_compile=hardware.jit,
     )
     average_over_steps(model)
+    regularise(model, settings)
     share_batches(model, metrics, hardware.cores)
     if settings.weight_decay:
         exclude_from_decay(model)

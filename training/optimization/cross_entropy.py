@@ -62,7 +62,7 @@ def perplexity(cross_entropy: float) -> float:
     return math.exp(min(float(cross_entropy), 700.0))
 
 
-def _share(count: Any) -> Any:
+def share_of_device(count: Any) -> Any:
     """Returns the factor that turns the mean over a device's `count` symbols into its part of that over all devices.
 
     Keras on TensorFlow averages over each device and then over the devices, however many symbols each has.
@@ -95,7 +95,7 @@ class MeanOverSymbols(keras.losses.Loss):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         loss = super().__call__(y_true, y_pred, sample_weight)
-        return loss if sample_weight is None else loss * _share(ops.sum(sample_weight))
+        return loss if sample_weight is None else loss * share_of_device(ops.sum(sample_weight))
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         return self.loss(y_true, y_pred, self.label_smoothing)

@@ -1,4 +1,4 @@
-"""Adam, with what Keras leaves undone on TensorFlow."""
+"""Adam and Muon, with what Keras leaves undone on TensorFlow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import keras
 
 from training.config.options import TrainingConfig
 from training.optimization.schedules import WarmupSchedule
+from zoo.errors import InputError
 
 _MATRIX = 2
 
@@ -33,12 +34,9 @@ class Adam(keras.optimizers.Adam):
         self.num_devices = num_devices
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
-        if keras.backend.backend() == "tensorflow":
-            import tensorflow as tf
-
-            grads = [grad if grad is None else tf.convert_to_tensor(grad) for grad in grads]
-            if self.num_devices > 1:
-                grads = self._summed(grads)
+        grads = _dense(grads)
+        if keras.backend.backend() == "tensorflow" and self.num_devices > 1:
+            grads = self._summed(grads)
         super().apply(grads, trainable_variables)
 
     @staticmethod
@@ -95,20 +93,79 @@ def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
     )
 
 
-def make_optimizer(settings: TrainingConfig, num_devices: int = 1) -> Adam:
-    """Returns the optimizer of a run whose batches are spread over some devices."""
-    return Adam(
-        num_devices=num_devices,
-        learning_rate=make_schedule(settings),
-        beta_2=settings.beta_2,
-        epsilon=1e-9,
-        weight_decay=settings.weight_decay or None,
-        global_clipnorm=settings.clip_norm or None,
-        gradient_accumulation_steps=settings.accumulate_steps if settings.accumulate_steps > 1 else None,
-        use_ema=bool(settings.ema),
+class Muon(keras.optimizers.Muon):
+    """Muon, with Adam for what is no hidden matrix: `W ← W − η · 0.2 √max(n, m) · NewtonSchulz(M)`, M the momentum.
+
+    This is Keras' Muon, which sums what TensorFlow keeps as rows of a table, and leaves embeddings and the output to
+    Adam by their identity: Keras goes by the word "embedding" in a name, which those of this project do not have.
+
+    Args:
+        others: The variables for Adam besides those of fewer or more than two axes.
+        **options: Options of `keras.optimizers.Muon`.
+
+    Reference:
+        Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks",
+        https://kellerjordan.github.io/posts/muon; Liu et al. 2025, "Muon is Scalable for LLM Training", equation 4
+        (the scale of the update), https://arxiv.org/abs/2502.16982
+    """
+
+    def __init__(self, *, others: Sequence[Any] = (), **options: Any):
+        super().__init__(**options)
+        self.others = {id(variable) for variable in others}
+
+    def _should_use_adamw(self, variable: Any) -> bool:
+        return id(variable) in self.others or len(variable.shape) != _MATRIX or min(variable.shape) == 1
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        super().apply(_dense(grads), trainable_variables)
+
+
+def _dense(grads: Sequence[Any]) -> Sequence[Any]:
+    """Returns gradients as tensors, those of embeddings on TensorFlow summed over the places of a symbol."""
+    if keras.backend.backend() != "tensorflow":
+        return grads
+    import tensorflow as tf
+
+    return [grad if grad is None else tf.convert_to_tensor(grad) for grad in grads]
+
+
+def _for_adam(model: keras.Model) -> list[Any]:
+    """Returns the variables of a model that are no hidden matrices, though some have two axes.
+
+    These are embeddings and other tables, which a lookup reads, and what makes logits.
+    """
+    tables = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
+    output = getattr(model, "output_dense", None)
+    layers = [*tables, *([output] if isinstance(output, keras.layers.Layer) else [])]
+    matrices = {id(variable) for layer in layers for variable in layer.trainable_variables}
+    kernels = ("kernel", "recurrent_kernel")
+    return [v for v in model.trainable_variables if id(v) in matrices or v.name not in kernels]
+
+
+def make_optimizer(
+    settings: TrainingConfig, num_devices: int = 1, model: keras.Model | None = None
+) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a run whose batches are spread over some devices; Muon needs the model.
+
+    Raises:
+        InputError: For Muon on several devices.
+    """
+    options: dict[str, Any] = {
+        "learning_rate": make_schedule(settings),
+        "epsilon": 1e-9,
+        "weight_decay": settings.weight_decay or None,
+        "global_clipnorm": settings.clip_norm or None,
+        "gradient_accumulation_steps": settings.accumulate_steps if settings.accumulate_steps > 1 else None,
+        "use_ema": bool(settings.ema),
         # Keras averages after every batch, even those that change nothing.
-        ema_momentum=settings.ema ** (1 / settings.accumulate_steps),
-    )
+        "ema_momentum": settings.ema ** (1 / settings.accumulate_steps),
+    }
+    if settings.optimizer == "adam" or model is None:
+        return Adam(num_devices=num_devices, beta_2=settings.beta_2, **options)
+    if num_devices > 1:
+        raise InputError(f"training.optimizer=muon is for one device. Received: training.devices={num_devices}.")
+    decay = settings.weight_decay or None
+    return Muon(others=_for_adam(model), adam_beta_2=settings.beta_2, adam_weight_decay=decay, **options)
 
 
 def exclude_from_decay(model: keras.Model) -> None:

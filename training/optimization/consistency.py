@@ -1,0 +1,108 @@
+"""Regularisation by consistency: what a model says must not depend on dropout, or on single words."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras import ops
+
+from training.config.options import TrainingConfig
+from training.optimization.cross_entropy import share_of_device
+from zoo.errors import InputError
+
+
+def regularise(model: keras.Model, settings: TrainingConfig) -> None:
+    """Adds what `training.consistency` asks for to the loss of a compiled model, in training only.
+
+    With CE the loss of the run, α the weight, p = f(x, y) and means over the real symbols:
+
+        rdrop:   ½ (CE(p₁) + CE(p₂) + α · ½ (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))), with two draws of dropout
+        simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the words on each side are zero
+
+    R-Drop's is half of the paper's sum, so that rates of learning stay what they are. The gradient goes through both
+    passes.
+
+    Raises:
+        InputError: If the model has no dropout: both passes would be the same, and nothing draws the words.
+
+    Reference:
+        Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2, equations 2 to 4,
+        https://arxiv.org/abs/2106.14448;
+        Gao et al. 2022, "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", section 3,
+        https://arxiv.org/abs/2206.02368
+    """
+    if settings.consistency == "none":
+        return
+    generators = [getattr(layer, "seed_generator", None) for layer in model._flatten_layers() if _drops(layer)]
+    seeds = [seed for seed in generators if seed is not None]
+    if not seeds:
+        raise InputError(
+            f"training.consistency={settings.consistency} compares passes that differ by dropout: set model.dropout."
+        )
+    plain, alpha = model.compute_loss, settings.consistency_weight
+
+    def compute_loss(
+        x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        loss = plain(x, y, y_pred, sample_weight, training=training)
+        if not training:
+            return loss
+        if settings.consistency == "rdrop":
+            second = model(x, training=True)
+            both = divergence(y_pred, second, sample_weight) + divergence(second, y_pred, sample_weight)
+            return 0.5 * (loss + plain(x, y, second, sample_weight, training=training) + 0.5 * alpha * both)
+        with cut_off(model, settings.cutoff, seeds[0]):
+            second = model(x, training=True)
+        return loss + alpha * divergence(y_pred, second, sample_weight)
+
+    model.compute_loss = compute_loss
+
+
+def _drops(layer: keras.layers.Layer) -> bool:
+    return isinstance(layer, keras.layers.Dropout) and layer.rate > 0
+
+
+def divergence(logits: Any, others: Any, weights: Any) -> Any:
+    """Returns the mean of `KL(softmax(logits) ‖ softmax(others))` over what has weight, in float32.
+
+    Args:
+        logits: [..., V].
+        others: [..., V].
+        weights: [...]; those of padding are 0.
+    """
+    first, second = (ops.log_softmax(ops.cast(values, "float32"), axis=-1) for values in (logits, others))
+    each = ops.sum(ops.exp(first) * (first - second), axis=-1)
+    weights = ops.cast(weights, "float32")
+    total = ops.sum(weights)
+    # Where nothing is real, logits may be anything.
+    summed = ops.sum(ops.where(weights > 0, each, 0.0) * weights)
+    return summed / ops.maximum(total, 1e-9) * share_of_device(total)
+
+
+@contextlib.contextmanager
+def cut_off(model: keras.Model, rate: float, seed: Any) -> Iterator[None]:
+    """A context in which a share of the embeddings of a model is zero, whole vectors at a time, drawn from a seed.
+
+    Args:
+        model: The model.
+        rate: The share, in [0, 1).
+        seed: A `keras.random.SeedGenerator` among the states of the model.
+    """
+
+    def call(plain: Any, inputs: Any, *arguments: Any, reverse: bool = False) -> Any:
+        if reverse:  # the logits, of a table that serves for both
+            return plain(inputs, *arguments, reverse=True)
+        vectors = plain(inputs, *arguments)
+        kept = keras.random.uniform(ops.shape(inputs), seed=seed) >= rate
+        return vectors * ops.cast(kept, vectors.dtype)[..., None]
+
+    tables = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
+    for table in tables:
+        table.call = functools.partial(call, table.call)
+    try:
+        yield
+    finally:
+        for table in tables:
+            del table.call
