@@ -90,5 +90,5 @@ def attention_and_predictions(
     return {
         **attention_all(graph, text, layer, head),
         "target_tokens": graph.reader.pieces(following),
-        **predicted(graph.symbol_scorer, graph.reader, {"tokens": following}),
+        **predicted(graph.symbol_scorer, graph.reader, {"tokens": following, "before": graph.ids(text)}),
     }

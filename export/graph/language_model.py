@@ -10,8 +10,7 @@ from export.graph.signatures import TEXTS, Answers, register_default, register_s
 from export.options import LanguageModelExportOptions
 from zoo import decoding
 from zoo.inference import LanguageModelRun
-from zoo.inference.decoders import SYMBOLS
-from zoo.inference.generator import Generator, TextScorer
+from zoo.inference.generator import Generator, TextScorer, constraints
 from zoo.inference.predictions import SymbolScorer
 from zoo.vocabulary import END, PAD, START
 
@@ -41,12 +40,16 @@ class LanguageModelGraph(ModelGraph):
     @shared(TEXT)
     def ids(self, text: tf.Tensor) -> tf.Tensor:
         rows = self.tokenizers["text"].encode(first_bytes(text))
+        if not self.model.start_symbol:
+            ids = dense(rows[:, : self.model.max_length])
+            return tf.concat([tf.where(ids[:, :1] == PAD, START, ids[:, :1]), ids[:, 1:]], axis=1)
         return dense(tf.concat([tf.fill([tf.shape(text)[0], 1], START), rows], axis=1)[:, : self.model.max_length])
 
     @shared(TEXT)
     def following_ids(self, text: tf.Tensor) -> tf.Tensor:
         """Returns what follows each of `ids`: the texts' own symbols and, where there is room, the end."""
         rows = self.tokenizers["text"].encode(first_bytes(text))
+        rows = rows if self.model.start_symbol else rows[:, 1:]
         return dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1)[:, : self.model.max_length])
 
     @shared(IDS)
@@ -131,11 +134,10 @@ def sample(
     """A random continuation of each text."""
     prompt = graph.read(text)
     batch_size = tf.shape(prompt)[0]
-    limits, no_repeat_ngram = tf.fill([batch_size], graph.max_length), graph.options.no_repeat_ngram
     ids, _ = decoding.sample(
         lambda last, state, memory: graph.model.decode_step(last, state),
         graph.model.initial_state(batch_size),
-        decoding.Constraints(SYMBOLS, limits, graph.max_length, prompt, no_repeat_ngram),
+        constraints(graph.model, prompt, graph.max_length, graph.options.no_repeat_ngram),
         seeds=seed[:, 0],
         row_numbers=seed[:, 1],
         # What is nearly zero takes the most probable symbol.

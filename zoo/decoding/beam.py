@@ -180,6 +180,8 @@ def beam_search(
     Reference:
         Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144
     """
+    if constraints.begins_with_prompt:
+        raise ValueError("Beam search begins with the start symbol. Received: constraints.begins_with_prompt=True.")
     search = _BeamSearch(alpha, beta, source_mask, nbest or beam_size, step, constraints, resizes, beam_size)
     results = search.run(state, memory or {})
     return results["done_ids"], results["done_log_probs"]

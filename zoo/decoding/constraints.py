@@ -33,6 +33,8 @@ class Constraints:
         room: Largest of them, an integer or a scalar tensor: the width of the result.
         prompt: What rows begin with, int32 [B, P], padded at the end, P at least 1; or `None`.
         no_repeat_ngram: No sequence of n symbols occurs twice, including the prompt's; 0 for no such constraint.
+        begins_with_prompt: Whether the first symbol of each prompt takes the place of the start symbol; no row's prompt
+            is then empty. Beam search always begins with the start symbol.
 
     Reference:
         Paulus et al. 2018, "A Deep Reinforced Model for Abstractive Summarization", section 2.5 (no trigram twice),
@@ -44,6 +46,7 @@ class Constraints:
     room: Any
     prompt: Any = None
     no_repeat_ngram: int = 0
+    begins_with_prompt: bool = False
 
     def by_row(self) -> dict[str, Any]:
         """Returns the constraints of each row, tensors with the batch first."""

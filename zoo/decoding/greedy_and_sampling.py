@@ -28,11 +28,16 @@ class _SingleSequenceSearch(Search):
         self.choose, self.variables = choose, variables
 
     def initial_rows(self, batch: Any) -> Rows:
+        ids = ops.full((batch, self.constraints.room), self.special.pad, dtype="int32")
+        last = ops.full((batch,), self.special.start, dtype="int32")
+        if begun := self.constraints.begins_with_prompt:
+            last = self.constraints.prompt[:, 0]
+            ids = ops.where(ops.equal(self.columns, 0), last[:, None], ids)
         return {
-            "ids": ops.full((batch, self.constraints.room), self.special.pad, dtype="int32"),
-            "last": ops.full((batch,), self.special.start, dtype="int32"),
+            "ids": ids,
+            "last": last,
             "log_prob": ops.zeros((batch,), dtype="float32"),
-            "finished": self.constraints.max_lengths <= 0,
+            "finished": self.constraints.max_lengths <= int(begun),
             **self.variables,
         }
 

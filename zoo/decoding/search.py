@@ -54,7 +54,11 @@ class Search:
         """Returns those variables of each sentence that `results` names, after the search from the first `state`."""
         batch = ops.shape(self.constraints.max_lengths)[0]
         rows = {**self.initial_rows(batch), **self.constraints.by_row(), "sentence": ops.arange(batch, dtype="int32")}
-        loop = {"index": ops.zeros((), dtype="int32"), "rows": rows, "state": state}
+        loop = {
+            "index": ops.full((), int(self.constraints.begins_with_prompt), dtype="int32"),
+            "rows": rows,
+            "state": state,
+        }
         results = {name: rows[name] for name in self.results}
         if self.resizes:
             loop = {**loop, "memory": memory, "results": results}

@@ -7,6 +7,16 @@ from keras import ops
 from zoo import decoding
 from zoo.decoding_options import GenerationOptions
 from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
+from zoo.vocabulary import PAD, START
+
+
+def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) -> decoding.Constraints:
+    """Returns what the texts of a language model may look like that begin with prompts [B, P], padded with 0."""
+    if not model.start_symbol:
+        is_empty = ops.logical_and(ops.equal(prompt, PAD), ops.equal(ops.arange(ops.shape(prompt)[1]), 0))
+        prompt = ops.where(is_empty, START, prompt)
+    limits = ops.full((ops.shape(prompt)[0],), max_length, dtype="int32")
+    return decoding.Constraints(SYMBOLS, limits, max_length, prompt, no_repeat_ngram, not model.start_symbol)
 
 
 class TextScorer(Wrapper):
@@ -16,15 +26,21 @@ class TextScorer(Wrapper):
         model: A `LanguageModel`.
 
     Call arguments:
-        inputs: Dict with `tokens` [B, T], int32, padded with 0 at the end, T from 1 to the model's `max_length`.
+        inputs: Dict with `tokens` [B, T], int32, padded with 0 at the end, T from 1 to the model's `max_length`;
+            and, where it is not the start and then `tokens` themselves, what stands `before` each of them, [B, T].
 
     Returns:
-        The log probability of each text, float32 [B].
+        The log probability of each text, float32 [B]; without `start_symbol` of all but its first symbol.
     """
 
     def logits(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """Returns logits [B, T, V] and the symbols that they are of, [B, T]."""
         tokens = inputs["tokens"]
+        if "before" in inputs:
+            return self.model({"tokens": inputs["before"]}, training=False), tokens
+        if not self.model.start_symbol:
+            following = ops.concatenate([tokens[:, 1:], ops.full_like(tokens[:, :1], PAD)], axis=1)
+            return self.model({"tokens": tokens}, training=False), following
         return self.model({"tokens": shifted(tokens)}, training=False), tokens
 
     def call(self, inputs: dict[str, Any]) -> Any:
@@ -59,11 +75,10 @@ class Generator(Decoder):
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
         options, prompt = self.options, inputs["prompt"]
         batch = ops.shape(prompt)[0]
-        limits = ops.full((batch,), options.max_length, dtype="int32")
         search: dict[str, Any] = {
             "step": lambda last, state, memory: self.model.decode_step(last, state),
             "state": self.model.initial_state(batch, None if self.resizes else options.max_length),
-            "constraints": decoding.Constraints(SYMBOLS, limits, options.max_length, prompt, options.no_repeat_ngram),
+            "constraints": constraints(self.model, prompt, options.max_length or 1, options.no_repeat_ngram),
             "resizes": self.resizes,
         }
         if options.temperature:

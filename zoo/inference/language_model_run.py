@@ -36,7 +36,7 @@ class Score(NamedTuple):
     """How probable a text is.
 
     Attributes:
-        log_prob: Its log probability.
+        log_prob: Its log probability; of a model without `start_symbol` that of all but its first symbol.
         num_tokens: Its number of symbols.
     """
 
@@ -58,9 +58,11 @@ class LanguageModelRun(Run):
     tokenizers_type = Tokenizers
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Run`; the start comes first, and as much is read as the model can hold."""
+        """See `Run`; the start comes first, if the model has one, and as much is read as the model can hold."""
         check_texts(texts)
         rows = self.tokenizers.text.encode(cut_texts(texts))
+        if not self.model.start_symbol:
+            return [row[: self.model.max_length] or [START] for row in rows]
         return [[START, *row][: self.model.max_length] for row in rows]
 
     def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[tuple[list[str], np.ndarray]]:
@@ -168,9 +170,15 @@ class LanguageModelRun(Run):
             InputError: If `texts` is one string.
         """
         check_texts(texts)
-        rows = [[*row, END][: self.model.max_length] for row in self.tokenizers.text.encode(cut_texts(texts))]
+        before, encoded = self.ids(texts), self.tokenizers.text.encode(cut_texts(texts))
+        first = 0 if self.model.start_symbol else 1
+        rows = [[*row[first:], END][: self.model.max_length] for row in encoded]
+
+        def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
+            return {"tokens": batch, "before": self._pad_like(batch, [before[index] for index in indices])}
+
         scorer = self._predictor("predictions", lambda: SymbolScorer(TextScorer(self.model)))
-        outputs = self._predict(scorer, rows, batch_size, lambda _, batch: {"tokens": batch}, self.model.max_length)
+        outputs = self._predict(scorer, rows, batch_size, inputs, self.model.max_length)
         return [read_predictions(self.tokenizers.text, row, output) for row, output in zip(rows, outputs, strict=True)]
 
     def _view(self, text: str, **options: Any) -> View:

@@ -7,6 +7,7 @@ from keras import ops
 from support.decoding import (
     END,
     PAD,
+    START,
     SYMBOLS,
     constraints,
     greedy_row,
@@ -19,7 +20,7 @@ from support.decoding import (
     stepper,
 )
 
-from zoo.decoding import Constraints, greedy_search, sample
+from zoo.decoding import Constraints, beam_search, greedy_search, sample
 
 
 def test_greedy(resizes):
@@ -63,6 +64,20 @@ def test_greedy_goes_on_with_a_prompt(resizes):
         assert ids[row].tolist() == padded(expected, 5)
         gained = score(table[row], expected) - score(table[row], prompt[:limit])
         np.testing.assert_allclose(log_probs[row], gained, rtol=1e-5, atol=1e-5)
+
+
+def test_a_prompt_can_take_the_place_of_the_start_symbol(resizes):
+    limits, prompts = [5, 1, 4, 5], [(3, 4), (5, 6), (END, 6, 6, 5), (4,)]
+    table = scripts(2, len(limits), 7, 5)
+    usual = run_greedy(table, limits, 5, resizes, prompts)
+    step, state = stepper(table)
+    begun = constraints(limits, 5, prompts, begins_with_prompt=True)
+    state["code"] += START  # so that the first symbol follows what the start symbol would have led to
+    ids, log_probs = greedy_search(step, state, begun, resizes=resizes)
+    np.testing.assert_array_equal(ops.convert_to_numpy(ids), usual[0])
+    np.testing.assert_allclose(ops.convert_to_numpy(log_probs), usual[1], rtol=1e-5)
+    with pytest.raises(ValueError, match="Beam search begins with the start symbol"):
+        beam_search(step, state, begun, beam_size=2)
 
 
 def draw(probabilities, count, **options):

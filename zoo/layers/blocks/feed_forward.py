@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.core.activations import get_activation
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise, projection
@@ -14,7 +15,8 @@ class FeedForward(KeepsQuantization):
 
     Args:
         intermediate_dim: Size between the two maps, a positive integer.
-        activation: Nonlinearity, by name (`"relu"`, `"gelu"`, `"silu"`, …) or as a callable.
+        activation: Nonlinearity, by name (`"relu"`, `"gelu"`, `"silu"`, …, or `"gelu_tanh"`: GPT-2's approximation of
+            GELU) or as a callable.
         dropout: Rate of dropout after the nonlinearity.
         seed: Seed of the dropout.
         use_bias: Whether the maps have biases.
@@ -42,7 +44,7 @@ class FeedForward(KeepsQuantization):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.intermediate_dim = check_size("intermediate_dim", intermediate_dim)
-        self.activation = keras.activations.get(activation)
+        self.activation = get_activation(activation)
         self.dropout = dropout
         self.seed = seed
         self.use_bias = use_bias

@@ -65,6 +65,19 @@ RETNET = "https://arxiv.org/abs/2307.08621"
 TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 512, "num_heads": 4, "dropout": 0.0}
 SMALL = {"num_layers": 6, "model_dim": 384, "intermediate_dim": 1536, "num_heads": 6, "dropout": 0.2}
 LIKE_GPT = {"normalize_first": True, "activation": "gelu", "positions": "learned", "use_bias": False}
+GPT2 = {
+    "num_layers": 12,
+    "model_dim": 768,
+    "intermediate_dim": 3072,
+    "num_heads": 12,
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation": "gelu_tanh",
+    "use_bias": True,
+    "scale_embeddings": False,
+    "max_length": 1024,
+    "start_symbol": False,
+}
 RETENTION = {"self_attention": "retention", "positions": "rotary", "value_dim": 64, "intermediate_dim": 256}
 
 
@@ -78,6 +91,13 @@ _register_transformer(
 )
 _register_transformer(
     "causal_lm_small", GPT, "Decoder-only Transformer of 6 layers, 6 heads, d 384.", **{**LIKE_GPT, **SMALL}
+)
+_register_transformer(
+    "gpt2",
+    GPT,
+    "The paper's smallest model: 12 layers, 12 heads, d 768; 124.4 million weights with its vocabulary. Checkpoints of "
+    "all its sizes are read by training.import_model.",
+    **{**LIKE_GPT, **GPT2},
 )
 _register_transformer(
     "causal_lm_modern",

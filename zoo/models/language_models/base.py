@@ -9,7 +9,7 @@ class LanguageModel(ZooModel):
     """Base of the causal language models.
 
     A model predicts each symbol from those before it, either all at once or one step after another. Ids are int32,
-    padded with 0 at the end; every row begins with the start symbol.
+    padded with 0 at the end; every row begins with the start symbol, unless the model has no `start_symbol`.
 
     Call arguments:
         inputs: Dict with `tokens` [B, T], T ≤ `max_length`.
@@ -20,9 +20,11 @@ class LanguageModel(ZooModel):
 
     Attributes:
         attention_kinds: The keys of what `attentions` returns.
+        start_symbol: Whether a text begins with the start symbol.
     """
 
     attention_kinds: tuple[str, ...] = ()
+    start_symbol = True
 
     def represent(self, tokens):
         """Returns the vectors of symbols [B, T] that know those before them, [B, T, D]."""

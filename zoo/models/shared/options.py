@@ -4,7 +4,7 @@ from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
 from zoo.errors import InputError
-from zoo.options import Options, choice, rate, size
+from zoo.options import Options, choice, flag, rate, size
 
 POOLINGS = ("mean", "max", "attention")
 
@@ -57,4 +57,9 @@ class LanguageModelOptions(Options):
     vocab_size: int = size(MISSING, "Number of symbols.")
     max_length: int = size(
         257, "Largest number of symbols in a text, the start symbol included; rows of a table of learned positions."
+    )
+    start_symbol: bool = flag(
+        True,
+        "Whether texts that are continued, scored or looked into begin with the start symbol; if not, nothing stands "
+        "before their first symbol, which has no probability, and the start symbol stands for an empty text.",
     )

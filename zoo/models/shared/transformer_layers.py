@@ -7,6 +7,7 @@ import keras
 from zoo import layers
 from zoo.errors import InputError
 from zoo.layers.blocks.normalization import make_normalization
+from zoo.layers.core.activations import get_activation
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
 from zoo.models.shared.transformer_options import CONVOLUTIONS, MAX_DISTANCES, ROTARY_POSITIONS, VARIANTS
@@ -76,7 +77,7 @@ class TransformerLayers:
         """Returns the normalisation after a stack of pre-norm blocks; post-norm blocks end with their own: `None`."""
         if not self.options.normalize_first:
             return None
-        return make_normalization(self.options.normalization, epsilon=1e-5, dtype=self.dtype, name=name)
+        return make_normalization(self.options.normalization, epsilon=self.options.epsilon, dtype=self.dtype, name=name)
 
     def attention_positions(self, causal):
         """Returns the positions of each self-attention of a stack, `num_layers` objects or `None`.
@@ -92,6 +93,7 @@ class TransformerLayers:
         kind = self.options.positions
         distance = self.options.max_distance or MAX_DISTANCES.get(kind)
         if kind in ROTARY_POSITIONS:
+            arguments |= {"max_wavelength": self.options.max_wavelength}
             arguments["scaling"] = self.options.rope_parameters(self.max_length)
             # To both sides, xpos would favour what is after the query.
             return (layers.XPosPositions if kind == "xpos" and causal else layers.RotaryPositions)(**arguments)
@@ -202,10 +204,10 @@ class TransformerLayers:
 
     def _feed_forward(self):
         try:
-            activation = keras.activations.get(self.options.activation)
+            activation = get_activation(self.options.activation)
         except ValueError as error:
             raise InputError(
-                "`activation` must be one that Keras knows, such as relu, gelu or silu. "
+                "`activation` must be one that Keras knows, such as relu, gelu or silu, or gelu_tanh. "
                 f"Received: activation={self.options.activation!r}."
             ) from error
         return (layers.GatedFeedForward if self.options.gated else layers.FeedForward)(
@@ -222,6 +224,7 @@ class TransformerLayers:
             "feed_forward": self._feed_forward(),
             "normalize_first": self.options.normalize_first,
             "dropout": self.options.dropout,
+            "epsilon": self.options.epsilon,
             "normalization": self.options.normalization,
             "dtype": self.dtype,
             "name": name,

@@ -105,6 +105,7 @@ class AttentionOptions(Options):
     max_distance: int = count(
         0, "Distance from which on relative and t5 treat all keys alike; 0: that of the papers, 16 and 128."
     )
+    max_wavelength: float = number(10000.0, "w of rotary and xpos positions, the base of their angles.", above=1)
     rope_scaling: str = choice(
         "none",
         ROPE_SCALINGS,
@@ -225,7 +226,10 @@ class TransformerOptions(AttentionOptions):
     feed_forward_dropout: float = rate(0.0, "Rate of dropout inside the feed-forward networks.")
     normalize_first: bool = flag(False, "Whether blocks normalise before each part (pre-norm) and not after it.")
     normalization: str = choice("layer_norm", NORMALIZATIONS, "Kind of normalisation.")
-    activation: str = text("relu", "Nonlinearity of the feed-forward networks, as Keras knows it by name.")
+    epsilon: float = number(1e-5, "ε of the normalisations of blocks.")
+    activation: str = text(
+        "relu", "Nonlinearity of the feed-forward networks, as Keras knows it by name; or gelu_tanh, GPT-2's GELU."
+    )
     gated: bool = flag(False, "Whether the feed-forward networks have a gate; SwiGLU has the activation silu as well.")
     use_bias: bool = flag(True, "Whether attention and feed-forward networks have biases.")
     self_attention: str = choice(

@@ -22,6 +22,8 @@ PINS = {
     "causal_lm_tiny": 830_464,
     # Blocks 6 · (4 · 384² + 2 · 384 · 1536 + 4 · 384), last norm 2 · 384, embeddings 69 · 384, positions 257 · 384.
     "causal_lm_small": 10_752_000,
+    # Blocks 12 · (4 · 768² + 2 · 768 · 3072 + 13 · 768), last norm 2 · 768, embeddings 69 · 768, positions 1024 · 768.
+    "gpt2": 85_895_424,
     # Blocks 4 · (2 · 128² + 2 · 128 · 64 + 2 · 32 + 3 · 128 · 344 + 2 · 128), last norm 128, embeddings 69 · 128.
     "causal_lm_modern": 735_232,
     # Blocks 4 · (8 · 128² + 2 · 128 · 256 + 4 · 128), last norm 2 · 128, embeddings 69 · 128.
@@ -62,6 +64,7 @@ SMALL = {
         {**_TRANSFORMER, **_TAUGHT},
     ],
     "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
+    "gpt2": [_TRANSFORMER],
     "causal_lm_modern": [
         {**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0},
         {**_TRANSFORMER, **_MULTI, "self_attention": "latent", "latent_dim": 3, "qk_norm": False, "key_dim": 4},

@@ -1,0 +1,32 @@
+"""Makes a work directory of a public checkpoint: `python -m training.import_model SOURCE --workdir DIR`."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo.cli import ArgumentParser, run_process
+from zoo.startup import start_backend
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; raises InputError for a checkpoint that cannot be imported."""
+    parser = ArgumentParser(
+        prog="training.import_model", description="Makes a work directory of a checkpoint that others have trained."
+    )
+    parser.add_argument("source", metavar="SOURCE", help="hf:DIR, a folder as the hub of Hugging Face has it")
+    parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
+    arguments = parser.parse_args(argv)
+    start_backend()
+    from training.importing.workdir import import_checkpoint
+
+    print(json.dumps(import_checkpoint(arguments.source, Path(arguments.workdir)), ensure_ascii=False))
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_process(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -1,0 +1,164 @@
+"""A checkpoint as the hub of Hugging Face has it: a folder with `config.json`, tensors and the files of a tokenizer."""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.importing.safetensors_file import SafetensorsFile
+from zoo.errors import InputError, unknown_name
+from zoo.workdir import checksum
+
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLED = "pytorch_model.bin"
+
+
+class Checkpoint:
+    """A folder of a checkpoint, whose tensors are read one at a time.
+
+    Attributes:
+        path: The folder.
+        config: What `config.json` says.
+        files: The files of the weights.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        InputError: If it is no such folder, or a file in it is missing or damaged.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        if not path.is_dir():
+            raise InputError(f"{path} is no folder. A checkpoint is a folder with config.json and its weights.")
+        self.config: dict[str, Any] = self.json("config.json")
+        self._tensors: dict[str, tuple[Path, tuple[int, ...], Callable[[], np.ndarray]]] = {}
+        self.files = self._open()
+        self._used: set[str] = set()
+
+    def _open(self) -> list[Path]:
+        if (self.path / _INDEX).is_file():
+            files = [self.path / name for name in sorted(set(self.json(_INDEX)["weight_map"].values()))]
+        elif (self.path / _SINGLE).is_file():
+            files = [self.path / _SINGLE]
+        elif (self.path / _PICKLED).is_file():
+            self._open_pickled(self.path / _PICKLED)
+            return [self.path / _PICKLED]
+        else:
+            raise InputError(f"{self.path} has no weights: expected {_SINGLE}, {_INDEX} or {_PICKLED}.")
+        for path in files:
+            if not path.is_file():
+                raise InputError(f"{path} is missing, which {_INDEX} names.")
+            opened = SafetensorsFile(path)
+            for name in opened.names():
+                self._tensors[name] = path, opened.shape(name), functools.partial(opened.read, name)
+        return files
+
+    def _open_pickled(self, path: Path) -> None:
+        """Opens a pickled file of PyTorch, which can hold programs: nothing but tensors is read."""
+        try:
+            import torch
+        except ImportError:
+            raise InputError(
+                f"{path} is a pickle, which only PyTorch reads safely: install torch, or convert it to {_SINGLE}."
+            ) from None
+        try:
+            tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except Exception as error:  # pickles fail in many ways
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{path} is damaged, or holds more than tensors and is not read: {reason}") from None
+        for name, tensor in tensors.items():
+            self._tensors[name] = path, tuple(tensor.shape), functools.partial(_to_numpy, tensor)
+
+    def json(self, name: str) -> Any:
+        """Returns what a JSON file of the folder holds.
+
+        Raises:
+            InputError: If it is missing or damaged.
+        """
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{path} is missing.") from None
+        except ValueError as error:
+            raise InputError(f"{path} is damaged: {error}.") from None
+
+    def file(self, name: str) -> Path:
+        """Returns the path of a file of the folder.
+
+        Raises:
+            InputError: If it is missing.
+        """
+        path = self.path / name
+        if not path.is_file():
+            raise InputError(f"{path} is missing.")
+        return path
+
+    def option(self, name: str, default: Any = None, only: Any = None) -> Any:
+        """Returns an option of `config.json`.
+
+        Args:
+            name: Its name.
+            default: What it is where the file does not say.
+            only: The one value that is supported; `None` if all are.
+
+        Raises:
+            InputError: If another one is asked for.
+        """
+        value = self.config.get(name, default)
+        if only is not None and value != only:
+            path = self.path / "config.json"
+            raise InputError(f"{path}: {name} must be {only!r} to be imported. Received: {value!r}.")
+        return value
+
+    def has(self, name: str) -> bool:
+        """Returns whether there is a tensor of a name."""
+        return name in self._tensors
+
+    def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns a tensor.
+
+        Args:
+            name: Its name.
+            shape: What its shape must be.
+
+        Raises:
+            InputError: If it is missing, of another shape, or not whole.
+        """
+        if name not in self._tensors:
+            files = ", ".join(str(path) for path in self.files)
+            raise InputError(f"{files}: {unknown_name('tensor', name, self._tensors)} Expected shape: {shape}.")
+        path, found, read = self._tensors[name]
+        if found != shape:
+            raise InputError(f"{path}: {name} must have the shape {shape}. Received: {found}.")
+        self._used.add(name)
+        return read()
+
+    def ignore(self, *names: str) -> None:
+        """Notes tensors that hold nothing to be learned, such as masks, or repeat another one."""
+        self._used |= set(names)
+
+    def unused(self) -> list[str]:
+        """Returns the names of the tensors that nobody has read or ignored."""
+        return [name for name in self._tensors if name not in self._used]
+
+    def checksums(self) -> dict[str, str]:
+        """Returns the SHA-256 sums of the files of the weights by their names."""
+        return {path.name: checksum(path) for path in self.files}
+
+    def licence(self) -> str:
+        """Returns the licence that the head of the folder's README.md names."""
+        path = self.path / "README.md"
+        head = path.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if path.is_file() else []
+        lines = [line.split(": ", 1) for text in head for line in text.splitlines() if ": " in line]
+        return dict(lines).get("license", "not stated in the checkpoint").strip("\"' ")
+
+
+def _to_numpy(tensor: Any) -> np.ndarray:
+    array: np.ndarray = tensor.float().numpy()
+    return array

@@ -1,0 +1,67 @@
+"""Files of the format safetensors: a header in JSON, and tensors that are read one at a time.
+
+The first eight bytes are the size of the header, little-endian; the header gives type, shape and place of each tensor.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.errors import InputError
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+
+
+class SafetensorsFile:
+    """One file, mapped into memory.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: If it is no such file, or ends too early.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > size - 8:
+                raise InputError(f"{path} is no safetensors file, or is cut off: its header does not fit into it.")
+            try:
+                header = json.loads(file.read(length))
+            except ValueError:
+                raise InputError(f"{path} is no safetensors file: its header is no JSON.") from None
+        self._first, self._size = 8 + length, size
+        self._entries: dict[str, Any] = {name: entry for name, entry in header.items() if name != "__metadata__"}
+
+    def names(self) -> list[str]:
+        """Returns the names of the tensors."""
+        return list(self._entries)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of a tensor."""
+        return tuple(self._entries[name]["shape"])
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns a tensor, floats in float32.
+
+        Raises:
+            InputError: If the file ends before it, or its type or size is wrong.
+        """
+        entry, shape = self._entries[name], self.shape(name)
+        start, end = entry["data_offsets"]
+        dtype = _TYPES.get(entry["dtype"])
+        if dtype is None:
+            raise InputError(f"{self.path}: {name} is of the type {entry['dtype']}; known: {', '.join(_TYPES)}.")
+        count = math.prod(shape)
+        if end - start != count * np.dtype(dtype).itemsize or self._first + end > self._size:
+            raise InputError(f"{self.path} is cut off or damaged: {name} of the shape {shape} is not whole in it.")
+        values = np.memmap(self.path, dtype, "r", self._first + start, (count,)) if count else np.zeros(0, dtype)
+        if entry["dtype"] == "BF16":  # the upper half of a float32
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        return (values.astype(np.float32) if values.dtype.kind == "f" else np.asarray(values)).reshape(shape)

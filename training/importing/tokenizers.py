@@ -1,0 +1,33 @@
+"""The files of a checkpoint's tokenizer as one of our tokenizers."""
+
+from training.importing.checkpoint import Checkpoint
+from training.importing.vocabulary import Arrangement
+from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer
+
+UNUSED = "<unused>"
+
+
+def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
+    """Returns the byte-level tokenizer of `vocab.json` and `merges.txt`, or of a `tokenizer.json` with both.
+
+    Raises:
+        InputError: If there are no such files, or they do not go together.
+    """
+    if (checkpoint.path / "vocab.json").is_file():
+        vocabulary = checkpoint.json("vocab.json")
+        lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
+        merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    else:
+        model = checkpoint.json("tokenizer.json")["model"]
+        vocabulary, pairs = model["vocab"], model["merges"]
+        merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in pairs]
+    size = max(order.original_ids) + 1
+    pieces = {index: piece for piece, index in vocabulary.items()}
+    if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
+        raise InputError(f"{checkpoint.path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
+    controls = [
+        ours for ours, original in enumerate(order.original_ids) if original not in pieces
+    ]  # rows that only fill up the table
+    texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
+    return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids)

@@ -1,0 +1,48 @@
+"""From the ids of a checkpoint to ours: padding, start, end and unknown are 0 to 3, and the others follow in order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoo.vocabulary import SPECIAL_PIECES
+
+NEW = -1
+"""The original id of a symbol that the checkpoint does not have."""
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Which symbol of the checkpoint each of our ids is.
+
+    Attributes:
+        original_ids: The id in the checkpoint of each of our ids, or `NEW`. A symbol that is both, say, start and end
+            is there twice.
+    """
+
+    original_ids: tuple[int, ...]
+
+    def rows(self, table: np.ndarray) -> np.ndarray:
+        """Returns the rows of a table [V, …] of the checkpoint in our order; those of new symbols are zeros."""
+        taken = table[np.maximum(self.original_ids, 0)]
+        taken[np.equal(self.original_ids, NEW)] = 0
+        return taken
+
+    def pieces(self, pieces: Sequence[str]) -> list[str]:
+        """Returns the pieces in our order, the special ones under our names."""
+        special = len(SPECIAL_PIECES) - 1
+        return [*SPECIAL_PIECES[:special], *(pieces[i] for i in self.original_ids[special:])]
+
+
+def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: int | None = None) -> Arrangement:
+    """Returns the arrangement of a vocabulary.
+
+    Args:
+        size: Number of symbols of the checkpoint.
+        start: Its id of what texts begin with; may be the same as another.
+        end: Its id of what texts end with.
+        pad: Its id of padding, if it has one.
+        unknown: Its id of an unknown symbol, if it has one; else an ordinary symbol has our id of it.
+    """
+    special = [NEW if pad is None else pad, start, end, *([] if unknown is None else [unknown])]
+    return Arrangement((*special, *(i for i in range(size) if i not in special)))
