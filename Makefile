@@ -4,7 +4,7 @@ READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-all check format bench
+.PHONY: demo test test-all check format bench docs
 
 demo: $(READY) ; $(BIN)/python examples/demo.py
 
@@ -17,6 +17,8 @@ check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/
 format: $(READY) ; $(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 bench: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[bench]' && $(BIN)/python -m benchmarks --output runs/bench/RESULTS.md $(BENCH)
+
+docs: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[docs]' && NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet && echo "The site: runs/site/index.html; with its search: $(BIN)/python -m http.server --directory runs/site"
 
 $(READY): requirements.txt pyproject.toml
 	@echo "Setting up .venv (about a minute)"

@@ -1,10 +1,9 @@
 """What the commands of this project make of their arguments, without running."""
 
+import argparse
 import importlib
 
 import pytest
-
-from zoo.cli import ArgumentParser
 
 
 class Parsed(BaseException):
@@ -13,14 +12,19 @@ class Parsed(BaseException):
 
 def parse(module, arguments):
     """Returns the arguments of a command as it reads them."""
-    parse_known_args = ArgumentParser.parse_known_args
+    parse_known_args = argparse.ArgumentParser.parse_known_args
 
     def stop(self, *arguments):
         raise Parsed(*parse_known_args(self, *arguments))
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Parsed) as caught:
-        patch.setattr(ArgumentParser, "parse_known_args", stop, raising=False)
-        importlib.import_module(module).main(arguments)
+        patch.setattr(argparse.ArgumentParser, "parse_known_args", stop)
+        _main_of(module)(arguments)
     namespace, unknown = caught.value.args
     assert not unknown, f"python -m {module} has no {unknown}"
     return namespace
+
+
+def _main_of(module):
+    found = importlib.import_module(module)
+    return getattr(found, "main", None) or importlib.import_module(f"{module}.__main__").main

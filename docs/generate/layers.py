@@ -1,0 +1,247 @@
+"""Pages of the layers: what their docstrings say, what they cost, and a picture of what each result sees.
+
+Each page is about the layer that the example of the docstring makes, which the tests run.
+"""
+
+import doctest
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+import zoo
+from generate import svg
+from generate.problems import Problems
+from generate.tables import table
+from zoo import layers
+
+LENGTH = 12  # of the sequences in the pictures
+LENGTHS = (100, 200)  # of those whose costs are compared
+KINDS = {
+    "attention": "Attention",
+    "scores": "Score functions",
+    "positions": "Positions",
+    "visibility": "Who sees whom",
+    "normalizations": "What makes weights of scores",
+    "recurrent": "Recurrent",
+    "blocks": "Blocks",
+}
+
+
+def pages(problems: Problems) -> Iterator[tuple[str, str]]:
+    """Yields name and content of a page for each public layer, and of their list.
+
+    Args:
+        problems: Gets the layers without description or equation, paper and example.
+    """
+    lists: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
+    for name in layers.__all__:
+        subject = getattr(layers, name)
+        problems.require(inspect.getdoc(subject), f"zoo.layers.{name} has no docstring.")
+        kind = subject.__module__.split(".")[2]
+        about = _first_sentence(subject)
+        problems.require(about, f"The docstring of zoo.layers.{name} does not say what it is in its first paragraph.")
+        lists.setdefault(kind, []).append((f"[`{name}`]({name}.md)", about))
+        yield f"layers/{name}.md", _page(name, subject, problems)
+    parts = ["# Layers, by name\n\nThe [overview](../../layers.md) says which one to take."]
+    parts += [
+        f"## {KINDS.get(kind, kind.capitalize())}\n\n{table(('layer', 'what it is'), rows)}"
+        for kind, rows in lists.items()
+    ]
+    yield "layers/index.md", "\n\n".join(parts)
+
+
+def _first_sentence(subject: Any) -> str:
+    return " ".join((inspect.getdoc(subject) or "").split("\n\n")[0].split())
+
+
+def _page(name: str, subject: Any, problems: Problems) -> str:
+    parts = [f"# {name}", _first_sentence(subject)]
+    if isinstance(subject, type):
+        called = _calls(name, subject)
+        layer = called[0] if called else None
+        parts += [part for part in (_pictures(subject, layer), _cost(subject, layer)) if part]
+        if issubclass(subject, layers.BaseAttention) and subject is not layers.BaseAttention:
+            problems.require(layer, f"The example of zoo.layers.{name} makes and calls no {name}.")
+    parts.append(
+        f"## Reference\n\n::: zoo.layers.{name}\n    options:\n      heading_level: 3\n      show_root_toc_entry: false"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _calls(name: str, subject: Any) -> tuple[Any, list[Any]] | None:
+    """Returns the first layer of a class that the example of its docstring calls, and the call's tensors."""
+    seen: list[tuple[Any, list[Any]]] = []
+    call = keras.layers.Layer.__call__
+
+    def record(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        if type(self) is subject:
+            seen.append((self, [argument for argument in arguments if hasattr(argument, "shape")]))
+        return call(self, *arguments, **keywords)
+
+    keras.layers.Layer.__call__ = record
+    try:
+        runner = doctest.DocTestRunner(verbose=False)
+        for test in doctest.DocTestFinder(recurse=False).find(subject, name, globs={}):
+            runner.run(test, out=lambda text: None)
+    finally:
+        keras.layers.Layer.__call__ = call
+    return seen[0] if seen else None
+
+
+# Pictures
+
+
+def _pictures(subject: type, layer: Any) -> str:
+    if issubclass(subject, layers.Positions):
+        return _bias_picture(subject)
+    if layer is None or issubclass(subject, layers.Score | keras.layers.RNN) or not _is_sequence_layer(layer):
+        return ""
+    shown = [("each query sees these keys", {})] if _attends(layer) else [("each result sees these inputs", {})]
+    if _takes_causal_mask(layer):
+        shown.append(("with the causal mask", {"use_causal_mask": True}))
+    figures = [
+        f"<figure markdown='0'>{svg.grid(_seen(layer, **options), _columns(layer), 'results', title)}"
+        f"<figcaption>{title}</figcaption></figure>"
+        for title, options in shown
+    ]
+    text = f"Found by changing {'values' if _attends(layer) else 'inputs'} one by one, {LENGTH} positions, in a layer "
+    text += f"as the example makes it: `{_made(layer)}`."
+    return f'## What it sees\n\n<div class="pictures" markdown="0">{"".join(figures)}</div>\n\n{text}'
+
+
+def _attends(layer: Any) -> bool:
+    return isinstance(layer, layers.BaseAttention | layers.TransformerDecoderBlock)
+
+
+def _columns(layer: Any) -> str:
+    return "keys" if _attends(layer) else "inputs"
+
+
+def _is_sequence_layer(layer: Any) -> bool:
+    return isinstance(layer, layers.BaseAttention) or type(layer) in (
+        layers.TransformerEncoderBlock,
+        layers.TransformerDecoderBlock,
+        layers.GatedConvolutionBlock,
+        layers.BidirectionalEncoder,
+        layers.FeedForward,
+        layers.GatedFeedForward,
+    )
+
+
+def _takes_causal_mask(layer: Any) -> bool:
+    return isinstance(layer, layers.BaseAttention) and "use_causal_mask" in inspect.signature(layer.call).parameters
+
+
+def _made(layer: Any) -> str:
+    """Returns the call that makes a layer, with what differs from the defaults."""
+    parameters = inspect.signature(type(layer).__init__).parameters
+    options = []
+    names = [name for base in reversed(type(layer).__mro__) for name in vars(base).get("saved_options", ())]
+    for name in dict.fromkeys(names):
+        value, default = getattr(layer, name, None), getattr(parameters.get(name), "default", None)
+        if isinstance(value, int | float | str) and value != default:
+            options.append(f"{name}={value!r}")
+    return f"{type(layer).__name__}({', '.join(options)})"
+
+
+def _fresh(layer: Any) -> Any:
+    return type(layer).from_config(layer.get_config())
+
+
+def _sizes(layer: Any) -> list[int]:
+    """Returns the last axis of each input that the layer was built for."""
+    shapes = layer._build_shapes_dict or {}
+    shapes = shapes if isinstance(shapes, dict) else {"input_shape": shapes}
+    return [shape[-1] for shape in shapes.values() if shape is not None and isinstance(shape[-1], int)]
+
+
+def _seen(layer: Any, **options: Any) -> np.ndarray:
+    """Returns [T, S]: 1 where result t changes with value (or input) s, else 0."""
+    sizes, random = _sizes(layer), np.random.default_rng(0)
+    fresh = _fresh(layer)
+    base = random.normal(size=(1, LENGTH, sizes[-1 if _attends(layer) and len(sizes) > 1 else 0])).astype("float32")
+    if _attends(layer) and len(sizes) > 1:
+        base = random.normal(size=(1, LENGTH, sizes[1])).astype("float32")
+    batch = np.tile(base, (LENGTH + 1, 1, 1))
+    batch[np.arange(LENGTH), np.arange(LENGTH)] += 1.0
+    if not _attends(layer):
+        result = fresh(ops.convert_to_tensor(batch), **options)
+    else:
+        query = np.tile(random.normal(size=(1, LENGTH, sizes[0])).astype("float32"), (LENGTH + 1, 1, 1))
+        keys = {}
+        if len(sizes) > 2:
+            keys["key"] = ops.convert_to_tensor(
+                np.tile(random.normal(size=(1, LENGTH, sizes[2])).astype("float32"), (LENGTH + 1, 1, 1))
+            )
+        result = fresh(ops.convert_to_tensor(query), ops.convert_to_tensor(batch), **keys, **options)
+    result = result[0] if isinstance(result, tuple | list) else result
+    result = ops.convert_to_numpy(result)
+    return (np.abs(result[:LENGTH] - result[LENGTH:]).max(axis=-1) > 1e-7).T.astype("float32")
+
+
+def _bias_picture(subject: type) -> str:
+    """Returns what positions add to the scores of the first heads, where that is a bias that needs no other weights."""
+    if subject not in (layers.ALiBiPositions,):
+        return ""
+    positions, heads = subject(), 4
+    positions.build_for_attention(num_heads=heads, key_dim=8, value_dim=8, query_dim=32, memory_dim=32)
+    places = ops.arange(LENGTH, dtype="int32")
+    bias = ops.convert_to_numpy(positions.bias(places, places))
+    low, high = float(bias.min()), float(bias.max())
+    figures = [
+        f"<figure>{svg.grid((head - low) / (high - low), 'keys', 'queries', f'the bias of head {number}')}"
+        f"<figcaption>head {number}: {head.min():.2f} … {head.max():.2f}</figcaption></figure>"
+        for number, head in enumerate(bias)
+    ]
+    text = f"What `{subject.__name__}()` adds to the scores of {heads} heads; the darker, the more."
+    return f'## What it adds\n\n<div class="pictures" markdown="0">{"".join(figures)}</div>\n\n{text}'
+
+
+# Costs
+
+
+def _cost(subject: type, layer: Any) -> str:
+    if layer is None or subject is layers.BaseAttention:
+        return ""
+    make: Callable[[], Any] | None = None
+    if issubclass(subject, layers.Score):
+        if subject is layers.PerHeadScore:
+            return ""
+        make = lambda: layers.Attention(_fresh(layer))  # noqa: E731
+        sizes = _sizes(layer)
+        sizes = [sizes[0], sizes[-1]] if len(sizes) > 1 else sizes * 2
+    elif _is_sequence_layer(layer) or isinstance(layer, layers.AttentionPooling):
+        make, sizes = lambda: _fresh(layer), _sizes(layer)  # noqa: E731
+    if make is None:
+        return ""
+    longest = getattr(layer, "max_keys", None)
+    lengths = (longest,) if isinstance(longest, int) else LENGTHS
+    costs = []
+    for length in lengths:
+        fresh = make()
+        shapes = [(1, length, size) for size in sizes]
+        fresh.build(*shapes)
+        costs.append(zoo.cost(fresh, query_length=length))
+    rows = [
+        (f"`{name}`", f"{step.multiplications:,}", f"{step.additions:,}", f"{step.bytes:,}", f"{step.weights:,}")
+        for name, step in [*costs[0].items(), ("total", costs[0].total)]
+    ]
+    total = costs[0].total
+    path = "∞" if math.isinf(total.path_length) else f"{total.path_length:,}"
+    text = f"`zoo.cost(layer, query_length={lengths[0]})` of {_described(subject, layer, sizes)}:"
+    after = f"Steps one after another: {total.sequential_steps:,}. Longest path between two positions: {path}."
+    if len(costs) > 1 and costs[0].multiplications:
+        factor = costs[1].multiplications / costs[0].multiplications
+        after += f" Of twice the length: {factor:.2f} times the multiplications."
+    head = ("step", "multiplications", "additions", "bytes", "weights")
+    return f"## What it costs\n\n{text}\n\n{table(head, rows)}\n{after}"
+
+
+def _described(subject: type, layer: Any, sizes: list[int]) -> str:
+    made = f"Attention({_made(layer)})" if issubclass(subject, layers.Score) else _made(layer)
+    return f"`{made}`, inputs with {' and '.join(str(size) for size in sizes[:2])} features"

@@ -1,0 +1,15 @@
+"""What fails a build of the site: collected first, so that all of it can be mended at once."""
+
+
+class Problems(list[str]):
+    """Sentences, each of which says what is wrong and what to do about it."""
+
+    def require(self, held: object, problem: str) -> None:
+        """Adds a problem unless something holds."""
+        if not held:
+            self.append(problem)
+
+    def end(self) -> None:
+        """Ends the process with all problems, if there are any."""
+        if self:
+            raise SystemExit("\n".join(f"- {problem}" for problem in self))
