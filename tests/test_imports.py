@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("zoo", "training", "export", "benchmarks", "tests", "examples")
+ROOMS = ("zoo", "training", "export", "benchmarks", "experiments", "tests", "examples")
 TENSORFLOW = {"tensorflow", "tensorflow_text", "tensorflow_datasets", "tensorflow_serving", "tf_keras"}
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -32,8 +32,8 @@ ALLOWED = read_rooms(CONTRIBUTING)
 
 
 def modules():
-    """Returns (module name, path) of every module that is packaged, and of the benchmarks."""
-    paths = [path for room in ROOMS[:4] for path in sorted((ROOT / room).rglob("*.py"))]
+    """Returns (module name, path) of every module that is packaged, of the benchmarks and of the experiments."""
+    paths = [path for room in ROOMS[:5] for path in sorted((ROOT / room).rglob("*.py"))]
     return [(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths]
 
 

@@ -1,0 +1,96 @@
+"""Runs an experiment: `python -m experiments NAME [--quick] [--seeds N] [--workdir DIR] [--data SPEC] [--steps N]`.
+
+Without a name it lists them. Cells that are finished are not measured again; a full run writes its page and plot into
+docs/evidence, a quick one into its work directory. Exit status 0; 1 if a quick run misses a direction that is strong
+enough to be found in it; 2 for bad usage.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.catalog import NAMES, get_experiment
+from experiments.experiment import Experiment, Request, Results
+from experiments.report import ROOT, commit, table, write
+from experiments.store import Store
+from zoo.cli import ArgumentParser, run_process
+from zoo.errors import InputError
+
+EVIDENCE = ROOT / "docs" / "evidence"
+REFUTED = 1
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="experiments", description="Shows a claim about attention by an experiment.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the experiment; without it all are listed")
+    parser.add_argument("--quick", action="store_true", help="three minutes at most, with smaller settings")
+    parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each cell (of a quick run 1)")
+    parser.add_argument("--workdir", type=Path, metavar="DIR", help="results and runs (runs/experiments)")
+    parser.add_argument("--data", metavar="SPEC", help="data to train on, for experiments that take any")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of each training, likewise")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of page and plot (docs/evidence)")
+    return parser
+
+
+def run(experiment: Experiment, request: Request, output: Path, how: str) -> bool:
+    """Measures what is missing, writes the evidence, and returns whether all strong directions were found."""
+    store = Store(request.workdir / f"{experiment.name}.jsonl", experiment.budget(request))
+    cells, begun = list(experiment.cells(request)), time.monotonic()
+    for number, cell in enumerate(cells, 1):
+        known = store.get(cell) is not None
+        print(f"{number}/{len(cells)} {cell}{': finished before' if known else ''}", file=sys.stderr, flush=True)
+        if not known:
+            store.add(cell, experiment.measure(cell, request), commit())
+    results = Results((cell.settings, cell.seed, store.get(cell) or {}) for cell in cells)
+    verdicts = experiment.verdicts(results, request.quick)
+    path = write(experiment, results, verdicts, store.commits(), how, output)
+    print(table(experiment, results))
+    for verdict in verdicts:
+        print(f"{'confirmed' if verdict.held else 'NOT CONFIRMED'}: {verdict.claim.text}")
+    print(f"{path}, after {time.monotonic() - begun:.0f} s")
+    return all(verdict.held for verdict in verdicts if verdict.claim.strong)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; raises InputError for bad usage."""
+    arguments = _parser().parse_args(argv)
+    if arguments.name is None:
+        width = max(map(len, NAMES))
+        for name in NAMES:
+            print(f"{name:{width}}  {get_experiment(name).question}")
+        return
+    experiment = get_experiment(arguments.name)
+    for option in ("seeds", "steps"):
+        value = getattr(arguments, option)
+        if value is not None and value < 1:
+            raise InputError(f"--{option} must be positive. Received: {value}.")
+    if not experiment.takes_data and (arguments.data or arguments.steps):
+        raise InputError(f"{experiment.name} has data and steps of its own: leave out --data and --steps.")
+    workdir = arguments.workdir or ROOT / "runs" / "experiments" / ("quick" if arguments.quick else "full")
+    seeds = arguments.seeds or (1 if arguments.quick else experiment.default_seeds)
+    request = Request(workdir, arguments.quick, seeds, arguments.data, arguments.steps)
+    output = arguments.output or (workdir if arguments.quick else EVIDENCE)
+    if not run(experiment, request, output, _told(experiment, request)) and arguments.quick:
+        print(f"error: {experiment.name} did not find a direction that a quick run should find", file=sys.stderr)
+        sys.exit(REFUTED)
+
+
+def _told(experiment: Experiment, request: Request) -> str:
+    """Returns the command as it is repeated elsewhere: without the paths of this machine."""
+    words = ["python -m experiments", experiment.name, *["--quick"] * request.quick, f"--seeds {request.seeds}"]
+    if request.data:
+        words.append(f"--data {re.sub('[^:]*/', '', request.data)}")
+    if request.steps:
+        words.append(f"--steps {request.steps}")
+    return " ".join(words)
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_process(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -1,0 +1,20 @@
+"""The experiments by name, a file each."""
+
+import importlib
+
+from experiments.experiment import Experiment
+from zoo.errors import unknown_name
+
+NAMES = ("scaling", "cost", "masking", "context")
+
+
+def get_experiment(name: str) -> Experiment:
+    """Returns an experiment by its name.
+
+    Raises:
+        InputError: If there is none, with the close names.
+    """
+    if name not in NAMES:
+        raise unknown_name("experiment", name, NAMES)
+    made: Experiment = importlib.import_module(f"experiments.catalog.{name}").EXPERIMENT
+    return made

@@ -1,0 +1,162 @@
+"""What an experiment is: cells that are measured, a summary of them, and the claims that it checks."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Settings = Mapping[str, Any]
+Metrics = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of an experiment.
+
+    Attributes:
+        workdir: Where its results are, and the runs that it trains.
+        quick: Whether minutes at most are to be spent; for most experiments with smaller settings.
+        seeds: How many seeds each cell that trains or draws is measured with.
+        data: SPEC of the data, for experiments that take any; `None` for their own.
+        steps: Steps of each training; `None` for the experiment's own.
+    """
+
+    workdir: Path
+    quick: bool = False
+    seeds: int = 1
+    data: str | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is measured at once: settings, and the seed."""
+
+    settings: Settings
+    seed: int = 1
+
+    def __str__(self) -> str:
+        return ", ".join([*(f"{name}={value}" for name, value in self.settings.items()), f"seed {self.seed}"])
+
+
+class Results:
+    """The metrics of all measured cells."""
+
+    def __init__(self, rows: Iterable[tuple[Settings, int, Metrics]]) -> None:
+        self.rows = list(rows)
+
+    def groups(self) -> list[tuple[Settings, list[Metrics]]]:
+        """Returns the metrics of all seeds by settings, in the order in which they were asked for."""
+        found: dict[tuple[Any, ...], tuple[Settings, list[Metrics]]] = {}
+        for settings, _, metrics in self.rows:
+            found.setdefault(tuple(settings.items()), (settings, []))[1].append(metrics)
+        return list(found.values())
+
+    def values(self, metric: str, **settings: Any) -> list[float]:
+        """Returns a metric of all cells with these settings that have it."""
+        return [
+            metrics[metric]
+            for own, _, metrics in self.rows
+            if metric in metrics and all(own.get(name) == value for name, value in settings.items())
+        ]
+
+    def mean(self, metric: str, **settings: Any) -> float:
+        """Returns the mean of a metric over the cells with these settings; not a number if there are none."""
+        values = self.values(metric, **settings)
+        return statistics.fmean(values) if values else math.nan
+
+    def line(self, axis: str, metric: str, **settings: Any) -> tuple[list[Any], list[float]]:
+        """Returns the means of a metric along a setting, for a plot."""
+        places = [own[axis] for own, _ in Results(self._with(metric, settings)).groups()]
+        places = sorted(dict.fromkeys(places))
+        return places, [self.mean(metric, **{axis: place}, **settings) for place in places]
+
+    def _with(self, metric: str, settings: Settings) -> list[tuple[Settings, int, Metrics]]:
+        return [
+            row
+            for row in self.rows
+            if metric in row[2] and all(row[0].get(name) == value for name, value in settings.items())
+        ]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A direction that is checked on the results.
+
+    Attributes:
+        text: What is claimed.
+        holds: Whether it does, by the results.
+        strong: Whether `--quick` is to find it, too; if not, it is reported alone.
+        full_only: Whether `--quick` has no cells for it.
+    """
+
+    text: str
+    holds: Callable[[Results], bool]
+    strong: bool = True
+    full_only: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and whether it held."""
+
+    claim: Claim
+    held: bool
+
+
+class Experiment:
+    """Base of the experiments; a subclass names what it asks, and overrides `cells`, `measure`, `claims` and `draw`.
+
+    Attributes:
+        name: Its name.
+        question: What it asks.
+        source: The paper, and the figure or table beside which the result is to be set.
+        refuted_by: What would refute the claim.
+        columns: Metrics in the table, and how each is formatted.
+        takes_data: Whether it takes `--data` and `--steps`.
+        default_seeds: How many seeds a full run has.
+    """
+
+    name = ""
+    question = ""
+    source = ""
+    refuted_by = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    takes_data = False
+    default_seeds = 1
+
+    def cells(self, request: Request) -> Sequence[Cell]:
+        """Returns the cells that are measured."""
+        raise NotImplementedError
+
+    def measure(self, cell: Cell, request: Request) -> Metrics:
+        """Returns the metrics of a cell."""
+        raise NotImplementedError
+
+    def claims(self) -> Sequence[Claim]:
+        """Returns the claims in the order of the report."""
+        raise NotImplementedError
+
+    def draw(self, results: Results, figure: Any) -> None:
+        """Draws the results into a Matplotlib figure."""
+        raise NotImplementedError
+
+    def budget(self, request: Request) -> dict[str, Any]:
+        """Returns what every row of one table must have in common."""
+        return {"quick": request.quick, "data": request.data, "steps": request.steps}
+
+    def verdicts(self, results: Results, quick: bool) -> list[Verdict]:
+        """Returns each claim with whether it holds; those that a quick run has no cells for are left out."""
+        return [
+            Verdict(claim, bool(claim.holds(results))) for claim in self.claims() if not (quick and claim.full_only)
+        ]
+
+
+def grid(seeds: int, **settings: Sequence[Any]) -> list[Cell]:
+    """Returns a cell for every combination of settings and every seed from 1 on."""
+    combinations: list[dict[str, Any]] = [{}]
+    for name, values in settings.items():
+        combinations = [{**chosen, name: value} for chosen in combinations for value in values]
+    return [Cell(chosen, seed) for chosen in combinations for seed in range(1, seeds + 1)]

@@ -1,0 +1,127 @@
+"""The evidence of an experiment: a page with a table, and a plot."""
+
+import math
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.experiment import Experiment, Metrics, Results, Verdict
+from zoo.errors import InputError
+from zoo.extras import missing_extra
+from zoo.workdir import replacing
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 120
+
+
+def commit() -> str:
+    """Returns the commit that is checked out, with a mark if files differ from it; empty outside a repository."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True).stdout.strip()
+
+    try:
+        short = git("rev-parse", "--short", "HEAD")
+        return f"{short}+" if short and git("status", "--porcelain", "--untracked-files=no") else short
+    except OSError:
+        return ""
+
+
+def hardware() -> str:
+    """Returns processor and number of cores."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.machine()
+    return f"{name}, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores"
+
+
+def table(experiment: Experiment, results: Results) -> str:
+    """Returns the table of settings and metrics, as mean ± deviation over the seeds where there are several."""
+    groups = results.groups()
+    names = list(dict.fromkeys(name for settings, _ in groups for name in settings))
+    head = [*names, *(column for column in experiment.columns)]
+    rows = [
+        [
+            *(str(settings.get(name, "")) for name in names),
+            *(_number(metrics, name, how) for name, how in experiment.columns.items()),
+        ]
+        for settings, metrics in groups
+    ]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _number(metrics: Sequence[Metrics], name: str, how: str) -> str:
+    values = [each[name] for each in metrics if name in each and not math.isnan(each[name])]
+    if not values:
+        return ""
+    text = format(statistics.fmean(values), how)
+    return text if len(values) == 1 else f"{text} ± {format(statistics.stdev(values), how)}"
+
+
+def page(
+    experiment: Experiment, results: Results, verdicts: Sequence[Verdict], commits: Sequence[str], how: str
+) -> str:
+    """Returns the page of evidence, in Markdown."""
+    seeds = len({seed for _, seed, _ in results.rows})
+    said = [f"- **{'Confirmed' if verdict.held else 'Not confirmed'}**: {verdict.claim.text}" for verdict in verdicts]
+    measured = f"Measured by `{how}`, {seeds} seed{'s' * (seeds != 1)}, on {hardware()}, shared with other work"
+    parts = [
+        f"# {experiment.name}: {experiment.question}",
+        f"Set beside: {experiment.source}.",
+        f"It would be refuted by: {experiment.refuted_by}.",
+        "\n".join(said),
+        f"![{experiment.name}]({experiment.name}.svg)",
+        table(experiment, results),
+        f"{measured}, at commit {', '.join(f'`{each}`' for each in commits) or 'unknown'}"
+        + (" (+: with changes)." if any("+" in each for each in commits) else "."),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_plot(experiment: Experiment, results: Results, path: Path) -> None:
+    """Draws the plot into a file, of the format of its suffix.
+
+    Raises:
+        InputError: If Matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from error
+    figure: Any = Figure(figsize=(9, 3.6), layout="constrained")
+    with matplotlib.rc_context({"svg.hashsalt": experiment.name, "axes.grid": True, "grid.alpha": 0.3}):
+        experiment.draw(results, figure)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def write(
+    experiment: Experiment,
+    results: Results,
+    verdicts: Sequence[Verdict],
+    commits: Sequence[str],
+    how: str,
+    folder: Path,
+) -> Path:
+    """Writes page and plot into a folder, and returns the path of the page.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    path = folder / f"{experiment.name}.md"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_plot(experiment, results, folder / f"{experiment.name}.svg")
+        with replacing(path) as temporary:
+            temporary.write_text(page(experiment, results, verdicts, commits, how), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written to: {error.strerror or error}.") from error
+    return path

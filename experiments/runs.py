@@ -1,0 +1,54 @@
+"""Trained runs as cells of an experiment, by the commands that users have."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from experiments.experiment import Cell, Request
+from training.evaluation import evaluate
+from training.loop.resolve import Request as TrainingRequest
+from training.loop.resolve import resolve_run
+from zoo.workdir import WorkDir
+
+
+def train_run(model: str, data: str, settings: dict[str, Any], cell: Cell, request: Request, name: str) -> Path:
+    """Trains a model, or goes on with its training, and returns its work directory.
+
+    Args:
+        model: Its name.
+        data: SPEC of the data.
+        settings: Settings by name, such as `{"training.max_steps": 100}`, as for `--set`.
+        cell: The cell, whose seed is that of the training.
+        request: Of the experiment.
+        name: Of the experiment; runs are in a folder of this name.
+    """
+    from training.loop.trainer import train
+
+    words = re.sub(r"[^\w.=-]+", "_", str(cell))
+    workdir = WorkDir(request.workdir / name / words)
+    values = {"training.precision": "float32", **settings, "training.seed": cell.seed}
+    asked = TrainingRequest(model, data, [f"{key}={value}" for key, value in values.items()])
+    if not _finished(workdir):
+        train(workdir, resolve_run(workdir, asked, workdir.config.exists()))
+    return workdir.path
+
+
+def _finished(workdir: WorkDir) -> bool:
+    return workdir.model.exists() and any('"final"' in line for line in _log(workdir.path))
+
+
+def _log(path: Path) -> list[str]:
+    log = path / "metrics.jsonl"
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def final_metrics(path: Path) -> dict[str, float]:
+    """Returns the validation metrics that a finished training has written last."""
+    metrics = json.loads(_log(path)[-1])
+    return {name: value for name, value in metrics.items() if isinstance(value, float)}
+
+
+def test_metrics(path: Path, by: str | None = None, **decoding: Any) -> dict[str, Any]:
+    """Returns the metrics of the test split, as `training.evaluate` has them."""
+    return evaluate(path, split="test", by=by, **decoding)

@@ -1,0 +1,168 @@
+"""The framework of the experiments, with a scripted one."""
+
+import json
+
+import pytest
+
+from experiments import __main__ as command
+from experiments.catalog import NAMES, get_experiment
+from experiments.experiment import Cell, Claim, Experiment, Request, Results, grid
+from experiments.report import page, table
+from experiments.store import Store
+from zoo.errors import InputError
+
+
+class Scripted(Experiment):
+    name = "scripted"
+    question = "does it grow?"
+    source = "nobody 2000, table 1"
+    refuted_by = "a value that falls"
+    columns = {"value": ".2f", "spread": ".1f"}
+    takes_data = True
+    default_seeds = 2
+
+    def __init__(self, factor=1):
+        self.factor = factor
+        self.measured = []
+
+    def cells(self, request):
+        return grid(request.seeds, size=(2, 3))
+
+    def measure(self, cell, request):
+        self.measured.append(str(cell))
+        return {"value": self.factor * cell.settings["size"] + cell.seed / 10}
+
+    def claims(self):
+        return [
+            Claim("it grows", lambda results: results.mean("value", size=3) > results.mean("value", size=2)),
+            Claim("it is large", lambda results: results.mean("value") > 100, strong=False),
+            Claim("it is measured in full", lambda results: True, full_only=True),
+        ]
+
+    def draw(self, results, figure):
+        figure.subplots().plot(*results.line("size", "value"))
+
+
+BUDGET = {"quick": False, "data": None, "steps": None}
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    experiment = Scripted()
+    monkeypatch.setattr(command, "NAMES", ("scripted",))
+    monkeypatch.setattr(command, "get_experiment", lambda name: experiment)
+    return experiment
+
+
+def test_a_full_run(scripted, tmp_path, capsys):
+    command.main(["scripted", "--workdir", str(tmp_path / "work"), "--output", str(tmp_path / "out")])
+    assert scripted.measured == ["size=2, seed 1", "size=2, seed 2", "size=3, seed 1", "size=3, seed 2"]
+    written = (tmp_path / "out" / "scripted.md").read_text(encoding="utf-8")
+    assert "| 2 | 2.15 ± 0.07 |  |" in written and "python -m experiments scripted --seeds 2`" in written
+    assert "**Confirmed**: it grows" in written and "**Not confirmed**: it is large" in written
+    assert str(tmp_path) not in written
+    assert (tmp_path / "out" / "scripted.svg").read_text(encoding="utf-8").count("<svg") == 1
+    printed = capsys.readouterr()
+    assert "confirmed: it grows" in printed.out and "4/4 size=3, seed 2" in printed.err
+
+
+def test_finished_cells_are_not_measured_again(scripted, tmp_path):
+    command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
+    results = tmp_path / "scripted.jsonl"
+    lines = results.read_text(encoding="utf-8").splitlines(keepends=True)
+    results.write_text(lines[0] + lines[1][:20], encoding="utf-8")  # killed while it wrote
+    scripted.measured.clear()
+    command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
+    assert scripted.measured == ["size=3, seed 1"]
+    assert results.read_text(encoding="utf-8").splitlines()[0] == lines[0].strip()
+    assert (tmp_path / "scripted.md").exists() and "in full" not in (tmp_path / "scripted.md").read_text("utf-8")
+
+
+def test_a_quick_run_that_refutes_ends_with_1(scripted, tmp_path, capsys):
+    scripted.factor = -1
+    with pytest.raises(SystemExit) as ended:
+        command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
+    assert ended.value.code == 1 and "did not find a direction" in capsys.readouterr().err
+
+
+def test_budgets_are_not_mixed(scripted, tmp_path):
+    command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
+    with pytest.raises(InputError, match="another budget, quick=true.*steps=null; this one is .*steps=50.*--workdir"):
+        command.main(["scripted", "--quick", "--steps", "50", "--workdir", str(tmp_path)])
+
+
+@pytest.mark.parametrize("content", ["{}\n", "no json\n", "[1]\n", "\xff\n"])
+def test_what_is_no_file_of_results(content, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"x\.jsonl is not a file of results"):
+        Store(path, BUDGET)
+
+
+def test_a_row_has_its_budget_and_commit(tmp_path):
+    store = Store(tmp_path / "x.jsonl", BUDGET)
+    store.add(Cell({"size": 2}, 5), {"value": 3}, "abc")
+    assert json.loads(store.path.read_text(encoding="utf-8")) == {
+        "settings": {"size": 2},
+        "seed": 5,
+        "budget": BUDGET,
+        "metrics": {"value": 3.0},
+        "commit": "abc",
+    }
+    assert Store(store.path, BUDGET).get(Cell({"size": 2}, 5)) == {"value": 3.0}
+    assert Store(store.path, BUDGET).get(Cell({"size": 2}, 6)) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["scripted", "--seeds", "0"], "--seeds must be positive. Received: 0"),
+        (["scripted", "--steps", "-3"], "--steps must be positive. Received: -3"),
+    ],
+)
+def test_bad_usage(arguments, message, scripted):
+    with pytest.raises(InputError, match=message):
+        command.main(arguments)
+
+
+def test_an_experiment_with_data_of_its_own():
+    with pytest.raises(InputError, match="scaling has data and steps of its own"):
+        command.main(["scaling", "--data", "dates"])
+
+
+def test_an_unknown_name():
+    with pytest.raises(InputError, match="Did you mean scaling?"):
+        command.main(["scalling"])
+
+
+def test_a_folder_that_cannot_be_written(scripted, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="file cannot be written to"):
+        command.main(["scripted", "--quick", "--workdir", str(tmp_path), "--output", str(tmp_path / "file")])
+
+
+def test_all_are_listed(capsys):
+    command.main([])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_says_what_it_asks(name):
+    experiment = get_experiment(name)
+    assert experiment.name == name and experiment.question.endswith("?")
+    assert experiment.source and experiment.refuted_by and experiment.columns
+    quick, full = (experiment.cells(Request(None, quick, experiment.default_seeds)) for quick in (True, False))
+    assert quick and len({str(cell) for cell in full}) == len(full) >= len(quick)
+    assert all(claim.strong is False or claim.text for claim in experiment.claims())
+
+
+def test_results_without_a_cell_have_no_mean():
+    assert Results([]).mean("value") != Results([]).mean("value")
+    assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_quick_runs_find_their_directions(name, tmp_path):
+    command.main([name, "--quick", "--workdir", str(tmp_path)])
+    assert (tmp_path / f"{name}.md").exists()
