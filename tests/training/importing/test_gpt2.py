@@ -113,7 +113,8 @@ def test_it_is_fine_tuned_exported_and_served_like_others(workdir, tmp_path, cap
     for split in ("train", "val", "test"):
         (tmp_path / f"{split}.txt").write_text("the old man rides a horse\n" * 40, encoding="utf-8")
     data = f"lines:{tmp_path}"
-    settings = ["training.max_steps=4", "training.eval_every=2", "data.max_length=13"]
+    settings = ["training.max_steps=20", "training.warmup_steps=1", "training.learning_rate=0.01"]
+    settings += ["training.eval_every=10", "data.max_length=13"]
     arguments = ["--init_from", str(workdir), "--data", data, "--workdir", str(tmp_path / "tuned")]
     training.train.main([*arguments, "--set", *settings])
     capsys.readouterr()
