@@ -39,6 +39,11 @@ def sizes(weights: Any) -> dict[str, tf.Tensor]:
     }
 
 
+def expected_sizes(weights: list[Any], kind: str) -> dict[str, list[list[int]]]:
+    """Returns what `sizes` is of weights of a kind, nested lists [B, layers, heads, T, S]."""
+    return {f"{kind}_size": [[len(layers), len(layers[0])] for layers in weights]}
+
+
 def one_for_each_text(name: str, numbers: Any, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     """Returns one number for each text, [B], `ALL` or less than `size`; the graph refuses others."""
     rows = _rows(name, tf.cast(numbers, tf.int32), texts, size)

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.graph.attention_weights import DEFAULT, NUMBERS, chosen, sizes
+from export.graph.attention_weights import DEFAULT, NUMBERS, chosen, expected_sizes, sizes
 from export.graph.language_model import LanguageModelGraph
 from export.graph.model_graph import ModelGraph
 from export.graph.predictions import expected_predictions, predicted
@@ -54,7 +54,11 @@ def _of_tokens(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def _expected_attentions(run: Any, options: ExportOptions) -> Answers:
     (kind,) = run.model.attention_kinds
     inputs, outputs = _expected_attention(run, options)
-    return inputs, {"tokens": outputs["tokens"], kind: outputs["attention"]}
+    return inputs, {
+        "tokens": outputs["tokens"],
+        kind: outputs["attention"],
+        **expected_sizes(outputs["attention"], kind),
+    }
 
 
 _NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "available": attends}

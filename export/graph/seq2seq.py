@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export.graph.attention_weights import ALL, DEFAULT, NUMBERS, chosen, one_for_each_text, sizes
+from export.graph.attention_weights import (
+    ALL,
+    DEFAULT,
+    NUMBERS,
+    chosen,
+    expected_sizes,
+    one_for_each_text,
+    sizes,
+)
 from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
 from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
@@ -152,6 +160,7 @@ def _expected_attentions(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answ
     source_pieces, target_pieces = run.tokenizers.source.pieces, run.tokenizers.target.pieces
     return {"text": SHORT_TEXTS}, {
         **outputs,
+        **{name: size for kind in outputs for name, size in expected_sizes(outputs[kind], kind).items()},
         **expected_predictions(run.predictions(SHORT_TEXTS, best)),
         "text": [answer.text for answer in best],
         "source_tokens": stacked(map(source_pieces, sources), ""),

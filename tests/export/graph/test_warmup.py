@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from export.client import Client
 from export.server.models.loader import WARMUP_FILE, warm_up
 
-NOT_OF_A_TASK = {"predict", "stream", "close"}
+NOT_OF_A_TASK = {"predict", "start", "stream", "signatures", "close"}
 ASKED = {
     "text": {"translate": {}, "attention": {}},
     "labelled": {"classify": {}},

@@ -15,7 +15,7 @@ TO_READ = {
     "models/seq2seq/rnnsearch.py",  # the architecture
     "models/seq2seq/recurrent_base.py",  # embeddings, cells, start states and logits
     "layers/recurrent/bahdanau_cell.py",  # one step of the decoder
-    "layers/attention/base.py",  # from scores to the weighted sum
+    "layers/attention/description.py",  # from scores to the weighted sum
     "layers/scores/additive.py",  # the score
 }
 # Files, or rooms that end in a slash: what they do can be told from their names.
@@ -26,7 +26,9 @@ MACHINERY = (
     "models/shared/",
     "models/seq2seq/base.py",  # encodes, then decodes
     "layers/core/",
+    "layers/attention/base.py",  # the arguments that all attention layers take
     "layers/attention/masks.py",
+    "layers/normalizations/",  # the softmax
     "layers/attention/single_head.py",  # additive attention is attention with the additive score
     "layers/recurrent/",  # the loop over the steps, and what cells of both orders have in common
     "layers/scores/base.py",
