@@ -5,6 +5,7 @@ evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops t
 """
 
 import abc
+import hashlib
 import io
 import itertools
 import json
@@ -92,6 +93,13 @@ class Tokenizer(abc.ABC):
         for suffix, data in self._files().items():
             with replace(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
+
+    def identity(self) -> str:
+        """Returns a hash of all that the ids of a text depend on, the same for every copy of the tokenizer."""
+        state = hashlib.sha256()
+        for suffix, data in self._files().items():
+            state.update(f"{suffix} {len(data)} ".encode() + data)
+        return state.hexdigest()
 
     @abc.abstractmethod
     def _decode(self, rows: list[list[int]]) -> list[str]:
