@@ -39,9 +39,9 @@ def sizes(weights: Any) -> dict[str, tf.Tensor]:
     }
 
 
-def expected_sizes(weights: list[Any], kind: str) -> dict[str, list[list[int]]]:
-    """Returns what `sizes` is of weights of a kind, nested lists [B, layers, heads, T, S]."""
-    return {f"{kind}_size": [[len(layers), len(layers[0])] for layers in weights]}
+def expected_sizes(weights: dict[str, Any]) -> dict[str, list[list[int]]]:
+    """Returns what `sizes` is of weights by kind, nested lists [B, layers, heads, T, S]."""
+    return {f"{kind}_size": [[len(layers), len(layers[0])] for layers in values] for kind, values in weights.items()}
 
 
 def one_for_each_text(name: str, numbers: Any, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

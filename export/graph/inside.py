@@ -54,11 +54,8 @@ def _of_tokens(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def _expected_attentions(run: Any, options: ExportOptions) -> Answers:
     (kind,) = run.model.attention_kinds
     inputs, outputs = _expected_attention(run, options)
-    return inputs, {
-        "tokens": outputs["tokens"],
-        kind: outputs["attention"],
-        **expected_sizes(outputs["attention"], kind),
-    }
+    weights = {kind: outputs["attention"]}
+    return inputs, {"tokens": outputs["tokens"], **weights, **expected_sizes(weights)}
 
 
 _NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "available": attends}

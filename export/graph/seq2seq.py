@@ -160,7 +160,7 @@ def _expected_attentions(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answ
     source_pieces, target_pieces = run.tokenizers.source.pieces, run.tokenizers.target.pieces
     return {"text": SHORT_TEXTS}, {
         **outputs,
-        **{name: size for kind in outputs for name, size in expected_sizes(outputs[kind], kind).items()},
+        **expected_sizes(outputs),
         **expected_predictions(run.predictions(SHORT_TEXTS, best)),
         "text": [answer.text for answer in best],
         "source_tokens": stacked(map(source_pieces, sources), ""),
