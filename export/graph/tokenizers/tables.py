@@ -21,8 +21,8 @@ class PagedTable:
     """
 
     def __init__(self, values: np.ndarray):
-        pages, self._page_of = np.unique(values.reshape(-1, _PAGE), axis=0, return_inverse=True)
-        self._pages = pages.reshape(-1)
+        pages, page_of = np.unique(values.reshape(-1, _PAGE), axis=0, return_inverse=True)
+        self._pages, self._page_of = pages.reshape(-1), page_of.reshape(-1)  # NumPy 2.0 returns [N, 1]
 
     def __call__(self, indices: tf.Tensor) -> tf.Tensor:
         """Returns the numbers of indices, int32 of any shape, as int32."""
