@@ -45,6 +45,7 @@ def test_files_and_modes(task, request):
     assert all(file.stat().st_mode & stat.S_IROTH for file in [path, *path.rglob("*")])
 
 
+@pytest.mark.slow
 def test_versions_and_beam_search(text_run, text_workdir, tmp_path, capsys):
     """The command prints the path; the next version follows the largest; answers are those of the same decoding."""
     base = tmp_path / "deep" / "base"

@@ -54,6 +54,7 @@ def test_command_prints_one_object_and_writes_it_with_the_hypotheses(workdir, te
     assert (rest["data"], rest["weights"]) == (text_spec, "float32")
 
 
+@pytest.mark.slow
 def test_other_data_and_options_have_files_of_their_own(workdir, tmp_path):
     """The card has a line of each, which another evaluation of the same replaces."""
     spec = write_text(tmp_path / "others", seed=3, sizes=(5, 5, 5))

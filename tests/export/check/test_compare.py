@@ -22,7 +22,7 @@ from zoo.inference import ClassifierRun, LanguageModelRun, Seq2SeqRun
 slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", ["labelled", "lines", pytest.param("text", marks=slow)])
+@pytest.mark.parametrize("kind", ["labelled", *(pytest.param(kind, marks=slow) for kind in ("lines", "text"))])
 def test_every_output_of_every_signature_is_compared(kind, request):
     run = request.getfixturevalue(f"{kind}_run")
     path = request.getfixturevalue(f"{kind}_export") / "1"

@@ -147,7 +147,9 @@ def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base, served):
         assert opener.open(f"http://localhost:{server.rest_port}{page}", timeout=30).status == 200
 
 
-@pytest.mark.parametrize("name", ["serving", "kubernetes", "kserve"])
+@pytest.mark.parametrize(
+    "name", ["serving", *(pytest.param(name, marks=pytest.mark.slow) for name in ("kubernetes", "kserve"))]
+)
 def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_run, served):
     server = served(name, lines_export)
     with Client(f"localhost:{server.port}", MODEL) as client:
@@ -156,6 +158,7 @@ def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_
         assert client.generate(prompts, **draw) == lines_run.generate(prompts, **draw)
 
 
+@pytest.mark.slow
 def test_samples_of_several_clients_share_batches(lines_export, lines_run, served, monkeypatch):
     """Each is what it would be alone, and what one asks for in vain is an error for nobody else."""
     sizes = []
@@ -195,6 +198,7 @@ def test_samples_of_several_clients_share_batches(lines_export, lines_run, serve
     assert max(sizes) > 4, "some were answered together"
 
 
+@pytest.mark.slow
 def test_each_text_of_a_batch_gets_its_own_heads(text_export, text_run, served, monkeypatch):
     """Requests for one head, for all, and without a word of them, from several clients that share batches."""
     sizes = []

@@ -35,7 +35,13 @@ def train(folder, model, spec, *settings):
 @pytest.mark.parametrize(
     ("model", "data", "options", "count"),
     [
-        ("transformer_tiny", "text", [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"], 2),
+        pytest.param(
+            "transformer_tiny",
+            "text",
+            [*TRANSFORMER, "data.vocab_size=99", "training.accumulate_steps=2"],
+            2,
+            marks=pytest.mark.slow,
+        ),
         ("cnn_classifier", "labelled", [*CNN, "model.embedding_dropout=0"], 3),
         pytest.param("rnnsearch", "text", RECURRENT, 3, marks=pytest.mark.slow),
         pytest.param(

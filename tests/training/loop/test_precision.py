@@ -85,6 +85,7 @@ def test_a_short_training_is_not_measured(machine, tmp_path, capsys):
     assert " ms in " not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_remembered_for_this_model_and_machine(machine, tmp_path, capsys):
     measured = machine(float32=0.3, mixed_bfloat16=0.2)
     spec = write_text(tmp_path / "data", sizes=(60, 9, 5))

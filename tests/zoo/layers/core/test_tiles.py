@@ -79,7 +79,7 @@ def _results(layer, query, value, bias, options):
     return [to_numpy(run())] + gradients(loss, inputs + layer.trainable_variables)
 
 
-@settings(max_examples=12, deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
 def test_all_ways_agree(data):
     kind, score, positions, (queries, keys), options, bias = _description(data.draw)
