@@ -82,6 +82,7 @@ from zoo.layers.visibility import (
     PrefixLM,
     Segments,
     SlidingWindow,
+    TopBlocks,
     VisibilityRule,
 )
 
@@ -157,6 +158,7 @@ __all__ = [
     "T5RelativePositions",
     "TalkingHeadsAttention",
     "TanhConcatScore",
+    "TopBlocks",
     "TransformerDecoderBlock",
     "TransformerEncoderBlock",
     "VisibilityRule",

@@ -40,6 +40,7 @@ RULES = st.one_of(
     st.just(layers.MaskMod(each_head_its_reach)),
 )
 COMBINED = st.one_of(RULES, st.builds(lambda a, b: a & b, RULES, RULES), st.builds(lambda a, b: a | b, RULES, RULES))
+CHOOSING = st.builds(layers.TopBlocks, st.integers(1, 3), st.integers(1, 3))
 
 
 def _single(policy, score, positions, **options):
@@ -73,6 +74,9 @@ def described(draw):
     """Returns a case of a layer that is described at random."""
     kind, score, positions = (draw(st.sampled_from(tuple(each))) for each in (KINDS, SCORES, POSITIONS))
     visibility = draw(st.one_of(st.none(), COMBINED))
+    if kind not in ("window", "block") and draw(st.integers(0, 9)) == 9:
+        choosing = draw(CHOOSING)
+        visibility = choosing if visibility is None else choosing & visibility
     normalization = draw(st.sampled_from(NORMALIZATIONS))
     if kind not in ("single", "projected") and positions == "shaw" and score == "general":
         score = "dot"

@@ -86,6 +86,8 @@ class Situation:
             changes["large"] = False
         if isinstance(layer, StateAttention):
             changes |= {"causal": True, "bias": None} | ({} if layer.forgets_evenly else {"attention_mask": None})
+        if references.choice(layer.visibility) is not None:
+            changes["policy"] = "float32"  # a choice changes with the rounding of scores
         if self.cached:
             changes |= {"causal": True, "start": None}
             # A place is predicted from the number of keys, which in a cache is not that of a full pass.
@@ -123,15 +125,16 @@ class Matrix:
         floats: `query`, `value` and `key`; `attention_bias` if there is one; `earlier` queries, if there is a cache.
         masks: Those that are given, as they are given.
         full: All masks, where those that are not given allow everything.
-        allowed: Their conjunction, [B, N, T, S].
+        visible: Their conjunction, [B, N, T, S].
+        allowed: What of it the layer's rule chooses, mostly all.
         weights: Expected, [B, N, T, S].
         output: Expected, [B, T, D].
     """
 
     def __init__(self, case, situation):
-        self.case, self.layer = case, layer_of(case, situation.policy)
-        self.exact = layer_of(case, "float32")
-        self.situation = situation = situation.suited(case, self.layer)
+        self.case, self.exact = case, layer_of(case, "float32")
+        self.situation = situation = situation.suited(case, self.exact)
+        self.layer = layer_of(case, situation.policy)
         batch, queries, keys = situation.sizes
         self.shape = (batch, case.weights[1] if self.layer.has_heads else 1, queries, keys)
         self.first = references.first_place(self.layer, queries, keys, situation.causal, situation.start)
@@ -139,7 +142,7 @@ class Matrix:
         self.full = self._full_masks()
         self.masks = {name: mask for name, mask in self.full.items() if getattr(situation, name)}
         self.told = self._told()
-        self.allowed = references.visible(
+        self.visible = self.allowed = references.visible(
             self.layer, self.shape, self.full, situation.causal, self.first, self._told_of_pair
         )
         self.bias = np.broadcast_to(self.floats.get("attention_bias", np.zeros(1)), self.shape)
@@ -215,12 +218,14 @@ class Matrix:
 
     def _expected_weights(self):
         situation, keys = self.situation, self.shape[-1]
+        chooses = references.choice(self.layer.visibility)
         setting = (self.case.name, situation.sizes, self.first, situation.large, situation.seed * bool(self.told))
         setting += (situation.tells and bool(self.told),)
         if setting not in _plain:
             self.exact.implementation = "dense"
             inputs = (self.floats[name] for name in ("query", "value", "key"))
-            with _scores_as_weights(self.exact) if not self.exact.has_softmax else contextlib.nullcontext():
+            needs_scores = chooses or not self.exact.has_softmax
+            with _scores_as_weights(self.exact) if needs_scores else contextlib.nullcontext():
                 _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True, **self.told)
             _plain[setting] = to_numpy(plain).reshape(self.shape).astype("float64")
         plain = _plain[setting]
@@ -231,7 +236,9 @@ class Matrix:
             if hidden.any() and not self.exact.forgets_evenly:
                 plain = references.state_weights(self.exact, self.floats, hidden, self.first)
             return np.where(self.allowed, plain, 0.0)
-        if not self.exact.has_softmax:
+        if chooses:
+            self.allowed = references.chosen(chooses, plain, self.visible, self.first)
+        if chooses or not self.exact.has_softmax:
             return references.weights_of_scores(self.exact, plain, self.allowed, self.bias)
         if self.case.whole:
             return references.weights(plain, self.allowed, self.bias)

@@ -83,7 +83,7 @@ def _check_poison(matrix, function, before, gradients):
     situation = matrix.situation
     poisoned, hidden_key = _poisoned(matrix)
     results, changed = function(poisoned)
-    same = np.ones(matrix.shape[:3], bool) if hidden_key is None else ~matrix.allowed[..., hidden_key]
+    same = np.ones(matrix.shape[:3], bool) if hidden_key is None else ~matrix.visible[..., hidden_key]
     what = f"hidden positions ({situation.poison}) change nothing"
     rows = same.all(axis=1)
     np.testing.assert_array_equal(results[0][rows], before[0][rows], f"{what} in the output")
@@ -101,8 +101,8 @@ def _poisoned(matrix):
     hidden = {"query": ~matrix.full["query_mask"], "key": ~(matrix.full["value_mask"] & matrix.full["key_mask"])}
     hidden["value"] = hidden["key"]
     key = None
-    if situation.poison == "huge" and not matrix.allowed.all():
-        key = int(np.argmin(matrix.allowed.sum(axis=(0, 1, 2))))  # the one that the fewest queries see
+    if situation.poison == "huge" and not matrix.visible.all():
+        key = int(np.argmin(matrix.visible.sum(axis=(0, 1, 2))))  # the one that the fewest queries see
     floats = dict(matrix.floats)
     for name, mask in hidden.items():
         if key is not None and name != "query":
@@ -164,7 +164,7 @@ def check(case, situation):
         _check_unasked(matrix, results[0])
     if gradients:
         _check_gradients(matrix, gradients)
-    if not matrix.allowed.all():
+    if not matrix.visible.all():
         _check_poison(matrix, function, results, gradients)
     if matrix.situation.mode != "eager":
         _check_symbolic(matrix, results)

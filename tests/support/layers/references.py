@@ -32,6 +32,8 @@ def rule_sees(rule, pair):
         return all(sees) if isinstance(rule, Both) else any(sees)
     if isinstance(rule, layers.Causal):
         return key <= query
+    if isinstance(rule, layers.TopBlocks):
+        return True  # until it chooses
     if isinstance(rule, layers.SlidingWindow):
         return query - rule.left <= key <= query + rule.right
     if isinstance(rule, layers.Segments):
@@ -114,6 +116,28 @@ def visible(layer, shape, masks, causal, first, told=lambda b, t, s: {}):
             and (rule is None or rule_sees(rule, {**pair, "batch": b, "head": n, "query": first + t, "key": s}))
         )
     return allowed
+
+
+def choice(rule):
+    """Returns the part of a rule that chooses by scores, or `None`."""
+    if isinstance(rule, Both):
+        return choice(rule.first) or choice(rule.second)
+    return rule if isinstance(rule, layers.TopBlocks) else None
+
+
+def chosen(rule, scores, allowed, first):
+    """Returns what of the allowed pairs `TopBlocks` chooses, by scores; all [B, N, T, S]."""
+    result, size = np.zeros_like(allowed), rule.block_size
+    for b, n, t in np.ndindex(scores.shape[:3]):
+        blocks = {}
+        for s in np.flatnonzero(allowed[b, n, t]):
+            blocks.setdefault(s // size, []).append(scores[b, n, t, s])
+        gates = {block: np.mean(seen) for block, seen in blocks.items()}
+        own = (first + t) // size
+        best = sorted(gates, key=lambda block: (block != own, -gates[block]))[: rule.count]
+        for s in np.flatnonzero(allowed[b, n, t]):
+            result[b, n, t, s] = s // size in best
+    return result
 
 
 def weights_of_scores(layer, scores, allowed, bias):

@@ -93,6 +93,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     """
 
     saved_options: tuple[str, ...] = ("dropout", "seed", "implementation", "visibility", "normalization")
+    may_choose = True
+    """Whether its `visibility` may be a rule that `chooses`: each query needs its scores with all keys at once."""
 
     def __init__(
         self,
@@ -117,6 +119,10 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         self.implementation = implementation
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.visibility = None if visibility is None else check_rule(visibility)
+        if self.visibility is not None and self.visibility.chooses and not self.may_choose:
+            raise ValueError(
+                f"{type(self).__name__} takes no rule that chooses by scores. Received: visibility={visibility!r}."
+            )
         self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
 
     def build(self, query_shape, value_shape=None, key_shape=None):

@@ -54,6 +54,7 @@ class BlockedAttention(MultiHeadAttention):
             )
 
     rule: VisibilityRule | None = None
+    may_choose = False
 
     def sees(self, query_positions, key_positions):
         """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""

@@ -138,6 +138,7 @@ class AttentionDescription(KeepsQuantization):
         See `attend`; the seed of the dropout is `None` if it is not active, and `chunk` is the number of the chunk.
         """
         scores = self.compare(query, memory["key"], visible)
+        visible = visible.chosen_by(scores)
         if bias is not None:
             scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias
         weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)

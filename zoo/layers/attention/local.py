@@ -52,6 +52,7 @@ class LocalAttention(Attention):
     """
 
     saved_options = ("window", "alignment", "units")
+    may_choose = False
 
     def __init__(self, window, alignment="monotonic", score="general", units=None, **kwargs):
         super().__init__(score, **kwargs)

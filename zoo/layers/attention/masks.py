@@ -111,6 +111,20 @@ class Visibility:
         parts = (self.query_mask, self.key_mask, self.pair_mask, self.rule)
         return self.causal or any(part is not None for part in parts)
 
+    @property
+    def chooses(self):
+        """Whether what a query sees depends on its scores."""
+        return self.rule is not None and self.rule.chooses
+
+    def chosen_by(self, scores):
+        """Returns the visibility after the rule's choice, if it makes one, by scores [B, (N,) T, S]."""
+        if not self.chooses:
+            return self
+        seen = ops.logical_and(self.mask(), ops.ones_like(scores, dtype="bool"))
+        chosen = self.rule.choose(scores, seen, self.query_positions)
+        mask = chosen if self.pair_mask is None else ops.logical_and(chosen, self.pair_mask)
+        return dataclasses.replace(self, pair_mask=mask)
+
     def mask(self):
         """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
         conditions = []

@@ -89,7 +89,7 @@ def is_in_kernel(layer, names):
 
 def _can_fuse(layer, visible, bias):
     wanted = layer.implementation == "fused" or (layer.implementation == "auto" and has_fused_attention())
-    return wanted and layer.can_fuse(visible.hides, bias is not None)
+    return wanted and not visible.chooses and layer.can_fuse(visible.hides, bias is not None)
 
 
 def attend_unfused(layer, query, memory, visible, bias, seed, names):
@@ -161,6 +161,7 @@ def _why_no_tiles(layer, query, memory, visible):
         (_fits_in_chunks(layer, query, memory, visible), "neither a causal mask nor a rule has tiles to skip"),
         (not layer.has_softmax, f"{type(layer.normalization).__name__} needs all keys"),
         (not layer.is_pairwise(), f"{type(layer).__name__} overrides a part that may need all keys"),
+        (visible.chooses, "what a query sees depends on all of its scores"),
         (not by_pairs, f"{type(positions).__name__} overrides a part that may need all keys"),
     )
     return next((reason for is_reason, reason in reasons if is_reason), None)

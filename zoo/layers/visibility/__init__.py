@@ -10,6 +10,7 @@ from zoo.layers.visibility.mask_mod import MaskMod
 from zoo.layers.visibility.prefix_lm import PrefixLM
 from zoo.layers.visibility.segments import Segments
 from zoo.layers.visibility.sliding_window import SlidingWindow
+from zoo.layers.visibility.top_blocks import TopBlocks
 
 __all__ = [
     "BlockSparse",
@@ -21,5 +22,6 @@ __all__ = [
     "PrefixLM",
     "Segments",
     "SlidingWindow",
+    "TopBlocks",
     "VisibilityRule",
 ]

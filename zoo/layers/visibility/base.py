@@ -99,6 +99,9 @@ class VisibilityRule:
     span: int | None = None
     """How many keys a query sees at most, if they are side by side: tiles of queries × keys are no larger."""
 
+    chooses = False
+    """Whether what a query sees depends on its scores, by `choose`."""
+
     @property
     def skips(self):
         """Whether there may be blocks in which no query sees a key."""
@@ -128,6 +131,16 @@ class VisibilityRule:
         False is always right.
         """
         return ops.zeros((1, 1), dtype="bool")
+
+    def choose(self, scores, seen, query_positions):
+        """Returns which of the keys that a query may see it does see, boolean [..., T, S], for a rule that `chooses`.
+
+        Args:
+            scores: [..., T, S], before biases that a call gives.
+            seen: What the query may see by `sees`, all other rules and masks, boolean [..., T, S].
+            query_positions: [T].
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
 
     def __and__(self, other):
         return Both(self, other)
@@ -188,6 +201,16 @@ class Both(_Combination):
 
     symbol = "&"
 
+    def __init__(self, first, second):
+        super().__init__(first, second)
+        if self.first.chooses and self.second.chooses:
+            raise ValueError(f"One rule can choose among what the others let see, not two. Received: {self!r}.")
+        self.chooses = self.first.chooses or self.second.chooses
+
+    def choose(self, scores, seen, query_positions):
+        rule = self.first if self.first.chooses else self.second
+        return rule.choose(scores, seen, query_positions)
+
     @property
     def span(self):
         return min((rule.span for rule in (self.first, self.second) if rule.span is not None), default=None)
@@ -211,6 +234,11 @@ class Either(_Combination):
     """What either of two rules allows: `first | second`."""
 
     symbol = "|"
+
+    def __init__(self, first, second):
+        super().__init__(first, second)
+        if self.first.chooses or self.second.chooses:
+            raise ValueError(f"A rule that chooses combines by `&` alone. Received: {self!r}.")
 
     @property
     def skips(self):

@@ -61,6 +61,24 @@ CASES = [
         **_SINGLE_HEAD,
     ),
     Case(
+        "multi_head_attention_to_top_blocks",
+        layers.MultiHeadAttention,
+        lambda policy: _multi_head(policy, visibility=layers.Causal() & layers.TopBlocks(2, 2), **DROPOUT),
+        parameters=_PROJECTIONS,
+        flat=FLAT,
+        **_SEVEN_HEADS,
+    ),
+    Case(
+        "additive_attention_to_top_blocks_by_entmax",
+        layers.AdditiveAttention,
+        lambda policy: layers.AdditiveAttention(
+            31, visibility=layers.TopBlocks(2, 1), normalization="entmax15", dtype=policy
+        ),
+        parameters=31 * (11 + 1 + 17 + 1),
+        sparse=True,
+        **_SINGLE_HEAD,
+    ),
+    Case(
         "multi_head_attention_with_sinks",
         layers.MultiHeadAttention,
         lambda policy: _multi_head(policy, normalization="sink", **DROPOUT),

@@ -92,6 +92,31 @@ def test_by_hand(rule, expected):
     assert ["".join(str(int(weight > 0)) for weight in row) for row in to_numpy(weights)[0]] == expected
 
 
+@pytest.mark.parametrize("room", [None, S + 2])
+def test_a_cache_chooses_the_blocks_of_the_whole_sequence(room):
+    layer = layers.GroupedQueryAttention(4, 2, 5, visibility=layers.TopBlocks(2, 2), positions=layers.RotaryPositions())
+    expected, weights = layer(INPUTS, INPUTS, use_causal_mask=True, return_attention_scores=True)
+    blocks = np.pad(to_numpy(weights) > 0, [(0, 0)] * 3 + [(0, 1)]).reshape(B, 4, S, -1, 2).any(axis=-1)
+    np.testing.assert_array_equal(
+        blocks.sum(axis=-1), np.minimum(np.arange(S) // 2 + 1, 2)[None, None].repeat(B, 0).repeat(4, 1)
+    )
+    assert blocks[:, :, np.arange(S), np.arange(S) // 2].all()  # its own is among them
+    cache, found = layer.create_cache(B, room), []
+    for part in (slice(0, 4), *(slice(place, place + 1) for place in range(4, S))):
+        output, cache = layer(INPUTS[:, part], INPUTS[:, part], cache=cache)
+        found.append(to_numpy(output))
+    np.testing.assert_allclose(np.concatenate(found, axis=1), to_numpy(expected), atol=1e-5)
+
+
+def test_blocks_are_chosen_in_a_graph_of_any_length():
+    layer = layers.SelfAttention(5, visibility=layers.Causal() & layers.TopBlocks(2, 4))
+    inputs = keras.Input((None, 8))
+    model = keras.Model(inputs, layer(inputs))
+    for length in (3, S):  # fewer and more blocks than are chosen
+        given = INPUTS[:, :length]
+        np.testing.assert_allclose(model.predict(given, verbose=0), to_numpy(layer(given)), atol=1e-5)
+
+
 def test_layers_with_rules_are_saved(tmp_path):
     rule = layers.Causal() & (layers.SlidingWindow(2, 0) | layers.GlobalTokens([0]) | layers.BlockSparse(3, [[1, 0]]))
     inputs, ids = keras.Input((S, 8)), keras.Input((S,), dtype="int32")
@@ -146,6 +171,13 @@ def _call(**options):
         (lambda: layers.SlidingWindow(-1), "`left` must be an integer, 0 or more. Received: left=-1"),
         (lambda: layers.Dilated(1, 0), "`dilation` must be an integer, 1 or more"),
         (lambda: layers.BlockSparse(2, [[1], []]), "`pattern` must be rows of booleans, all of one length"),
+        (lambda: layers.TopBlocks(2, 0), "`count` must be an integer, 1 or more"),
+        (lambda: layers.TopBlocks(2, 1) | layers.Causal(), "A rule that chooses combines by `&` alone"),
+        (lambda: layers.TopBlocks(2, 1) & layers.TopBlocks(3, 1), "One rule can choose among what the others let see"),
+        (
+            lambda: layers.SlidingWindowAttention(2, 4, 1, visibility=layers.TopBlocks(2, 1)),
+            "SlidingWindowAttention takes no rule that chooses by scores",
+        ),
         (lambda: layers.MaskMod(3), "`function` must take batch, head, query and key"),
         (lambda: layers.LinearAttention(3, 5, visibility=layers.Causal()), "LinearAttention sums over the keys"),
         (lambda: layers.MultiScaleRetention(2, 4, normalization="sink"), "MultiScaleRetention sums over the keys"),

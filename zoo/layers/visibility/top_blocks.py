@@ -1,0 +1,83 @@
+"""The blocks of keys that suit a query best."""
+
+import keras
+from keras import ops
+
+from zoo.layers.visibility.base import VisibilityRule
+from zoo.layers.visibility.checks import check_count
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TopBlocks(VisibilityRule):
+    """A query sees the keys of the `count` blocks that suit it best, among them its own: `block_j = {jc … jc + c − 1}`.
+
+    `gate_j = mean_s score(q, k_s)` over the keys s of block j that the query sees by all other rules and masks: for dot
+    products `⟨q, mean_s k_s⟩`. The block at the query's own position comes first, if the query sees any of it; blocks
+    of which it sees nothing are never chosen. So the future stays hidden under a causal mask, and a cache chooses what
+    the whole sequence would. Blocks that suit equally well as the last one are chosen, too. Each head chooses for
+    itself. The choice has no weights and no gradient, and being a choice it may change with the rounding of scores.
+
+    It combines by `&`; the choice is among what the other rule lets see. All scores are computed, so that time and
+    memory are those of attention to everything: what is saved is what a query has to tell apart.
+
+    Args:
+        block_size: c, a positive integer.
+        count: How many blocks, a positive integer.
+
+    Raises:
+        ValueError: For other values, and if combined by `|` or with another choice.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import Causal, DotAttention, TopBlocks
+        >>> inputs = np.array([[[2.0], [1.0], [-1.0], [-2.0], [3.0]]], "float32")
+        >>> layer = DotAttention(visibility=Causal() & TopBlocks(2, 2))
+        >>> _, weights = layer(inputs, inputs, return_attention_scores=True)
+        >>> print(np.round(weights[0, 4], 2))  # of the blocks (2, 1) and (-1, -2) the first one, and its own
+        [0.05 0.   0.   0.   0.95]
+
+    Reference:
+        Lu et al. 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs", section 2.2, equations 5 to 7,
+        https://arxiv.org/abs/2502.13189
+    """
+
+    chooses = True
+
+    def __init__(self, block_size, count):
+        self.block_size = check_count("block_size", block_size, least=1)
+        self.count = check_count("count", count, least=1)
+
+    def get_config(self):
+        return {"block_size": self.block_size, "count": self.count}
+
+    def sees(self, pairs):
+        return ops.ones((1, 1, 1, 1), dtype="bool")
+
+    def choose(self, scores, seen, query_positions):
+        length = ops.shape(scores)[-1]
+        num_blocks = -(-length // self.block_size)
+        room = num_blocks * self.block_size - length
+        values = ops.where(seen, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)
+        counts = self._sums(ops.cast(seen, "float32"), room, num_blocks)
+        own = ops.arange(num_blocks, dtype="int32") == ops.floor_divide(query_positions, self.block_size)[:, None]
+        gates = ops.where(own, float("inf"), self._sums(values, room, num_blocks) / ops.maximum(counts, 1.0))
+        gates = ops.where(counts > 0, gates, -float("inf"))
+        chosen = gates >= self._last_chosen(gates)
+        chosen = ops.repeat(chosen, self.block_size, axis=-1)  # [..., T, J · c]
+        return chosen[..., :length]
+
+    def _sums(self, values, room, num_blocks):
+        """Returns the sum of each block, [..., T, J] from [..., T, S]."""
+        *leading, _ = ops.shape(values)
+        padded = ops.concatenate([values, ops.zeros((*leading, room), dtype=values.dtype)], axis=-1)
+        return ops.sum(ops.reshape(padded, (*leading, num_blocks, self.block_size)), axis=-1)
+
+    def _last_chosen(self, gates):
+        """Returns the gate of the last block that is chosen, [..., T, 1]."""
+        blocks = gates.shape[-1]
+        if isinstance(blocks, int) and blocks <= self.count:
+            return ops.full((1,), -float("inf"), dtype=gates.dtype)
+        if not isinstance(blocks, int):  # there may be fewer
+            *leading, _ = ops.shape(gates)
+            gates = ops.concatenate([gates, ops.full((*leading, self.count), -float("inf"), gates.dtype)], axis=-1)
+        return ops.top_k(gates, self.count)[0][..., -1:]
