@@ -19,7 +19,7 @@ SHORT_TEXT_BYTES = 200
 MANY_TOKENS = 512
 """As many tokens as models read of a text at once, unless they are language models."""
 
-ATTENTION, DEFAULT = "attention_all", "serving_default"
+ATTENTION, ATTENTION_OF_NBEST, DEFAULT = "attention_all", "attention_nbest", "serving_default"
 KINDS = ("encoder", "cross", "decoder")
 CUT = f"The model reads at most {MANY_TOKENS} symbols at once; what this text has beyond them is not shown."
 
@@ -171,7 +171,7 @@ class _Questions:
 
     def nbest(self) -> list[Answer]:
         """Returns the n-best answers, nothing of their inside; none where the export cannot show that."""
-        if "nbest" not in self.signatures or "hypothesis" not in self.signatures[ATTENTION].inputs:
+        if "nbest" not in self.signatures or ATTENTION_OF_NBEST not in self.signatures:
             return []
         outputs = self._ask("nbest", {"text": [self.text]})
         pairs = zip(outputs["texts"][0], map(float, outputs["log_probs"][0]), strict=True)
@@ -185,20 +185,23 @@ class _Questions:
 
     def inside(self, hypothesis: int | None, whole: bool) -> Outputs:
         """Returns tokens, predictions and attention; all layers, or the last one alone."""
-        return self._ask(ATTENTION, {**self._hypothesis(hypothesis), **({} if whole else {"layer": _number(-1)})})
+        return self._ask_about(hypothesis, {} if whole else {"layer": _number(-1)})
 
     def one_layer(self, hypothesis: int | None, layer: int) -> Outputs:
         """Returns tokens, and one layer of attention."""
         outputs = self.signatures[ATTENTION].outputs
         wanted = [name for name in outputs if name in KINDS or name.endswith("tokens")]
-        return self._ask(ATTENTION, {**self._hypothesis(hypothesis), "layer": _number(layer)}, wanted)
+        return self._ask_about(hypothesis, {"layer": _number(layer)}, wanted)
 
-    def _hypothesis(self, number: int | None) -> dict[str, Any]:
-        if number is None:
-            return {"text": [self.text]}
-        if "hypothesis" not in self.signatures[ATTENTION].inputs:
-            raise InputError(f"This export's `{ATTENTION}` knows the best answer alone; export it again.")
-        return {"text": [self.text], "hypothesis": _number(number)}
+    def _ask_about(self, hypothesis: int | None, inputs: Mapping[str, Any], outputs: Sequence[str] = ()) -> Outputs:
+        """Asks about one of the n-best answers, or about the default one."""
+        if hypothesis is None:
+            return self._ask(ATTENTION, {"text": [self.text], **inputs}, outputs)
+        if ATTENTION_OF_NBEST not in self.signatures:
+            raise InputError(f"This export has no signature `{ATTENTION_OF_NBEST}`, and shows the best answer alone.")
+        return self._ask(
+            ATTENTION_OF_NBEST, {"text": [self.text], "hypothesis": _number(hypothesis), **inputs}, outputs
+        )
 
     def _ask(self, signature: str, inputs: Mapping[str, Any], outputs: Sequence[str] = ()) -> Outputs:
         return self.wait(self.client.start(signature, inputs, outputs))

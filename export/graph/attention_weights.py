@@ -44,13 +44,17 @@ def expected_sizes(weights: dict[str, Any]) -> dict[str, list[list[int]]]:
     return {f"{kind}_size": [[len(layers), len(layers[0])] for layers in values] for kind, values in weights.items()}
 
 
-def one_for_each_text(name: str, numbers: Any, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns one number for each text, [B], `ALL` or less than `size`; the graph refuses others."""
+def one_for_each_text(name: str, numbers: tf.Tensor, texts: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Returns a number for each text, [B], of 0 to `size` − 1, or counted from the end; the graph refuses others."""
     rows = _rows(name, tf.cast(numbers, tf.int32), texts, size)
-    message = f"`{name}` must be one number for a text; received"
-    check = tf.debugging.Assert(tf.shape(rows)[1] == 1, [message, tf.shape(rows)[1]])
-    with tf.control_dependencies([check]):
-        return rows[:, 0]
+    checks = [
+        tf.debugging.Assert(
+            tf.shape(rows)[1] == 1, [f"`{name}` must be one number for a text; received", tf.shape(rows)[1]]
+        ),
+        tf.debugging.Assert(tf.reduce_all(rows != ALL), [f"`{name}` must be a number for each text, and not all"]),
+    ]
+    with tf.control_dependencies(checks):
+        return tf.math.floormod(rows[:, 0], size)
 
 
 def _take(values: tf.Tensor, name: str, numbers: Any, axis: int) -> tf.Tensor:

@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from export.graph.attention_weights import (
-    ALL,
     DEFAULT,
     NUMBERS,
     chosen,
@@ -153,18 +152,23 @@ def attention(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
 
 
 def _expected_attentions(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
-    best, sources = _hypotheses(run, options, SHORT_TEXTS), run.source_ids(SHORT_TEXTS)
-    targets = [[START, *answer.ids[:-1]] for answer in best]
+    return {"text": SHORT_TEXTS}, _expected_inside(run, _hypotheses(run, options, SHORT_TEXTS))
+
+
+def _expected_inside(run: Seq2SeqRun, answers: list[Hypothesis]) -> dict[str, Any]:
+    """Returns tokens, predictions and attention of an answer to each of `SHORT_TEXTS`."""
+    sources = run.source_ids(SHORT_TEXTS)
+    targets = [[START, *answer.ids[:-1]] for answer in answers]
     weights = [run.model.attentions(*map(_one_row, pair)) for pair in zip(sources, targets, strict=True)]
     outputs = {kind: stacked([kinds[kind][0] for kinds in weights], 0.0) for kind in run.model.attention_kinds}
     source_pieces, target_pieces = run.tokenizers.source.pieces, run.tokenizers.target.pieces
-    return {"text": SHORT_TEXTS}, {
+    return {
         **outputs,
         **expected_sizes(outputs),
-        **expected_predictions(run.predictions(SHORT_TEXTS, best)),
-        "text": [answer.text for answer in best],
+        **expected_predictions(run.predictions(SHORT_TEXTS, answers)),
+        "text": [answer.text for answer in answers],
         "source_tokens": stacked(map(source_pieces, sources), ""),
-        "target_tokens": stacked([target_pieces(answer.ids) for answer in best], ""),
+        "target_tokens": stacked([target_pieces(answer.ids) for answer in answers], ""),
         "decoder_tokens": stacked(map(target_pieces, targets), ""),
     }
 
@@ -176,20 +180,53 @@ def _one_row(ids: list[int]) -> np.ndarray:
 @register_signature(
     "seq2seq",
     "attention_all",
-    inputs={"layer": NUMBERS, "head": NUMBERS, "hypothesis": NUMBERS},
+    inputs={"layer": NUMBERS, "head": NUMBERS},
     available=attends,
     expected=_expected_attentions,
 )
 def attention_all(
-    graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT, hypothesis: Any = DEFAULT
+    graph: Seq2SeqGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> Mapping[str, tf.Tensor]:
-    """A translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
+    """The translation of each text, the tokens of both, and each kind of attention, of all layers and heads or of some.
 
     Row t of `decoder` and `cross` is the attention that predicts `target_tokens[t]`; the decoder attends to
-    `decoder_tokens`, which begin with the start. `hypothesis` is which answer of `nbest`; without it, the default one.
+    `decoder_tokens`, which begin with the start.
     """
     source = graph.read(text)
-    target = trimmed(_chosen_answers(graph, source, hypothesis))
+    return _inside(graph, source, graph.compute(source)["ids"], layer, head)
+
+
+def _attends_to_several(model: Any, options: Seq2SeqExportOptions) -> bool:
+    return attends(model, options) and (options.nbest or 1) > 1
+
+
+def _expected_attentions_of_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
+    known = _nbest_hypotheses(run, options, SHORT_TEXTS, options.nbest or 1)
+    numbers = [place % len(answers) for place, answers in enumerate(known)]
+    answers = [answers[number] for answers, number in zip(known, numbers, strict=True)]
+    return {"text": SHORT_TEXTS, "hypothesis": numbers}, _expected_inside(run, answers)
+
+
+@register_signature(
+    "seq2seq",
+    "attention_nbest",
+    inputs={"hypothesis": NUMBERS, "layer": NUMBERS, "head": NUMBERS},
+    available=_attends_to_several,
+    expected=_expected_attentions_of_nbest,
+)
+def attention_nbest(
+    graph: Seq2SeqGraph, text: tf.Tensor, hypothesis: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
+) -> Mapping[str, tf.Tensor]:
+    """What `attention_all` says, of one of the answers of `nbest` to each text: `hypothesis`, counted from 0."""
+    source = graph.read(text)
+    ids = graph.hypotheses(source)["ids"]
+    numbers = one_for_each_text("hypothesis", hypothesis, tf.shape(ids)[0], tf.shape(ids)[1])
+    return _inside(graph, source, tf.gather(ids, numbers, batch_dims=1), layer, head)
+
+
+def _inside(graph: Seq2SeqGraph, source: tf.Tensor, ids: tf.Tensor, layer: Any, head: Any) -> Mapping[str, tf.Tensor]:
+    """Returns tokens, predictions and attention of the translations with target ids [B, T]."""
+    target = trimmed(ids)
     before, tokenizer = shifted(target), graph.tokenizers["target"]
     weights = graph.attentions(source, before)
     return {
@@ -201,22 +238,3 @@ def attention_all(
         **chosen(weights, layer, head),
         **sizes(weights),
     }
-
-
-def _chosen_answers(graph: Seq2SeqGraph, source: tf.Tensor, hypothesis: Any) -> tf.Tensor:
-    """Returns ids [B, T]: of each text the hypothesis with its number, counted from 0, or the default answer."""
-    texts = tf.shape(source)[0]
-    numbers = one_for_each_text("hypothesis", hypothesis, texts, tf.constant(graph.nbest_translator.options.nbest))
-    is_default = numbers == ALL
-    nothing = tf.fill([texts, 0], PAD)
-
-    def numbered() -> tf.Tensor:
-        ids = graph.hypotheses(source)["ids"]
-        return tf.gather(ids, tf.where(is_default, 0, tf.math.floormod(numbers, tf.shape(ids)[1])), batch_dims=1)
-
-    # Each search only where a text needs it.
-    answers = tf.cond(tf.reduce_any(is_default), lambda: graph.compute(source)["ids"], lambda: nothing)
-    others = tf.cond(tf.reduce_all(is_default), lambda: nothing, numbered)
-    width = tf.maximum(tf.shape(answers)[1], tf.shape(others)[1])
-    answers, others = (tf.pad(ids, [[0, 0], [0, width - tf.shape(ids)[1]]]) for ids in (answers, others))
-    return tf.where(is_default[:, None], answers, others)

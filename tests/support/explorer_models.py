@@ -12,12 +12,14 @@ from zoo.explorer import Answer, Attention, View
 __all__ = ["ScriptedModels", "serving", "translation"]
 
 LAYERS, HEADS = 2, 3
-INPUTS = {"nbest": ["text"], "score": ["text"], "attention_all": ["text", "layer", "hypothesis"]}
+INPUTS = {"attention_all": ["text", "layer"], "attention_nbest": ["text", "hypothesis", "layer"]}
+INSIDE = ["text", "source_tokens", "target_tokens", "decoder_tokens", "encoder", "cross", "decoder"]
 OUTPUTS = {
     "translator": {
         "serving_default": ["text", "log_prob"],
         "nbest": ["texts", "log_probs"],
-        "attention_all": ["text", "source_tokens", "target_tokens", "decoder_tokens", "encoder", "cross", "decoder"],
+        "attention_all": INSIDE,
+        "attention_nbest": INSIDE,
     },
     "classifier": {
         "serving_default": ["label", "classes", "probabilities"],
@@ -84,7 +86,12 @@ class ScriptedModels(Scripted):
         return {"texts": [[turned(text), text, ""]], "log_probs": np.float32([[-0.5, -2, -1e30]])}
 
     def translator_attention_all(self, text, inputs):
-        answer = text if inputs.get("hypothesis", [-1])[0] == 1 else turned(text)
+        return self.inside(text, turned(text), inputs)
+
+    def translator_attention_nbest(self, text, inputs):
+        return self.inside(text, text if inputs["hypothesis"][0] == 1 else turned(text), inputs)
+
+    def inside(self, text, answer, inputs):
         source, target = [*text.split(), "</s>"], [*answer.split(), "</s>"]
         tokens = {"source_tokens": source, "target_tokens": target, "decoder_tokens": ["<s>", *target[:-1]]}
         shapes = {"encoder": (source, source), "cross": (target, source), "decoder": (target, target)}

@@ -1,6 +1,7 @@
 """Exported models, loaded the way the stock server loads them."""
 
 import numpy as np
+import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from export.server.errors import RequestError
@@ -33,10 +34,14 @@ class Case:
         self.model = LoadedModel(self.path, 1)
 
     def ask(self, texts, signature="serving_default", **scalars):
-        """Returns the outputs for texts; the signature `score` of translators gets them as both sides."""
+        """Returns the outputs for texts: all inputs that are texts get them, and numbers that are needed are 0."""
         declared = self.model.signatures[signature]
-        names = declared.inputs.keys() - declared.defaults.keys() - scalars.keys()
-        return self.model.predict(signature, {**dict.fromkeys(names, strings(texts)), **scalars})
+        needed = declared.inputs.keys() - declared.defaults.keys() - scalars.keys()
+        inputs = {
+            name: strings(texts) if declared.inputs[name].dtype == tf.string else np.array([0], np.int32)
+            for name in needed
+        }
+        return self.model.predict(signature, {**inputs, **scalars})
 
     def translate(self, texts):
         """Returns the texts of the default signature."""

@@ -234,11 +234,11 @@ def test_several_texts_of_a_request_have_a_layer_each_or_none(text_export, serve
     with Client(f"localhost:{server.port}", MODEL) as client:
         with pytest.raises(RequestRefused, match="must have equal 0th-dimension size"):
             client.predict("attention_all", {"text": ["red", "a"]})
-        everything = {name: np.full(2, ALL, np.int32) for name in ("layer", "head", "hypothesis")}
+        everything = {name: np.full(2, ALL, np.int32) for name in ("layer", "head")}
         assert client.predict("attention_all", {"text": ["red", "a"], **everything})["cross"].shape[:3] == (2, 1, 2)
     body = {
         "signature_name": "attention_all",
-        "instances": [{"text": "red", "layer": 0, "head": head, "hypothesis": ALL} for head in (0, 1)],
+        "instances": [{"text": "red", "layer": 0, "head": head} for head in (0, 1)],
     }
     request = urllib.request.Request(
         f"http://localhost:{server.rest_port}/v1/models/{MODEL}:predict", json.dumps(body).encode()

@@ -21,7 +21,7 @@ def strings(values):
 
 
 def asked(case, texts, *numbers):
-    return case.ask(texts, "attention_all", hypothesis=np.array(numbers, np.int32))
+    return case.ask(texts, "attention_nbest", hypothesis=np.array(numbers, np.int32))
 
 
 def test_symbols_of_the_best_answer(text_case):
@@ -43,12 +43,10 @@ def test_symbols_of_the_best_answer(text_case):
 
 def test_each_text_has_its_own_hypothesis(text_case):
     known = text_case.ask(TEXTS, "nbest")
-    outputs = asked(text_case, TEXTS, 2, ALL, -1)
-    last = known["texts"].shape[1] - 1
-    expected = [known["texts"][0][2], text_case.ask(TEXTS)["text"][1], known["texts"][2][last]]
-    assert outputs["text"].tolist() == expected
-    log_probs = outputs["token_log_probs"].sum(axis=1)
-    np.testing.assert_allclose(log_probs[[0, 2]], [known["log_probs"][0][2], known["log_probs"][2][last]], atol=1e-3)
+    outputs = asked(text_case, TEXTS, 2, 0, -1)
+    chosen = [0, 1, 2], [2, 0, known["texts"].shape[1] - 1]
+    assert outputs["text"].tolist() == known["texts"][chosen].tolist()
+    np.testing.assert_allclose(outputs["token_log_probs"].sum(axis=1), known["log_probs"][chosen], atol=1e-3)
 
 
 def test_one_hypothesis_for_all(text_case):
@@ -65,11 +63,12 @@ def test_one_hypothesis_for_all(text_case):
         ([99], "`hypothesis` must be less than"),
         ([0, 1], "`hypothesis` must be one, or one for each of] [3] [texts; received] [2"),
         ([[0, 1]] * 3, "`hypothesis` must be one number for a text; received] [2"),
+        ([ALL], "`hypothesis` must be a number for each text, and not all"),
     ],
 )
 def test_hypotheses_that_are_not_there(text_case, numbers, message):
     with pytest.raises(RequestError, match=re.escape(message)):
-        text_case.ask(TEXTS, "attention_all", hypothesis=np.array(numbers, np.int32))
+        asked(text_case, TEXTS, *numbers)
 
 
 def test_how_many_layers_and_heads_there_are(text_case):

@@ -13,6 +13,16 @@ from zoo.models.shared.embeddings import tied_tables
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
 
+INSIDE = {
+    "text": ("string", 1),
+    "source_tokens": ("string", 2),
+    "target_tokens": ("string", 2),
+    "decoder_tokens": ("string", 2),
+    "token_log_probs": ("float32", 2),
+    "alternatives": ("string", 3),
+    "alternative_log_probs": ("float32", 3),
+    "cross": ("float32", 5),
+}
 OUTPUTS = {
     "serving_default": {"text": ("string", 1), "log_prob": ("float32", 1)},
     "attention": {
@@ -24,17 +34,10 @@ OUTPUTS = {
     "nbest": {"texts": ("string", 2), "log_probs": ("float32", 2)},
     "score": {"log_prob": ("float32", 1)},
     "embed": {"tokens": ("string", 2), "embeddings": ("float32", 3)},
-    "attention_all": {
-        "text": ("string", 1),
-        "source_tokens": ("string", 2),
-        "target_tokens": ("string", 2),
-        "decoder_tokens": ("string", 2),
-        "token_log_probs": ("float32", 2),
-        "alternatives": ("string", 3),
-        "alternative_log_probs": ("float32", 3),
-        "cross": ("float32", 5),
-    },
+    "attention_all": INSIDE,
+    "attention_nbest": INSIDE,
 }
+NUMBERS = {"attention_all": ["layer", "head"], "attention_nbest": ["hypothesis", "layer", "head"]}
 ANSWERING = ["serving_default", "attention"]
 
 
@@ -121,8 +124,10 @@ def test_signatures(case):
         assert signature.method_name == "tensorflow/serving/predict"
         inputs = {name: describe(info) for name, info in signature.inputs.items()}
         names = ("source", "target") if name == "score" else ("text",)
-        for optional in signature.defaults:
-            assert inputs.pop(optional) == ("int32", 0) and signature.inputs[optional].tensor_shape.unknown_rank
+        numbers = NUMBERS.get(name, [])
+        for number in numbers:
+            assert inputs.pop(number) == ("int32", 0) and signature.inputs[number].tensor_shape.unknown_rank
+        assert {*signature.defaults} == {*numbers} - {"hypothesis"}
         assert inputs == dict.fromkeys(names, ("string", 1))
         outputs = {name: describe(info) for name, info in signature.outputs.items()}
         assert outputs == outputs_of(case, name)
@@ -131,7 +136,7 @@ def test_signatures(case):
 
 def outputs_of(case, name):
     """Returns type and rank of each output of a signature of a case."""
-    kinds = case.run.model.attention_kinds if name == "attention_all" else ()
+    kinds = case.run.model.attention_kinds if OUTPUTS[name] is INSIDE else ()
     sizes = dict.fromkeys([f"{kind}_size" for kind in kinds], ("int32", 2))
     return {**OUTPUTS[name], **dict.fromkeys(kinds, ("float32", 5)), **sizes}
 

@@ -67,7 +67,7 @@ export class Panel {
       return [String(index), text, make("span", { class: "number" }, percentOfLog(answer.log_prob))];
     });
     const choose = (value) => this.chooseAnswer(Number(value));
-    const choice = makeChoice("Answers, best first, with their probabilities", `answer-${this.name}`, options, String(this.state.answer), choose);
+    const choice = makeChoice("Answers in the order of the search, which favours longer ones, with their probabilities", `answer-${this.name}`, options, String(this.state.answer), choose);
     choice.classList.add("answers");
     return choice;
   }
