@@ -250,6 +250,19 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         See the call arguments; `drop` says whether dropout is active, and what the call tells the rule is with the
         masks.
         """
+        if caches.rolls(cache):
+            return self._roll(
+                query,
+                value,
+                key,
+                cache,
+                memory,
+                start_index,
+                attention_bias,
+                return_attention_scores,
+                drop,
+                **mask_arguments,
+            )
         position = caches.position(cache)
         if memory is None:
             value_mask, key_mask = mask_arguments["value_mask"], mask_arguments["key_mask"]
@@ -270,6 +283,35 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             visible = visible.limited_to(cache["index"])
         results = self._attend_and_project(
             query, cache, visible, start_index, attention_bias, return_attention_scores, drop
+        )
+        return *results, cache
+
+    def _roll(
+        self, query, value, key, cache, memory, start_index, attention_bias, return_attention_scores, drop, **arguments
+    ):
+        """Returns what `step` returns, for a rolling cache."""
+        position = cache["index"]
+        added = ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
+        real = masks.combined_value_mask(arguments.pop("value_mask"), arguments.pop("key_mask"), added)
+        if memory is None:
+            value, key = masks.zero_masked(value, real), masks.zero_masked(key, real)
+            memory = self.project_memory(value, key, position)
+        if real is None:
+            real = ops.ones((ops.shape(cache["real"])[0], added), dtype="bool")
+        joined, cache = caches.rolled(cache, memory, real)
+        lengths = ops.shape(query)[1], ops.shape(joined["value"])[-2]
+        if isinstance(lengths[0], int) and isinstance(added, int) and lengths[0] > added:
+            raise ValueError(
+                "A rolling cache no longer has what queries before its last keys see: give as many values as queries. "
+                f"Received: {lengths[0]} queries and {added} values."
+            )
+        if start_index is None:
+            start_index = caches.first_query_position(position, added, lengths[0])
+        arguments |= {"value_mask": joined.pop("real"), "key_mask": None}
+        visible = self._visible(query, lengths, start_index, True, arguments)
+        visible = visible.beginning_at(cache["index"] - lengths[1])
+        results = self._attend_and_project(
+            query, joined, visible, start_index, attention_bias, return_attention_scores, drop
         )
         return *results, cache
 
@@ -306,23 +348,40 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         seen = ops.any(seen, axis=1) if self.has_heads else ops.cast(seen, "bool")  # [B, T, 1]
         return ops.where(seen, output, ops.cast(0.0, output.dtype))
 
-    def create_cache(self, batch_size, length=None):
+    def create_cache(self, batch_size, length=None, rolling=False):
         """Returns an empty cache for self-attention, step by step.
 
         Args:
             batch_size: B.
             length: Room for positions, L; `None` for a cache that grows. What goes beyond the room is lost.
+            rolling: Whether the cache keeps no more positions than a query sees before its own, whatever the length of
+                the sequence, for layers that have a window. Masks of values then are of the new positions, [B, T], and
+                masks and biases of pairs, and weights, of the positions kept and the new ones.
+
+        Raises:
+            ValueError: If the layer is not built, or has no window, or its `visibility` needs what a call tells.
         """
         if not self.built:
             raise ValueError(f"Build {type(self).__name__}, or call it, first: a cache has the sizes of its keys.")
         value, key = (ops.zeros((1, 1, size), dtype=self.compute_dtype) for size in self.memory_sizes)
         single = self.project_memory(value, key)  # a position, for the shapes
-        room = 0 if length is None else length
+        room = self._rolling_room() if rolling else 0 if length is None else length
         buffers = {
             name: ops.zeros((batch_size, *tensor.shape[1:-2], room, tensor.shape[-1]), dtype=tensor.dtype)
             for name, tensor in single.items()
         }
-        return buffers if length is None else {**buffers, "index": ops.zeros((), dtype="int32")}
+        if rolling:
+            buffers["real"] = ops.zeros((batch_size, room), dtype="bool")
+        return buffers if length is None and not rolling else {**buffers, "index": ops.zeros((), dtype="int32")}
+
+    def _rolling_room(self):
+        needs = () if self.visibility is None else self.visibility.needs
+        if self.reach is None or needs:
+            raise ValueError(
+                f"A rolling cache is for attention in a window, such as `visibility=SlidingWindow(128)`, that needs no "
+                f"more than positions. Received: {type(self).__name__} with visibility={self.visibility!r}."
+            )
+        return self.reach
 
 
 def _as_symbol(argument):

@@ -23,7 +23,9 @@ class BlockVisibility(Visibility):
 
     count: Any = 1
 
-    may_be_cut = False
+    @property
+    def may_be_cut(self):
+        return False
 
 
 class BlockedAttention(MultiHeadAttention):
@@ -55,6 +57,12 @@ class BlockedAttention(MultiHeadAttention):
 
     rule: VisibilityRule | None = None
     may_choose = False
+
+    @property
+    def reach(self):
+        if self.rule is None or type(self).sees is not BlockedAttention.sees:
+            return None
+        return (self.rule if self.visibility is None else self.rule & self.visibility).reach
 
     def sees(self, query_positions, key_positions):
         """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
@@ -89,6 +97,8 @@ class BlockedAttention(MultiHeadAttention):
         if execution.has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
             return super().attend(query, memory, visible, attention_bias, return_attention_scores, drop)
         whole = self._by_rule(visible)
+        if visible.rolled:  # it is a window already
+            return super().attend(query, memory, whole, attention_bias, return_attention_scores, drop)
         tiled = self.implementation in ("auto", "blockwise") and whole is not None
         if tiled and execution.choose(self, query, memory, whole).path == "tiles":
             return super().attend(query, memory, whole, attention_bias, return_attention_scores, drop)

@@ -1,8 +1,9 @@
 """Key/value caches for incremental decoding: arguments and results, never state of a layer.
 
-A cache is a dict with `key` [..., L, D] and `value` [..., L, D]. There are two kinds. One has room for a fixed number
-of positions L, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX need it. The other has
-no `index`: it grows, and L is the number of positions in it.
+A cache is a dict with `key` [..., L, D] and `value` [..., L, D]. There are three kinds. One has room for a fixed number
+of positions L, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX need it. One has no
+`index`: it grows, and L is the number of positions in it. A rolling one keeps the last L of `index` positions, those
+that the next query may see, and in `real` [B, L] which of them are there and not masked.
 """
 
 from keras import ops
@@ -16,6 +17,27 @@ def position(cache):
 def grows(cache):
     """Returns whether the cache grows with every position."""
     return "index" not in cache
+
+
+def rolls(cache):
+    """Returns whether the cache keeps the last positions only."""
+    return "real" in cache
+
+
+def rolled(cache, memory, real):
+    """Appends `key` and `value` [..., T, D] of new positions, [B, T] of which are real, to a rolling cache.
+
+    Returns:
+        `key`, `value` and `real` of all that the new positions may attend to, and the new cache.
+    """
+    kept = cache["real"].shape[1]
+    along = {"key": -2, "value": -2, "real": 1}
+    joined = {
+        name: ops.concatenate([cache[name], new], axis=along[name]) for name, new in {**memory, "real": real}.items()
+    }
+    last = ops.shape(real)[1] + ops.arange(kept, dtype="int32")
+    rest = {name: ops.take(tensor, last, axis=along[name]) for name, tensor in joined.items()}
+    return joined, {**rest, "index": cache["index"] + ops.shape(real)[1]}
 
 
 def room_for(cache, length):

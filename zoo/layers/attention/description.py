@@ -123,6 +123,12 @@ class AttentionDescription(KeepsQuantization):
         """Returns the number of keys that can be compared, `None` for any; keys after these are masked."""
         return None
 
+    @property
+    def reach(self):
+        """How many keys before its own position a query may see at most, `None` for any number."""
+        needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
+        return None if self.visibility is None or needs_all_keys else self.visibility.reach
+
     def first_position(self, lengths, causal):
         """Returns the default position of the first query among the keys, for lengths (T, S)."""
         return lengths[1] - lengths[0]

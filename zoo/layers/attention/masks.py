@@ -84,6 +84,7 @@ class Visibility:
         inputs: What the rule must be told, by name, int32: [B, T] for each query, [B, S] for each key, [B] for each
             sequence.
         sizes: B and N.
+        rolled: Whether the first key is not at position 0, as in a rolling cache.
     """
 
     query_positions: Any
@@ -96,9 +97,16 @@ class Visibility:
     rule: Any = None
     inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
     sizes: tuple[Any, Any] = (1, 1)
+    rolled: bool = False
 
-    may_be_cut = True
-    """Whether parts of the queries and of the keys may be taken, by their positions."""
+    @property
+    def may_be_cut(self):
+        """Whether parts of the queries and of the keys may be taken, by their positions."""
+        return not self.rolled
+
+    def beginning_at(self, position):
+        """Returns the visibility with the first key at a position, of which the queries' count already."""
+        return dataclasses.replace(self, key_positions=self.key_positions + position, rolled=True)
 
     @property
     def may_hide_all(self):

@@ -154,7 +154,7 @@ def _why_no_tiles(layer, query, memory, visible):
     by_pairs = positions is None or is_pairwise(positions, ("scores", "bias", "values"))
     reasons = (
         (not has_running_softmax(), f"there are no tiles on {backend.backend()}"),
-        (not type(visible).may_be_cut, "the blocks of a window are no further cut"),
+        (not type(visible).may_be_cut, "the blocks of a window are no further cut, nor is a rolling cache"),
         (layer.pair_size() != 1, f"{layer.pair_size()} numbers for each pair of query and key are many"),
         (layer.compute_dtype == "float16", "sums of tiles would overflow in float16"),
         (not all(isinstance(length, int) for length in lengths), "a length is unknown"),

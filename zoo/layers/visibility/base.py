@@ -99,6 +99,8 @@ class VisibilityRule:
     span: int | None = None
     """How many keys a query sees at most, if they are side by side: tiles of queries × keys are no larger."""
 
+    reach: int | None = None
+    """How many keys before its own position a query may see at most: so many a rolling cache keeps."""
     chooses = False
     """Whether what a query sees depends on its scores, by `choose`."""
 
@@ -207,6 +209,11 @@ class Both(_Combination):
             raise ValueError(f"One rule can choose among what the others let see, not two. Received: {self!r}.")
         self.chooses = self.first.chooses or self.second.chooses
 
+    @property
+    def reach(self):
+        reaches = [rule.reach for rule in (self.first, self.second) if rule.reach is not None]
+        return None if self.chooses or not reaches else min(reaches)  # blocks to choose from begin at the first key
+
     def choose(self, scores, seen, query_positions):
         rule = self.first if self.first.chooses else self.second
         return rule.choose(scores, seen, query_positions)
@@ -239,6 +246,11 @@ class Either(_Combination):
         super().__init__(first, second)
         if self.first.chooses or self.second.chooses:
             raise ValueError(f"A rule that chooses combines by `&` alone. Received: {self!r}.")
+
+    @property
+    def reach(self):
+        reaches = self.first.reach, self.second.reach
+        return None if None in reaches else max(reaches)
 
     @property
     def skips(self):

@@ -30,15 +30,15 @@ class Dilated(VisibilityRule):
 
     def __init__(self, window, dilation):
         self.window, self.dilation = check_count("window", window), check_count("dilation", dilation, least=1)
+        self.reach = self.window * self.dilation
 
     def get_config(self):
         return {"window": self.window, "dilation": self.dilation}
 
     def sees(self, pairs):
         steps = ops.abs(pairs.query - pairs.key)
-        return ops.logical_and(steps <= self.window * self.dilation, ops.equal(steps % self.dilation, 0))
+        return ops.logical_and(steps <= self.reach, ops.equal(steps % self.dilation, 0))
 
     def may_see(self, blocks):
-        reach = self.window * self.dilation
-        reached = blocks.key.last >= blocks.query.first - reach
-        return ops.logical_and(reached, blocks.key.first <= blocks.query.last + reach)
+        reached = blocks.key.last >= blocks.query.first - self.reach
+        return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self.reach)

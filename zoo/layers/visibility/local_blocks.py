@@ -29,6 +29,7 @@ class LocalBlocks(VisibilityRule):
 
     def __init__(self, block_size):
         self.block_size = self.span = check_count("block_size", block_size, least=1)
+        self.reach = self.block_size - 1
 
     def get_config(self):
         return {"block_size": self.block_size}

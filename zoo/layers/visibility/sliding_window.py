@@ -31,6 +31,7 @@ class SlidingWindow(VisibilityRule):
         self.left = check_count("left", left)
         self.right = check_count("right", left if right is None else right)
         self.span = self.left + self.right + 1
+        self.reach = self.left
 
     def get_config(self):
         return {"left": self.left, "right": self.right}

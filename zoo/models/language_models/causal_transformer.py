@@ -9,7 +9,7 @@ from zoo.models.catalog.language_models import CausalLMOptions
 from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
-from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
+from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
 # So small that a new model with tied embeddings does not expect every symbol to be followed by itself.
 EMBEDDING_STDDEV = 0.02
@@ -105,7 +105,7 @@ class CausalLM(LanguageModel):
     def initial_state(self, batch_size, max_length=None):
         return {
             "index": ops.zeros((), dtype="int32"),
-            "caches": [block.attention.create_cache(batch_size, max_length) for block in self.blocks],
+            "caches": [decoding_cache(block.attention, batch_size, max_length) for block in self.blocks],
         }
 
     def prefill(self, tokens, state):

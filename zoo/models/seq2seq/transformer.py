@@ -11,7 +11,7 @@ from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, real
 from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
-from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks
+from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -144,7 +144,7 @@ class Transformer(Seq2SeqModel):
         batch = ops.shape(memory["mask"])[0] * sharing
         return {
             "index": ops.zeros((), dtype="int32"),
-            "caches": [block.self_attention.create_cache(batch, max_length) for block in self.decoder_blocks],
+            "caches": [decoding_cache(block.self_attention, batch, max_length) for block in self.decoder_blocks],
         }
 
     def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):

@@ -252,3 +252,17 @@ def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **ar
             hidden, scores = hidden
             weights.append(scores)
     return hidden if norm is None else norm(hidden), weights
+
+
+def decoding_cache(attention, batch_size, max_length):
+    """Returns an empty cache of a decoder's self-attention, which keeps no more than its window if it has one.
+
+    Args:
+        attention: The layer.
+        batch_size: B.
+        max_length: Room for positions, or `None` for a cache that grows.
+    """
+    reach = getattr(attention, "reach", None)
+    if isinstance(max_length, int) and reach is not None and reach < max_length:
+        return attention.create_cache(batch_size, rolling=True)
+    return attention.create_cache(batch_size, max_length)
