@@ -1,4 +1,5 @@
-"""Runs an experiment: `python -m experiments NAME [--quick] [--seeds N] [--workdir DIR] [--data SPEC] [--steps N]`.
+"""Runs an experiment: `python -m experiments NAME [--quick] [--seeds N] [--workdir DIR] [--data SPEC] [--steps N]
+[--minutes N]`.
 
 Without a name it lists them. Cells that are finished are not measured again; a full run writes its page and plot into
 docs/evidence, a quick one into its work directory. Exit status 0; 1 if a quick run misses a direction that is strong
@@ -30,27 +31,38 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--workdir", type=Path, metavar="DIR", help="results and runs (runs/experiments)")
     parser.add_argument("--data", metavar="SPEC", help="data to train on, for experiments that take any")
     parser.add_argument("--steps", type=int, metavar="N", help="steps of each training, likewise")
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin no cell after that; 0: write the page alone")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of page and plot (docs/evidence)")
     return parser
 
 
-def run(experiment: Experiment, request: Request, output: Path, how: str) -> bool:
-    """Measures what is missing, writes the evidence, and returns whether all strong directions were found."""
+def run(experiment: Experiment, request: Request, output: Path, how: str, minutes: float | None = None) -> bool:
+    """Measures what is missing, writes the evidence, and returns whether no strong direction was missed.
+
+    Args:
+        experiment: The experiment.
+        request: What is asked of it.
+        output: Where page and plot are written.
+        how: The command, as the page has it.
+        minutes: Time after which no cell is begun; what is missing then is in the page as not yet run.
+    """
     store = Store(request.workdir / f"{experiment.name}.jsonl", experiment.budget(request))
     cells, begun = list(experiment.cells(request)), time.monotonic()
     for number, cell in enumerate(cells, 1):
         known = store.get(cell) is not None
-        print(f"{number}/{len(cells)} {cell}{': finished before' if known else ''}", file=sys.stderr, flush=True)
-        if not known:
+        late = minutes is not None and time.monotonic() - begun >= 60 * minutes
+        state = ": finished before" if known else ": not yet run" if late else ""
+        print(f"{number}/{len(cells)} {cell}{state}", file=sys.stderr, flush=True)
+        if not (known or late):
             store.add(cell, experiment.measure(cell, request), commit())
     results = Results((cell.settings, cell.seed, store.get(cell) or {}) for cell in cells)
     verdicts = experiment.verdicts(results, request.quick)
     path = write(experiment, results, verdicts, store.commits(), how, output)
     print(table(experiment, results))
     for verdict in verdicts:
-        print(f"{'confirmed' if verdict.held else 'NOT CONFIRMED'}: {verdict.claim.text}")
+        print(f"{str(verdict).upper() if verdict.held is False else str(verdict).lower()}: {verdict.claim.text}")
     print(f"{path}, after {time.monotonic() - begun:.0f} s")
-    return all(verdict.held for verdict in verdicts if verdict.claim.strong)
+    return all(verdict.held is not False for verdict in verdicts if verdict.claim.strong)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -66,13 +78,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         value = getattr(arguments, option)
         if value is not None and value < 1:
             raise InputError(f"--{option} must be positive. Received: {value}.")
+    if arguments.minutes is not None and arguments.minutes < 0:
+        raise InputError(f"--minutes must be 0 or more. Received: {arguments.minutes}.")
     if not experiment.takes_data and (arguments.data or arguments.steps):
         raise InputError(f"{experiment.name} has data and steps of its own: leave out --data and --steps.")
     workdir = arguments.workdir or ROOT / "runs" / "experiments" / ("quick" if arguments.quick else "full")
     seeds = arguments.seeds or (1 if arguments.quick else experiment.default_seeds)
     request = Request(workdir, arguments.quick, seeds, arguments.data, arguments.steps)
     output = arguments.output or (workdir if arguments.quick else EVIDENCE)
-    if not run(experiment, request, output, _told(experiment, request)) and arguments.quick:
+    found = run(experiment, request, output, _told(experiment, request), arguments.minutes)
+    if not found and arguments.quick:
         print(f"error: {experiment.name} did not find a direction that a quick run should find", file=sys.stderr)
         sys.exit(REFUTED)
 

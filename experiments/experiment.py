@@ -1,11 +1,12 @@
 """What an experiment is: cells that are measured, a summary of them, and the claims that it checks."""
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Settings = Mapping[str, Any]
 Metrics = Mapping[str, float]
@@ -29,6 +30,10 @@ class Request:
     data: str | None = None
     steps: int | None = None
 
+    def on(self, data: str) -> Self:
+        """Returns the same request on other data."""
+        return dataclasses.replace(self, data=data)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -41,11 +46,19 @@ class Cell:
         return ", ".join([*(f"{name}={value}" for name, value in self.settings.items()), f"seed {self.seed}"])
 
 
+class NotYetRun(Exception):
+    """A claim asks for cells that were not measured yet."""
+
+
 class Results:
-    """The metrics of all measured cells."""
+    """The metrics of all cells; those of a cell that was not measured yet are empty."""
 
     def __init__(self, rows: Iterable[tuple[Settings, int, Metrics]]) -> None:
         self.rows = list(rows)
+
+    def measured(self) -> "Results":
+        """Returns those of the cells that were measured."""
+        return Results(row for row in self.rows if row[2])
 
     def groups(self) -> list[tuple[Settings, list[Metrics]]]:
         """Returns the metrics of all seeds by settings, in the order in which they were asked for."""
@@ -55,30 +68,35 @@ class Results:
         return list(found.values())
 
     def values(self, metric: str, **settings: Any) -> list[float]:
-        """Returns a metric of all cells with these settings that have it."""
-        return [
-            metrics[metric]
-            for own, _, metrics in self.rows
-            if metric in metrics and all(own.get(name) == value for name, value in settings.items())
-        ]
+        """Returns a metric of all cells with these settings that have it.
+
+        Raises:
+            NotYetRun: If one of the cells was not measured yet.
+        """
+        if not all(metrics for _, _, metrics in self._with(settings)):
+            raise NotYetRun
+        return self.known(metric, **settings)
+
+    def known(self, metric: str, **settings: Any) -> list[float]:
+        """Returns a metric of all cells with these settings that were measured and have it."""
+        return [metrics[metric] for _, _, metrics in self._with(settings) if metric in metrics]
 
     def mean(self, metric: str, **settings: Any) -> float:
-        """Returns the mean of a metric over the cells with these settings; not a number if there are none."""
+        """Returns the mean of a metric over the cells with these settings; not a number if there are none.
+
+        Raises:
+            NotYetRun: If one of the cells was not measured yet.
+        """
         values = self.values(metric, **settings)
         return statistics.fmean(values) if values else math.nan
 
     def line(self, axis: str, metric: str, **settings: Any) -> tuple[list[Any], list[float]]:
-        """Returns the means of a metric along a setting, for a plot."""
-        places = [own[axis] for own, _ in Results(self._with(metric, settings)).groups()]
-        places = sorted(dict.fromkeys(places))
-        return places, [self.mean(metric, **{axis: place}, **settings) for place in places]
+        """Returns the means of a metric along a setting, for a plot; cells that were not measured yet are left out."""
+        places = sorted({own[axis] for own, _, metrics in self._with(settings) if metric in metrics})
+        return places, [statistics.fmean(self.known(metric, **{axis: place}, **settings)) for place in places]
 
-    def _with(self, metric: str, settings: Settings) -> list[tuple[Settings, int, Metrics]]:
-        return [
-            row
-            for row in self.rows
-            if metric in row[2] and all(row[0].get(name) == value for name, value in settings.items())
-        ]
+    def _with(self, settings: Settings) -> list[tuple[Settings, int, Metrics]]:
+        return [row for row in self.rows if all(row[0].get(name) == value for name, value in settings.items())]
 
 
 @dataclass(frozen=True)
@@ -100,10 +118,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and whether it held."""
+    """A claim and whether it held; `None` if its cells were not measured yet."""
 
     claim: Claim
-    held: bool
+    held: bool | None
+
+    def __str__(self) -> str:
+        return {True: "Confirmed", False: "Not confirmed", None: "Not yet run"}[self.held]
 
 
 class Experiment:
@@ -140,7 +161,7 @@ class Experiment:
         raise NotImplementedError
 
     def draw(self, results: Results, figure: Any) -> None:
-        """Draws the results into a Matplotlib figure."""
+        """Draws the results of the cells that were measured into a Matplotlib figure."""
         raise NotImplementedError
 
     def budget(self, request: Request) -> dict[str, Any]:
@@ -149,9 +170,14 @@ class Experiment:
 
     def verdicts(self, results: Results, quick: bool) -> list[Verdict]:
         """Returns each claim with whether it holds; those that a quick run has no cells for are left out."""
-        return [
-            Verdict(claim, bool(claim.holds(results))) for claim in self.claims() if not (quick and claim.full_only)
-        ]
+        return [Verdict(claim, _held(claim, results)) for claim in self.claims() if not (quick and claim.full_only)]
+
+
+def _held(claim: Claim, results: Results) -> bool | None:
+    try:
+        return bool(claim.holds(results))
+    except NotYetRun:
+        return None
 
 
 def grid(seeds: int, **settings: Sequence[Any]) -> list[Cell]:

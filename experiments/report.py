@@ -47,14 +47,19 @@ def table(experiment: Experiment, results: Results) -> str:
     names = list(dict.fromkeys(name for settings, _ in groups for name in settings))
     head = [*names, *(column for column in experiment.columns)]
     rows = [
-        [
-            *(str(settings.get(name, "")) for name in names),
-            *(_number(metrics, name, how) for name, how in experiment.columns.items()),
-        ]
+        [*(str(settings.get(name, "")) for name in names), *_numbers(experiment, metrics)]
         for settings, metrics in groups
     ]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _numbers(experiment: Experiment, metrics: Sequence[Metrics]) -> list[str]:
+    """Returns what a row has in each column; one whose cells were not measured says so in the first."""
+    measured = [each for each in metrics if each]
+    if not measured:
+        return ["not yet run", *[""] * (len(experiment.columns) - 1)]
+    return [_number(measured, name, how) for name, how in experiment.columns.items()]
 
 
 def _number(metrics: Sequence[Metrics], name: str, how: str) -> str:
@@ -70,7 +75,7 @@ def page(
 ) -> str:
     """Returns the page of evidence, in Markdown."""
     seeds = len({seed for _, seed, _ in results.rows})
-    said = [f"- **{'Confirmed' if verdict.held else 'Not confirmed'}**: {verdict.claim.text}" for verdict in verdicts]
+    said = [f"- **{verdict}**: {verdict.claim.text}" for verdict in verdicts]
     measured = f"Measured by `{how}`, {seeds} seed{'s' * (seeds != 1)}, on {hardware()}, shared with other work"
     parts = [
         f"# {experiment.name}: {experiment.question}",
@@ -98,7 +103,7 @@ def write_plot(experiment: Experiment, results: Results, path: Path) -> None:
         raise missing_extra(error) or error from error
     figure: Any = Figure(figsize=(9, 3.6), layout="constrained")
     with matplotlib.rc_context({"svg.hashsalt": experiment.name, "axes.grid": True, "grid.alpha": 0.3}):
-        experiment.draw(results, figure)
+        experiment.draw(results.measured(), figure)
         with replacing(path) as temporary:
             figure.savefig(temporary, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
 

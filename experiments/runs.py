@@ -43,6 +43,12 @@ def _log(path: Path) -> list[str]:
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
+def rounds(path: Path) -> list[dict[str, Any]]:
+    """Returns what a training has logged of each round so far."""
+    lines = [json.loads(line) for line in _log(path)]
+    return [line for line in lines if "final" not in line]
+
+
 def final_metrics(path: Path) -> dict[str, float]:
     """Returns the validation metrics that a finished training has written last."""
     metrics = json.loads(_log(path)[-1])

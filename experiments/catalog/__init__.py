@@ -5,7 +5,20 @@ import importlib
 from experiments.experiment import Experiment
 from zoo.errors import unknown_name
 
-NAMES = ("scaling", "cost", "masking", "context")
+NAMES = (
+    "bottleneck",
+    "scores",
+    "scaling",
+    "cost",
+    "distance",
+    "context",
+    "heads",
+    "positions",
+    "masking",
+    "alignment",
+    "state",
+    "zoo",
+)
 
 
 def get_experiment(name: str) -> Experiment:

@@ -91,6 +91,25 @@ def test_budgets_are_not_mixed(scripted, tmp_path):
         command.main(["scripted", "--quick", "--steps", "50", "--workdir", str(tmp_path)])
 
 
+def test_what_is_not_yet_run_says_so(scripted, tmp_path, capsys):
+    arguments = ["scripted", "--workdir", str(tmp_path), "--output", str(tmp_path / "out")]
+    command.main([*arguments, "--minutes", "0"])
+    assert scripted.measured == []
+    written = (tmp_path / "out" / "scripted.md").read_text(encoding="utf-8")
+    assert "| 2 | not yet run |  |" in written and "**Not yet run**: it grows" in written
+    assert "2/4 size=2, seed 2: not yet run" in capsys.readouterr().err
+    command.main([*arguments, "--minutes", "1"])
+    assert len(scripted.measured) == 4
+
+
+def test_some_cells_are_not_yet_run():
+    results = Results([({"size": 2}, 1, {"value": 1.0}), ({"size": 2}, 2, {}), ({"size": 3}, 1, {"value": 5.0})])
+    verdicts = Scripted().verdicts(results, quick=False)
+    assert [str(verdict) for verdict in verdicts] == ["Not yet run", "Not yet run", "Confirmed"]
+    assert results.mean("value", size=3) == 5 and results.line("size", "value") == ([2, 3], [1.0, 5.0])
+    assert len(results.measured().rows) == 2 and "| 2 | 1.00 |  |" in table(Scripted(), results)
+
+
 @pytest.mark.parametrize("content", ["{}\n", "no json\n", "[1]\n", "\xff\n"])
 def test_what_is_no_file_of_results(content, tmp_path):
     path = tmp_path / "x.jsonl"
@@ -118,6 +137,7 @@ def test_a_row_has_its_budget_and_commit(tmp_path):
     [
         (["scripted", "--seeds", "0"], "--seeds must be positive. Received: 0"),
         (["scripted", "--steps", "-3"], "--steps must be positive. Received: -3"),
+        (["scripted", "--minutes", "-1"], "--minutes must be 0 or more. Received: -1"),
     ],
 )
 def test_bad_usage(arguments, message, scripted):

@@ -1,0 +1,181 @@
+"""Translators as cells of experiments: one budget for all, trained by the command that users have, measured once.
+
+Every model has 2.1 million weights within a tenth, with the recipe's vocabulary of 6,000 for both languages. Batch and
+peak rate are those that the recipes were chosen with, on validation data, for Transformers and recurrent models alike;
+dropout is the recipe's. Experiments that ask for the same model share its training and its one look at the test set.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import zoo
+from experiments.experiment import Cell, Experiment, Request
+from experiments.report import ROOT
+from experiments.runs import final_metrics, rounds
+from training.config.run_config import RunConfig
+from training.tasks import get_task
+from zoo.errors import InputError
+from zoo.workdir import WorkDir
+
+STEPS = 800
+"""Steps of a full training; of 2,048 symbols at most on the longer side, padding included."""
+
+QUICK_STEPS = 300
+ROUNDS = 4
+BEAM_SIZE = 5
+BUDGET = {
+    "training.batch_tokens": 2048,
+    "training.learning_rate": 3e-3,
+    "training.schedule": "constant",
+    "training.cooldown": 0.4,
+    "training.average_checkpoints": 1,
+    "training.patience": 0,
+    "training.precision": "float32",
+    "training.cores": 1,
+}
+_RNNSEARCH = {
+    "embedding_dim": 128,
+    "units": 304,
+    "encoder_units": 152,  # annotations as large as states, which dot products need
+    "attention_units": 304,
+    "readout_units": 128,
+    "tied_embeddings": "all",
+}
+_SIZES: dict[str, dict[str, Any]] = {
+    "rnnsearch": _RNNSEARCH,
+    "pointer_generator": _RNNSEARCH,
+    "rnn_encdec": {"embedding_dim": 128, "units": 288, "readout_units": 128, "tied_embeddings": "all"},
+    "luong": {"embedding_dim": 176, "units": 176, "tied_embeddings": "all", "bidirectional": True},
+    "convs2s_small": {"embedding_dim": 64, "units": 128},
+}
+_QUICK_SIZES: dict[str, dict[str, Any]] = {
+    "rnnsearch": {"units": 64, "encoder_units": 32, "attention_units": 64, "embedding_dim": 32, "readout_units": 32},
+    "rnn_encdec": {"units": 64, "embedding_dim": 32, "readout_units": 32},
+    "transformer": {"num_layers": 2, "model_dim": 64, "intermediate_dim": 128},
+}
+
+
+def steps(request: Request) -> int:
+    """Returns the steps of each training."""
+    return request.steps or (QUICK_STEPS if request.quick else STEPS)
+
+
+def data(request: Request) -> str:
+    """Returns the SPEC that is trained on: what was asked for, or the generated dates."""
+    return request.data or "dates"
+
+
+def settings(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> dict[str, Any]:
+    """Returns the settings of a training, as for `--set`."""
+    length = steps(request)
+    family = next((name for name in _SIZES if model.startswith(name)), "transformer")
+    sizes = (_QUICK_SIZES if request.quick else _SIZES).get(family, {})
+    chosen = {f"model.{name}": value for name, value in {**sizes, **options}.items()}
+    if data(request).startswith("text:"):
+        chosen["data.lowercase"] = True  # as results on Multi30k are reported
+    return {
+        **BUDGET,
+        **chosen,
+        "training.max_steps": length,
+        "training.eval_every": length // ROUNDS,
+        "training.warmup_steps": length // ROUNDS,
+        "training.seed": cell.seed,
+    }
+
+
+def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> Path:
+    """Trains a model in a process of its own, or goes on with its training, and returns its work directory."""
+    words = [model, *(f"{name}={value}" for name, value in sorted(options.items())), f"seed={cell.seed}"]
+    workdir = WorkDir(request.workdir.resolve() / "translators" / re.sub(r"[^\w.=-]+", "_", "_".join(words)))
+    used = workdir.path / "used.json"
+    if not used.exists():
+        begun = sum(1 for _ in rounds(workdir.path))
+        asked = [f"{key}={value}" for key, value in settings(model, options, cell, request).items()]
+        new = ["--model", model, "--data", data(request), "--set", *asked]
+        took = _run("training.train", "--workdir", str(workdir.path), *(["--resume"] if begun else new))
+        # Of a training that went on from a checkpoint, what the steps since then took.
+        took["steps"] = steps(request) * (ROUNDS - begun) / ROUNDS
+        workdir.write_text(used, json.dumps(took) + "\n")
+    return workdir.path
+
+
+def tested(path: Path, spec: str | None = None) -> dict[str, Any]:
+    """Returns the metrics of the test split, by length as well; what was measured before is not measured again."""
+    folder = path / "evaluation"
+    before = set(folder.glob("*.json"))
+    for file in before:
+        metrics = json.loads(file.read_text(encoding="utf-8"))
+        if metrics["data"] == (spec or RunConfig.of_workdir(WorkDir(path)).data.spec) and "by_length" in metrics:
+            return metrics
+    other = ["--data", spec] if spec else []
+    how = ["--split", "test", "--beam_size", str(BEAM_SIZE), "--by", "length"]
+    took = _run("training.evaluate", str(path), *other, *how)
+    (file,) = set(folder.glob("*.json")) - before
+    metrics = {**json.loads(file.read_text(encoding="utf-8")), "test_seconds": took["seconds"]}
+    WorkDir(path).write_text(file, json.dumps(metrics, indent=2) + "\n")
+    return metrics
+
+
+def _run(module: str, *arguments: str) -> dict[str, float]:
+    """Runs a command, and returns its seconds of processor time and its largest memory in megabytes."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, env=environment, stdout=sys.stderr)
+    try:
+        _, status, used = os.wait4(process.pid, 0)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise InputError(f"{module} ended with {process.returncode}; what it said is above.")
+    return {"seconds": used.ru_utime + used.ru_stime, "megabytes": used.ru_maxrss / 1024}
+
+
+def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> dict[str, float]:
+    """Returns what a table says of a model: quality, by length as well, speed and memory."""
+    path = trained(model, options, cell, request)
+    test, used = tested(path), json.loads((path / "used.json").read_text(encoding="utf-8"))
+    run = zoo.load(path)
+    return {
+        "weights": run.model.count_params(),
+        "multiplications": zoo.cost(run.model, query_length=20, value_length=20).multiplications,
+        "cross_entropy": final_metrics(path)["cross_entropy"],
+        **qualities(test),
+        "symbols_per_second": used["steps"] * _symbols_per_step(path) / used["seconds"],
+        "megabytes": used["megabytes"],
+        "test_seconds": test["test_seconds"],
+    }
+
+
+def qualities(test: Mapping[str, Any]) -> dict[str, float]:
+    """Returns BLEU and exact match of a test, and BLEU by length as `bleu_from_N`."""
+    found = {"bleu": test["bleu_lower_tokenized"], "exact_match": test["exact_match"]}
+    for bucket in test["by_length"]["buckets"]:
+        found[f"bleu_from_{bucket['from']}"] = bucket["bleu_lower_tokenized"]
+    return found
+
+
+def _symbols_per_step(path: Path) -> float:
+    """Returns the mean number of target symbols in a batch of the training data, without padding."""
+    config, run = RunConfig.of_workdir(WorkDir(path)), zoo.load(path)
+    task, tokens = get_task(run.spec.task), config.training.batch_tokens
+    batches = task.batches(config.data, config.open_data(), "train", run.tokenizer_files(), batch_tokens=tokens)
+    return float(batches.lengths[:, -1].sum()) / batches.pass_length()
+
+
+class TranslatorExperiment(Experiment):
+    """Base of the experiments with translators, whose tables have one budget."""
+
+    takes_data = True
+
+    def budget(self, request: Request) -> dict[str, Any]:
+        """See `Experiment`."""
+        return {**super().budget(request), "steps": steps(request)}
