@@ -1,6 +1,6 @@
 """How the cost of each attention layer grows with the length: slopes beside theory, and a plot.
 
-`python -m benchmarks.growth [--layer NAME …] [--rounds N] [--plot FILE]`
+`python -m benchmarks.growth [--layer NAME …] [--rounds N] [--processor] [--plot FILE]`
 
 Few features, so that what grows with T outweighs what is the same for every position; and as many rows as it takes for
 the work of a row to outweigh the start of the operations.
@@ -61,6 +61,13 @@ LAYERS = {
     "block_local": Layer("BlockLocalAttention", {**HEADS, "block_size": "window"}, 1, 16, *_BAND),
     "linear": Layer("LinearAttention", HEADS, 1, 16, "n·d²/h"),  # h: heads
     "performer": Layer("PerformerAttention", HEADS, 1, 16, "n·m·d"),  # m: random features of a head
+    # n/c: products within chunks of c positions, one chunk after another.
+    "gated_linear": Layer("GatedLinearAttention", HEADS, 1, 16, "n·d²/h", "n/c", "n/c"),
+    "delta_rule": Layer("DeltaRuleAttention", HEADS, 1, 16, "n·d²/h", "n/c", "n/c"),
+    "average": Layer("AverageAttention", {}, 1, 16, "n·d²"),
+    "latent": Layer("MultiHeadLatentAttention", {**HEADS, "latent_dim": 32, "rope_dim": 4}, 2, 1, "n²·d"),
+    "talking_heads": Layer("TalkingHeadsAttention", HEADS, 2, 1, "n²·(d + h²)"),
+    "differential": Layer("DifferentialAttention", HEADS, 2, 1, "n²·d"),
     "pooling": Layer(
         "AttentionPooling", {"attention": {"class": "zoo.layers.AdditiveAttention", **_UNITS}}, 1, 64, "n·(u + d)"
     ),
@@ -97,9 +104,10 @@ def _case(name: str, layer: Layer) -> Case:
 CASES = {name: _case(name, layer) for name, layer in LAYERS.items()}
 
 
-def medians_by_length(case: Case, measurements: Mapping[str, Any]) -> dict[int, float]:
-    """Returns the median time by length of what was measured of a layer."""
-    medians = {each.work["length"]: median_of(measurements["results"].get(each.label, {})) for each in case.contestants}
+def medians_by_length(case: Case, measurements: Mapping[str, Any], kind: str = "seconds") -> dict[int, float]:
+    """Returns the median time by length of what was measured of a layer, in `"seconds"` or of the `"processor"`."""
+    results = measurements["results"]
+    medians = {each.work["length"]: median_of(results.get(each.label, {}), kind) for each in case.contestants}
     return {length: median for length, median in medians.items() if median is not None}
 
 
@@ -115,9 +123,9 @@ def slope(medians: Mapping[int, float]) -> float:
     return float(np.polyfit(np.log(lengths), np.log([medians[length] for length in lengths]), 1)[0])
 
 
-def row(case: Case, measurements: Mapping[str, Any]) -> list[str]:
+def row(case: Case, measurements: Mapping[str, Any], kind: str = "seconds") -> list[str]:
     """Returns a layer's row of the table."""
-    medians, layer = medians_by_length(case, measurements), LAYERS[case.name]
+    medians, layer = medians_by_length(case, measurements, kind), LAYERS[case.name]
     times = [f"{1000 * medians[length]:,.1f}" if length in medians else "–" for length in LENGTHS]
     value = slope(medians)
     if math.isnan(value):
@@ -156,19 +164,26 @@ def main(arguments=None) -> int:
     """Runs the command; returns its exit status."""
     parser = MeasurementParser("python -m benchmarks.growth", __doc__, rounds=5)
     parser.add_argument("--plot", type=Path, default=PLOT, help="file of the plot (benchmarks/growth.png)")
+    parser.add_argument(
+        "--processor",
+        action="store_true",
+        help="time of all processor cores in place of the clock's, which counts what else the machine does",
+    )
     parser.add_cases(CASES, "layer")
     options = parser.parse_args(arguments)
+    kind = "processor" if options.processor else "seconds"
     names, rows, medians, places = options.layer or list(CASES), [], {}, {}
     for name in names:
         measurements = load_or_measure_case("growth", CASES[name], options, rounds=options.rounds)
-        rows.append(row(CASES[name], measurements))
-        medians[name] = medians_by_length(CASES[name], measurements)
+        rows.append(row(CASES[name], measurements, kind))
+        medians[name] = medians_by_length(CASES[name], measurements, kind)
         places[measurements["where"]] = None
     report = Report(options)
     report.begin(
-        f"Forward and backward, ms: median of {options.rounds} turns. Slope of log time against log T from"
-        f" T = {FROM_LENGTH} on. Multiplications: of one row, the part that grows fastest; n positions of d = 64"
-        " features, u units, w window or block, h heads, m random features, k width."
+        f"Forward and backward, ms{' of processor time' * options.processor}: median of {options.rounds} turns. Slope"
+        f" of log time against log T from T = {FROM_LENGTH} on. Multiplications: of one row, the part that grows"
+        " fastest; n positions of d = 64 features, u units, w window or block, h heads, m random features, k width, c"
+        " positions in a chunk."
     )
     titles = ["layer", *IN_THEORY, *(f"T {length}" for length in LENGTHS), "slope", "theory", ""]
     report.add("\n".join(table(titles, rows)))

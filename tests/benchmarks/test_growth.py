@@ -36,23 +36,16 @@ def test_rows():
     assert row("multi_head", nothing)[-3] == "not measured: ended with status 1"
 
 
-NOT_MEASURED = {
-    "AverageAttention",
-    "DeltaRuleAttention",
-    "DifferentialAttention",
-    "GatedLinearAttention",
-    "MultiHeadLatentAttention",
-    "TalkingHeadsAttention",
-}
-
-
-def test_every_attention_layer_is_there_or_said_not_to_be():
+def test_every_attention_layer_is_there():
     named = {name for name in layers.__all__ if name.endswith("Attention") or name == "AttentionPooling"}
     takes_any_score = {"BaseAttention", "Attention", "SelfAttention"}
-    assert {layer.name for layer in LAYERS.values() if "." not in layer.name} == named - takes_any_score - NOT_MEASURED
+    assert {layer.name for layer in LAYERS.values() if "." not in layer.name} == named - takes_any_score
     assert {contestant.work["length"] for contestant in CASES["dot"].contestants} == {*LENGTHS}
-    linear = {name for name, layer in LAYERS.items() if layer.exponent == 1}
-    assert linear == {"sliding_window", "block_local", "linear", "performer", "pooling", "recurrence", "convolution"}
+    quadratic = {name for name, layer in LAYERS.items() if layer.exponent == 2}
+    assert {name for name in quadratic if not LAYERS[name].multiplications.startswith("n²")} == set()
+    linear = {*LAYERS} - quadratic
+    by_state = {"gated_linear", "delta_rule", "average", "recurrence"}
+    assert linear == {"sliding_window", "block_local", "linear", "performer", "pooling", "convolution", *by_state}
 
 
 def test_recurrence_and_convolution_have_longer_paths_than_attention():
@@ -91,6 +84,17 @@ def test_command(monkeypatch, tmp_path, capsys):
         "| DotAttention, B4 | n²·d | 1 | 1 | 0.0 | 0.1 | 0.3 | 1.0 | 4.2 | 16.8 | 67.1 | 2.00 | 2 ± 0.15 | met |" in out
     )
     assert "a machine." in out
+
+
+def test_processor_time(monkeypatch, tmp_path, capsys):
+    found = _found("dot", lambda length: length**2 / 1e9)
+    for result in found["results"].values():
+        result["processor"] = [3 * seconds for seconds in result["seconds"]]
+    monkeypatch.setattr(store, "FOLDER", tmp_path / "bench")
+    monkeypatch.setattr(command.load_or_measure_case, "__defaults__", (lambda case, **settings: found, ()))
+    assert growth.main(["--layer", "dot", "--tiny", "--processor", "--plot", str(tmp_path / "growth.png")]) == 0
+    out = capsys.readouterr().out
+    assert "ms of processor time" in out and "| 201.3 | 2.00 | 2 ± 0.15 | met |" in out
 
 
 @pytest.mark.slow
