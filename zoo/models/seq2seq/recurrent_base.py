@@ -25,6 +25,12 @@ NOISE = 0.1
 class RecurrentSeq2SeqModel(Seq2SeqModel):
     """Base of the recurrent sequence-to-sequence models: embeddings, start states and logits.
 
+    The scores are `vᵀ tanh(W₁ s + W₂ h + b)` (additive; with `score_bias=False`, and in concat by default, without
+    b), `tanh(W [s; h] + b)` (tanh_concat), `s · h` (dot), `s · h / √H` (scaled_dot), `sᵀ W h` (general), `cos(s, h)`
+    (cosine), and `w_j · s` for place j (location). Where `start_state` is not `"encoder"`, which each model has in
+    its way, `s_0 = 0` (zero), a learned vector for all sentences (learned), or `s_0 ~ N(0, 0.1²)` (random): another
+    for each sentence in training, elsewhere that of `start_seed`.
+
     A subclass makes its encoder and decoder between `_make_start` and `_make_output`, and its `build` calls
     `_build_ends`. Its options are derived from `zoo.models.catalog.recurrent.RecurrentOptions`.
     """

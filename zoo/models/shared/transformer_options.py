@@ -63,7 +63,17 @@ MAX_LENGTH = "Rows of a table of learned positions; in longer texts all position
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionOptions(Options):
-    """Options of one attention layer of a Transformer, and of the positions that it sees."""
+    """Options of one attention layer of a Transformer, and of the positions that it sees.
+
+    `head_i = softmax(score(X W_Q⁽ⁱ⁾, Y W_K⁽ⁱ⁾)) Y W_V⁽ⁱ⁾`, with matrices of D × p_q (`query_dim`), D × p_k (`key_dim`)
+    and D × p_v (`value_dim`); then `[head_1; …; head_N] W_O + b`, of size p_o (`output_dim`), or without
+    `output_projection` the heads as they are.
+
+    At place t, `x_t = f E y_t + p_t`, where f is √D, without `scale_embeddings` 1; p_t is sinusoidal or learned, t
+    itself in every feature (integer), or `min(t / (max_length − 1), 1)` (integer_normalized). Concatenated positions
+    give `W [f E y_t; p_t] + b`, without `concat_projection` `[f E y_t; p_t]`. Relative positions begin as
+    `a ~ N(0, relative_stddev²)`.
+    """
 
     model_dim: int = size(512, "Size of the embeddings and of the activations, D.")
     dropout: float = rate(0.1, "Rate of dropout on embeddings and on the result of each part of a block.")
@@ -198,7 +208,7 @@ class AttentionOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerOptions(AttentionOptions):
-    """Options of a stack of Transformer blocks."""
+    """Options of a stack of Transformer blocks; without `share_score`, head i has a `score_i` of its own."""
 
     num_layers: int = size(6, "Number of blocks; in an encoder-decoder, of each side.")
     intermediate_dim: int = size(2048, "Size inside the feed-forward networks.")
