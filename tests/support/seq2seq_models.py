@@ -37,6 +37,7 @@ SMALL = {
         {**_RNN, "cell_type": "lstm", "readout_units": 7, "tied_embeddings": "target"},
         {**_RNN, "start_state": "learned"},
         {**_RNN, "coverage": "fertility"},
+        {**_RNN, "alignment": "monotonic"},
     ],
     "pointer_generator": [
         {**_RNN, "readout_units": 7, "tied_embeddings": "all"},

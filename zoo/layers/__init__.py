@@ -12,6 +12,7 @@ from zoo.layers.attention.latent import MultiHeadLatentAttention
 from zoo.layers.attention.lightweight_convolution import DynamicConvolution, LightweightConvolution
 from zoo.layers.attention.linear import LinearAttention
 from zoo.layers.attention.local import LocalAttention
+from zoo.layers.attention.monotonic import MonotonicAttention
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.performer import PerformerAttention
 from zoo.layers.attention.pooling import AttentionPooling
@@ -66,6 +67,7 @@ from zoo.layers.scores import (
     DotScore,
     GeneralScore,
     LocationScore,
+    NormalizedAdditiveScore,
     PerHeadScore,
     ScaledDotScore,
     Score,
@@ -130,7 +132,9 @@ __all__ = [
     "LuongAttentionCell",
     "MaskMod",
     "Maxout",
+    "MonotonicAttention",
     "MultiHeadAttention",
+    "NormalizedAdditiveScore",
     "MultiHeadLatentAttention",
     "MultiScaleRetention",
     "Normalization",

@@ -86,6 +86,10 @@ class Situation:
             changes["large"] = False
         if isinstance(layer, StateAttention):
             changes |= {"causal": True, "bias": None} | ({} if layer.forgets_evenly else {"attention_mask": None})
+        if isinstance(layer, layers.MonotonicAttention):
+            changes["cached"] = False
+            if layer.hard:
+                changes |= {"policy": "float32", "training": False}  # it decides
         if references.choice(layer.visibility) is not None:
             changes["policy"] = "float32"  # a choice changes with the rounding of scores
         if self.cached:
@@ -229,6 +233,8 @@ class Matrix:
                 _, plain = self.exact(*inputs, start_index=self.first, return_attention_scores=True, **self.told)
             _plain[setting] = to_numpy(plain).reshape(self.shape).astype("float64")
         plain = _plain[setting]
+        if isinstance(self.exact, layers.MonotonicAttention):
+            return references.monotonic(self.exact, self.floats, self.allowed, self.bias)
         if isinstance(self.exact, layers.DifferentialAttention):
             return references.difference(self.exact, self._both_parts(), self.allowed, self.bias)
         if isinstance(self.exact, StateAttention):

@@ -85,8 +85,24 @@ def _coverage(score, memory, attended):
     return np.outer(attended, to_numpy(score.coverage_dense.kernel)[0])
 
 
+def expected_alignment(stops, before):
+    """Returns where a query is expected to stop, by equation 9 of Raffel et al. 2017.
+
+    Args:
+        stops: Probability of stopping at each key once it is reached, [S].
+        before: Where the query before has stopped, [S].
+    """
+    going_on = 1 - stops
+    reached = [sum(before[k] * math.prod(going_on[k:j]) for k in range(j + 1)) for j in range(len(stops))]
+    return stops * np.array(reached)
+
+
 def _attend(attention, query, memory, allowed, attended):
     """Returns context and weights [S] or [N, S] of one query."""
+    if isinstance(attention, layers.MonotonicAttention):
+        scores = memory @ to_numpy(attention.score.key_dense.kernel) @ query + float(to_numpy(attention.offset))
+        weights = expected_alignment(np.where(allowed, _sigmoid(scores), 0.0), attended)
+        return weights @ memory, weights
     if isinstance(getattr(attention, "score", None), layers.AdditiveScore):
         score = attention.score
         w1, w2, v = (to_numpy(dense.kernel) for dense in (score.query_dense, score.key_dense, score.score_dense))
@@ -131,9 +147,11 @@ def run_reference(cell, inputs, states, memory, allowed):
     if isinstance(cell, layers.LuongAttentionCell) and cell.input_feeding:
         states = [*states, np.zeros(cell.attentional_dense.units)]
     outputs, alignments, attended = [], [], np.zeros(len(memory))
+    follows = cell.attention.follows
+    attended[0] = follows
     for x in inputs:
         output, weights, states = order(cell, x, states, memory, allowed, attended)
-        attended = attended + weights
+        attended = weights if follows else attended + weights
         outputs.append(output)
         alignments.append(weights)
     return np.array(outputs), np.array(alignments), states

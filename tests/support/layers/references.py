@@ -178,6 +178,24 @@ def gaussian(layer, query, lengths, shape):
     return result
 
 
+def monotonic(layer, floats, allowed, bias):
+    """Returns the weights of monotonic attention without noise, [B, 1, T, S], by its recurrence."""
+    query, key = floats["query"], layer.project_memory(floats["value"], floats["key"])["key"]
+    scores = to_numpy(layer.compare(query, key, None)).astype("float64") + float(to_numpy(layer.offset)) + bias[:, 0]
+    result = np.zeros(allowed.shape)
+    for b in range(len(scores)):
+        before = np.array([1.0] + [0.0] * (scores.shape[2] - 1))
+        for t in range(scores.shape[1]):
+            stops = 1 / (1 + np.exp(-scores[b, t]))
+            stops = np.where(allowed[b, 0, t], stops > 0.5 if layer.hard else stops, 0.0)
+            reached = 0.0
+            for s in range(scores.shape[2]):
+                reached = (1 - stops[s - 1] if s else 0.0) * reached + before[s]
+                result[b, 0, t, s] = stops[s] * reached
+            before = result[b, 0, t] if allowed[b, 0, t].any() else before
+    return result
+
+
 def difference(layer, parts, allowed, bias):
     """Returns the weights of differential attention, from both its softmaxes without masks or bias, [B, N, T, S]."""
     query_1, key_1, query_2, key_2 = map(to_numpy, layer.lambdas)

@@ -73,6 +73,11 @@ def _tanh_concat_score(score):
     return lambda query, key, place: math.tanh(_dot(w, [*query, *key]) + bias)
 
 
+def _normalized_additive_score(score):
+    plain, (v, _) = _additive_score(score), _weights(score.score_dense)
+    return lambda query, key, place: plain(query, key, place) * to_numpy(score.gain) / math.sqrt(np.sum(v**2))
+
+
 def _cosine_score(score):
     temperature = math.exp(to_numpy(score.log_temperature)) if score.learn_temperature else score.temperature
 
@@ -109,6 +114,7 @@ _SCORES = {
     layers.DotScore: _dot_score,
     layers.GeneralScore: _general_score,
     layers.LocationScore: _location_score,
+    layers.NormalizedAdditiveScore: _normalized_additive_score,
     layers.ScaledDotScore: _scaled_dot_score,
     layers.TanhConcatScore: _tanh_concat_score,
 }
@@ -298,6 +304,7 @@ def test_normalizations(case):
 _EFFICIENT = ("BlockLocalAttention", "LinearAttention", "PerformerAttention", "SlidingWindowAttention")
 _ELSEWHERE = {
     "LocalAttention": "test_local.py",
+    "MonotonicAttention": "test_monotonic.py",
     "MultiHeadLatentAttention": "test_latent.py",
     **dict.fromkeys(("DifferentialAttention", "TalkingHeadsAttention"), "test_mixed_weights.py"),
     "MultiScaleRetention": "test_retention.py",

@@ -183,7 +183,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,
-            "drop": bool(training) and self.dropout > 0,
+            "training": bool(training),
         }
         if cache is not None:
             return self.step(
@@ -240,14 +240,14 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         start_index,
         attention_bias,
         return_attention_scores,
-        drop,
+        training,
         **mask_arguments,
     ):
         """Returns what a call with a cache returns: the output, the weights if asked for, and the new cache.
 
         A layer whose cache does not hold keys and values overrides this together with `create_cache`.
 
-        See the call arguments; `drop` says whether dropout is active, and what the call tells the rule is with the
+        See the call arguments; what the call tells the rule is with the
         masks.
         """
         if caches.rolls(cache):
@@ -260,7 +260,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
                 start_index,
                 attention_bias,
                 return_attention_scores,
-                drop,
+                training,
                 **mask_arguments,
             )
         position = caches.position(cache)
@@ -282,12 +282,22 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         if "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
             visible = visible.limited_to(cache["index"])
         results = self._attend_and_project(
-            query, cache, visible, start_index, attention_bias, return_attention_scores, drop
+            query, cache, visible, start_index, attention_bias, return_attention_scores, training
         )
         return *results, cache
 
     def _roll(
-        self, query, value, key, cache, memory, start_index, attention_bias, return_attention_scores, drop, **arguments
+        self,
+        query,
+        value,
+        key,
+        cache,
+        memory,
+        start_index,
+        attention_bias,
+        return_attention_scores,
+        training,
+        **arguments,
     ):
         """Returns what `step` returns, for a rolling cache."""
         position = cache["index"]
@@ -311,31 +321,33 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         visible = self._visible(query, lengths, start_index, True, arguments)
         visible = visible.beginning_at(cache["index"] - lengths[1])
         results = self._attend_and_project(
-            query, joined, visible, start_index, attention_bias, return_attention_scores, drop
+            query, joined, visible, start_index, attention_bias, return_attention_scores, training
         )
         return *results, cache
 
-    def _attend_and_project(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
+    def _attend_and_project(
+        self, query, memory, visible, start_index, attention_bias, return_attention_scores, training
+    ):
         visible = visible.limited_to(self.max_keys())
         inputs = masks.zero_masked(query, visible.query_mask)
         query = self.project_query(inputs, start_index)
         if attention_bias is not None:
             attention_bias = masks.check_bias(attention_bias, (*query.shape[:-1], visible.key_positions.shape[0]))
-        results = self.attend(query, memory, visible, attention_bias, return_attention_scores, drop)
+        results = self.attend(query, memory, visible, attention_bias, return_attention_scores, training)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
 
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
         """Returns `output`, `weights` if asked for, and `seen` if anything is masked: whether a query sees any key.
 
         The query is from `project_query`, the memory from `project_memory`; `attention_bias` broadcasts to the scores
-        or is `None`; `drop` says whether dropout is active.
+        or is `None`.
         """
         memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
         if bias is not None:
             bias = masks.repeat_bias_rows(bias, ops.shape(visible.query_positions)[0])
-        return execution.attend(self, query, memory, visible, bias, return_attention_scores, drop)
+        return execution.attend(self, query, memory, visible, bias, return_attention_scores, training)
 
     def attend_unfused(self, query, memory, visible, bias, seed, names):
         """Returns those results of `attend_rows` that `names` has, for all queries; see `execution.attend_unfused`."""

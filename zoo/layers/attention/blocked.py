@@ -91,17 +91,17 @@ class BlockedAttention(MultiHeadAttention):
             return QueryBlocks.whole(length, keys, start)
         return blocks
 
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
         batch, _, length, _ = ops.shape(query)
         keys = ops.shape(memory["value"])[-2]
         if execution.has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
-            return super().attend(query, memory, visible, attention_bias, return_attention_scores, drop)
+            return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
         whole = self._by_rule(visible)
         if visible.rolled:  # it is a window already
-            return super().attend(query, memory, whole, attention_bias, return_attention_scores, drop)
+            return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         tiled = self.implementation in ("auto", "blockwise") and whole is not None
         if tiled and execution.choose(self, query, memory, whole).path == "tiles":
-            return super().attend(query, memory, whole, attention_bias, return_attention_scores, drop)
+            return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
         results = super().attend(
             _fold(blocks.cut_rows(query), batch),
@@ -109,7 +109,7 @@ class BlockedAttention(MultiHeadAttention):
             self._visible_in_blocks(blocks, visible, batch),
             None if attention_bias is None else _fold(blocks.cut_pairs(rank_4(attention_bias)), batch),
             return_attention_scores,
-            drop,
+            training,
         )
         results = {name: _unfold(tensor, batch, blocks.count) for name, tensor in results.items()}
         joined = {name: blocks.join_rows(results[name], length) for name in ("output", "seen")}

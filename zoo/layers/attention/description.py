@@ -17,6 +17,8 @@ class AttentionDescription(KeepsQuantization):
     """
 
     has_heads = False
+    follows = False
+    """Whether the weights of a query follow from those of the one before; then they are among the states of a cell."""
 
     @property
     def num_score_heads(self):

@@ -118,14 +118,14 @@ class LinearAttention(MultiHeadAttention):
     def _features(self, query, key):
         return self.query_features(ops.cast(query, self._wide)), self.key_features(ops.cast(key, self._wide))
 
-    def attend(self, query, memory, visible, attention_bias, return_attention_scores, drop):
+    def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
         if execution.has_zero((*query.shape[:-1], memory["value"].shape[-2])):
-            return super().attend(query, memory, visible, attention_bias, return_attention_scores, drop)
+            return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
         query, key = self._features(query, memory["key"])
         features = {"key": key, "value": memory["value"]}
         explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
         if explicit or attention_bias is not None:
-            return super().attend(query, features, visible, attention_bias, return_attention_scores, drop)
+            return super().attend(query, features, visible, attention_bias, return_attention_scores, training)
         execution.record("sums", "sums over the keys serve all queries, at a cost of T + S")
         results, _ = self._attend_by_sums(query, key, memory["value"], visible)
         if return_attention_scores:

@@ -110,7 +110,9 @@ class StateAttention(MultiHeadAttention):
     def can_fuse(self, masked, biased):
         return False
 
-    def _attend_and_project(self, query, memory, visible, start_index, attention_bias, return_attention_scores, drop):
+    def _attend_and_project(
+        self, query, memory, visible, start_index, attention_bias, return_attention_scores, training
+    ):
         if attention_bias is not None:
             raise ValueError(f"{type(self).__name__} has no softmax: it takes no `attention_bias`.")
         if visible.pair_mask is not None and not self.forgets_evenly:

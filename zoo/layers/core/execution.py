@@ -60,8 +60,9 @@ def record(path, reason):
     return path
 
 
-def attend(layer, query, memory, visible, bias, return_attention_scores, drop):
+def attend(layer, query, memory, visible, bias, return_attention_scores, training):
     """Returns the results of `BaseAttention.attend` by the fused kernel if that can be, or else without."""
+    drop = training and layer.dropout > 0
     if not drop and _can_fuse(layer, visible, bias):
         record("fused", f"the backend has a kernel for this (implementation={layer.implementation!r})")
         output, seen = layer.fused_output(query, memory, visible, bias), visible.seen(layer.compute_dtype)
@@ -139,6 +140,7 @@ def _why_at_once(layer, query, memory):
     reasons = (
         (layer.implementation == "dense", "implementation='dense'"),
         (not forced and not (isinstance(length, int) and isinstance(keys, int)), "a length is unknown"),
+        (layer.follows, "the weights of a query follow from those of the one before"),
         (not layer.is_repeatable(), "a score draws random numbers or counts its calls"),
         (not has_loops(sizes), "sizes are unknown while JAX infers shapes"),
         (length == 1, "there is a single query"),
@@ -206,7 +208,7 @@ def _drop(rate, seed, weights, tile):
     return drop_weights(weights, rate, seed, tile)
 
 
-class _FixedSeed(keras.random.SeedGenerator):
+class FixedSeed(keras.random.SeedGenerator):
     """A seed that is known already: a chunk that is computed twice drops the same weights both times."""
 
     def __init__(self, seed):
@@ -225,4 +227,4 @@ def drop_weights(weights, rate, seed, chunk):
     if seed is None:
         return weights
     seed = seed + ops.cast(ops.stack([chunk * 40503, 0]), seed.dtype)
-    return keras.random.dropout(weights, rate, seed=_FixedSeed(seed))
+    return keras.random.dropout(weights, rate, seed=FixedSeed(seed))

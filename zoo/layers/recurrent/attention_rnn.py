@@ -100,6 +100,8 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         mask = inputs_mask if mask is None else mask
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         memory = self.cell.project_memory(memory, memory_mask)
+        if self.cell.keeps_alignment:
+            memory = self.cell.attention.draw(memory, training)
         bound = _BoundCell(
             self.cell,
             memory=memory,

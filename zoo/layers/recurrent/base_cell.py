@@ -25,7 +25,7 @@ class BaseAttentionCell(KeepsQuantization):
             state of the top cell is the query.
         attention: An attention layer that follows the contract of `BaseAttention`. If its `needs_query_position` is
             true, it gets the number of the step as `start_index`. If its score is a `CoverageScore`, the attention that
-            each part of the memory has had is among the states.
+            each part of the memory has had is among the states; if it `follows`, the weights of the last step.
         memory_dim: Last axis of the memory, a positive integer.
         return_attention_scores: Whether the output ends with the weights of the attention, so that
             `keras.layers.RNN` returns them; `split_output` separates them.
@@ -98,6 +98,16 @@ class BaseAttentionCell(KeepsQuantization):
         return isinstance(getattr(self.attention, "score", None), CoverageScore)
 
     @property
+    def keeps_alignment(self):
+        """Whether the weights of the step before, [B, S], are among the states."""
+        return bool(getattr(self.attention, "follows", False))
+
+    @property
+    def attends_in_order(self):
+        """Whether the weights of a step depend on those before, so that no call can tell those of all steps at once."""
+        return self.keeps_coverage or self.keeps_alignment
+
+    @property
     def fed_state_sizes(self):
         """Sizes of the states that a step passes to the next one besides those of the inner cells."""
         return []
@@ -105,8 +115,8 @@ class BaseAttentionCell(KeepsQuantization):
     @property
     def own_state_sizes(self):
         """Sizes of the states that change at every step, `None` for that of the memory; they come before the memory."""
-        coverage, counters = [None] if self.keeps_coverage else [], [2] if self.counts_steps else []
-        return [*self.inner_state_sizes, *self.fed_state_sizes, *coverage, *counters]
+        attended, counters = [None] * (self.keeps_coverage + self.keeps_alignment), [2] if self.counts_steps else []
+        return [*self.inner_state_sizes, *self.fed_state_sizes, *attended, *counters]
 
     @property
     def state_size(self):
@@ -163,10 +173,10 @@ class BaseAttentionCell(KeepsQuantization):
         """Returns the states that change at every step, before the first one.
 
         Args:
-            inner_states: States of the inner cells, each [B, units], to which zeros are added for the others; or all
-                states that change; or `None` for zeros.
+            inner_states: States of the inner cells, each [B, units], to which the first of the others are added, zeros
+                mostly; or all states that change; or `None` for zeros.
             batch_size: B.
-            memory_length: S; needed for coverage alone.
+            memory_length: S; needed if the cell `attends_in_order`.
 
         Raises:
             ValueError: If there are too few or too many.
@@ -179,8 +189,10 @@ class BaseAttentionCell(KeepsQuantization):
                 f"{self.inner_state_sizes}. Received: {len(states)} tensors."
             )
         sizes = [memory_length if size is None else size for size in sizes[len(states) :]]
-        zeros = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
-        return [*states, *zeros]
+        first = [ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes]
+        if first and self.keeps_alignment:
+            first[-1 - self.counts_steps] = self.attention.first_weights(batch_size, memory_length)
+        return [*states, *first]
 
     def initial_states(self, memory, memory_mask=None, inner_states=None):
         """Returns the states before the first step.
@@ -240,15 +252,18 @@ class BaseAttentionCell(KeepsQuantization):
         """
         states, options = list(states), {}
         counters = states.pop() if self.counts_steps else None
+        alignment = states.pop() if self.keeps_alignment else None
         attended = states.pop() if self.keeps_coverage else None
         if counters is not None:
             options["start_index"] = step_number(counters)
-        if sharing > 1 and (counters is not None or attended is not None):
-            # As queries of one row they would have different positions, and the same coverage.
+        if sharing > 1 and (counters is not None or self.attends_in_order):
+            # As queries of one row they would have different positions, and the same past.
             memory, memory_mask, sharing = _repeat(memory, sharing), _repeat(memory_mask, sharing), 1
         if attended is not None:
             memory = {**memory, "key": self.attention.score.cover(memory["key"], attended)}
-        needs_weights = return_attention_scores or attended is not None
+        if alignment is not None:
+            memory = {**memory, "previous": alignment}
+        needs_weights = return_attention_scores or self.attends_in_order
 
         def attend(query):
             results = self.attention(
@@ -265,8 +280,9 @@ class BaseAttentionCell(KeepsQuantization):
         update = functools.partial(self._update, training=training, product=product)
         output, weights, states = self.step(inputs, states, attend, update, product)
         coverage = [] if attended is None else [attended + weights]
+        alignment = [] if alignment is None else [weights]
         counters = [] if counters is None else [next_step(counters)]
-        return output, weights if return_attention_scores else None, [*states, *coverage, *counters]
+        return output, weights if return_attention_scores else None, [*states, *coverage, *alignment, *counters]
 
     def _update(self, inputs, inner_states, training=None, product=None):
         states = split_states(self._inner_cells(), inner_states)

@@ -10,6 +10,7 @@ from zoo.layers.scores.coverage import CoverageScore
 from zoo.layers.scores.dot import DotScore
 from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
+from zoo.layers.scores.normalized_additive import NormalizedAdditiveScore
 from zoo.layers.scores.per_head import PerHeadScore
 from zoo.layers.scores.scaled_dot import ScaledDotScore
 from zoo.layers.scores.tanh_concat import TanhConcatScore
@@ -24,6 +25,7 @@ __all__ = [
     "DotScore",
     "GeneralScore",
     "LocationScore",
+    "NormalizedAdditiveScore",
     "PerHeadScore",
     "ScaledDotScore",
     "Score",

@@ -9,6 +9,7 @@ from zoo.layers.scores.cosine import CosineScore
 from zoo.layers.scores.dot import DotScore
 from zoo.layers.scores.general import GeneralScore
 from zoo.layers.scores.location import LocationScore
+from zoo.layers.scores.normalized_additive import NormalizedAdditiveScore
 from zoo.layers.scores.scaled_dot import ScaledDotScore
 from zoo.layers.scores.tanh_concat import TanhConcatScore
 from zoo.synonyms import SCORES as SYNONYMS
@@ -21,6 +22,7 @@ SCORES = {
     "dot": DotScore,
     "general": GeneralScore,
     "location": LocationScore,
+    "normalized_additive": NormalizedAdditiveScore,
     "scaled_dot": ScaledDotScore,
     "tanh_concat": TanhConcatScore,
 }

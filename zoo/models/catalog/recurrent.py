@@ -9,6 +9,10 @@ from zoo.registry import ModelSpec, Paper, register_model
 from zoo.synonyms import SCORES, unique
 
 WITH_BIAS = ("additive", "concat", "tanh_concat")
+_MONOTONIC = (
+    "; or from the first place to the last, each step going on where the one before has stopped (monotonic, Raffel et "
+    "al. 2017), by expectation in training and by decisions otherwise, with the additive score normalised."
+)
 WITH_COVERAGE = ("additive", "concat")
 
 CHO = Paper(
@@ -126,6 +130,10 @@ class AttentionOptions(RecurrentOptions):
                 f"`score_bias` is for the scores {', '.join(WITH_BIAS)}. "
                 f"Received: score_bias={self.score_bias}, score={self.score!r}."
             )
+        if self.coverage != "none" and getattr(self, "alignment", "global") == "monotonic":
+            raise InputError(
+                f"`coverage` does not go together with alignment='monotonic'. Received: {self.coverage!r}."
+            )
         if self.coverage != "none" and self.score not in WITH_COVERAGE:
             raise InputError(
                 f"`coverage` is for the scores {', '.join(WITH_COVERAGE)}. "
@@ -158,6 +166,7 @@ class RNNSearchOptions(AttentionOptions):
 
     score: str = AttentionOptions.with_default("score", "additive")
     attention_units: int = AttentionOptions.with_default("attention_units", 1000)
+    alignment: str = choice("global", ("global", "monotonic"), f"Attention to the whole source{_MONOTONIC}")
     readout_units: int = size(500, "Size of the maxout layer, l; that of the embeddings if they are tied.")
     readout_state: str = choice(
         "previous",
@@ -201,9 +210,10 @@ class LuongOptions(AttentionOptions, StackedOptions):
     reverse_source: bool = StackedOptions.with_default("reverse_source", True)
     alignment: str = choice(
         "global",
-        ("global", "local_m", "local_p"),
+        ("global", "local_m", "local_p", "monotonic"),
         "Attention to the whole source, or to a window that moves with the target (local_m) or around a predicted "
-        "place (local_p). Local weights sum to 1 or less, and are all zero where the window lies after the source.",
+        "place (local_p). Local weights sum to 1 or less, and are all zero where the window lies after the source"
+        f"{_MONOTONIC}",
     )
     window: int = size(10, "How far local attention reaches to either side, D.")
     input_feeding: bool = flag(True, "Whether the decoder reads its last attentional state.")

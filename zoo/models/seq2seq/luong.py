@@ -39,7 +39,7 @@ class Luong(RecurrentSeq2SeqModel):
         self._make_start(self.num_layers * NUM_STATES[self.cell_type])
         self.cell = layers.LuongAttentionCell(
             self._make_cells(),
-            self._make_attention(),
+            self._make_attention(self.units),
             memory_dim=self.units,
             attentional_dim=self.units if self.tied_embeddings == "none" else self.embedding_dim,
             input_feeding=self.input_feeding,
@@ -56,13 +56,11 @@ class Luong(RecurrentSeq2SeqModel):
         masked = [MaskedInputCell(cell, self.units, name=f"masked_{cell.name}", **policy) for cell in others]
         return [first, *masked] if masked else first
 
-    def _make_attention(self):
-        policy = {"dtype": self.dtype_policy}
-        score = self._make_score(self.units)
-        policy["name"] = "attention"
-        if self.alignment == "global":
-            return layers.Attention(score, **policy)
-        return layers.LocalAttention(self.window, ALIGNMENTS[self.alignment], score, **policy)
+    def _make_attention(self, memory_dim):
+        if self.alignment not in ALIGNMENTS:
+            return super()._make_attention(memory_dim)
+        options = {"dtype": self.dtype_policy, "name": "attention"}
+        return layers.LocalAttention(self.window, ALIGNMENTS[self.alignment], self._make_score(memory_dim), **options)
 
     def build(self, input_shape=None):
         embedded = (None, None, self.embedding_dim)

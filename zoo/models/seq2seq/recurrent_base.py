@@ -70,8 +70,10 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
 
     def _make_score(self, memory_dim):
         """Returns the score that compares the decoder's state with annotations of size `memory_dim`."""
+        monotonic = self.alignment == "monotonic" and self.score == "additive"
+        name = "normalized_additive" if monotonic else self.score
         score = model_score(
-            self.score, self.dtype_policy, self.max_length, self.attention_units or None, self.score_bias, self.coverage
+            name, self.dtype_policy, self.max_length, self.attention_units or None, self.score_bias, self.coverage
         )
         if score.needs_equal_sizes and memory_dim != self.units:
             raise InputError(
@@ -80,6 +82,11 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
                 f"annotations of size {memory_dim}."
             )
         return score
+
+    def _make_attention(self, memory_dim):
+        """Returns the attention from the decoder's state to annotations of size `memory_dim`."""
+        kind = layers.MonotonicAttention if self.alignment == "monotonic" else layers.Attention
+        return kind(self._make_score(memory_dim), dtype=self.dtype_policy, name="attention")
 
     def _make_stacked_encoder(self):
         """Returns an encoder as high as the decoder, with outputs and states of its size, in one direction or both."""

@@ -44,7 +44,7 @@ class RNNSearch(RecurrentSeq2SeqModel):
         self._make_start(count)
         self.cell = layers.RecurrentAttentionCell(
             CELLS[self.cell_type](units, name="cell", **policy),
-            layers.Attention(self._make_score(self.annotation_dim), name="attention", **policy),
+            self._make_attention(self.annotation_dim),
             memory_dim=self.annotation_dim,
             readout_state=self.readout_state,
             name="decoder_cell",
@@ -114,10 +114,10 @@ class RNNSearch(RecurrentSeq2SeqModel):
             projected(memory),
             initial_state=memory["start"],
             memory_mask=memory["mask"],
-            return_attention_scores=self.cell.keeps_coverage,
+            return_attention_scores=self.cell.attends_in_order,
             training=training,
         )
-        if not self.cell.keeps_coverage:
+        if not self.cell.attends_in_order:
             return embedded, recurrent, self._alignment(recurrent, target, memory)
         recurrent, weights = recurrent  # each step needed the weights of those before it
         weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))

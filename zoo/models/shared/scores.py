@@ -42,7 +42,7 @@ def model_score(name, dtype, max_length=512, units=None, use_bias=None, coverage
         return layers.CoverageScore(units, use_bias, max_fertility=MAX_FERTILITY[coverage], dtype=dtype)
     if name == "concat" and use_bias:
         name = "additive"  # the same with a bias
-    options = {"units": units} if name in ("additive", "concat") else {}
+    options = {"units": units} if name in ("additive", "concat", "normalized_additive") else {}
     if use_bias is not None and name != "concat":
         options["use_bias"] = use_bias
     return get_score(name, dtype=dtype, **options)

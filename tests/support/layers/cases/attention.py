@@ -257,6 +257,16 @@ CASES = [
         **_SINGLE_HEAD,
     ),
     Case(
+        "monotonic_attention",
+        layers.MonotonicAttention,
+        lambda policy: layers.MonotonicAttention(
+            layers.NormalizedAdditiveScore(31, dtype=policy), noise=0, hard=False, dtype=policy, **DROPOUT
+        ),
+        parameters=31 * (11 + 1 + 17 + 1) + 2,
+        whole=False,
+        **_SINGLE_HEAD,
+    ),
+    Case(
         "predictive_local_attention",
         layers.LocalAttention,
         lambda policy: layers.LocalAttention(

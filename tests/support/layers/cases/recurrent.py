@@ -164,6 +164,21 @@ CASES = [
         **_RECURRENT,
     ),
     Case(
+        "luong_attention_cell_monotonic",
+        layers.LuongAttentionCell,
+        lambda policy: _in_loop(
+            layers.LuongAttentionCell,
+            policy,
+            keras.layers.GRUCell(7, dtype=policy),
+            attention=layers.MonotonicAttention("general", noise=0, hard=False, dtype=policy),
+            return_attention_scores=True,
+        ),
+        _inputs(7),
+        (2, 3, 7 + 5),
+        _gru(7, 11 + 7) + 7 * 13 + 1 + (13 + 7) * 7,
+        **_RECURRENT,
+    ),
+    Case(
         "attention_rnn",
         layers.AttentionRNN,
         lambda policy: layers.AttentionRNN(

@@ -72,6 +72,14 @@ _SCORES = [
         flat=_COVERAGE,
     ),
     Case(
+        "normalized_additive_score",
+        layers.NormalizedAdditiveScore,
+        lambda policy: layers.NormalizedAdditiveScore(31, kernel_initializer="he_normal", dtype=policy),
+        _PAIR,
+        (2, 3, 5),
+        31 * (11 + 1 + 17 + 1) + 1,
+    ),
+    Case(
         "general_score",
         layers.GeneralScore,
         lambda policy: layers.GeneralScore(kernel_initializer="he_normal", dtype=policy),

@@ -144,7 +144,7 @@ def test_runs_from_before_the_options_load():
         (
             "luong_local_p",
             {"alignment": "local"},
-            "`alignment` must be global, local_m or local_p. Received: alignment='local'.",
+            "`alignment` must be global, local_m, local_p or monotonic. Received: alignment='local'.",
         ),
         (
             "luong_dot",
