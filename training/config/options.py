@@ -33,6 +33,11 @@ class DataConfig(Options):
         "for validation; 0 for all. All that are read are kept in memory, which takes tens of GB for the whole of "
         "`lm1b`.",
     )
+    alignments: str = text(
+        "",
+        "File of word alignments of the training pairs, a line such as `0-0 1-2` for each (Pharaoh's format, as "
+        "fast_align and eflomal write it): training teaches them to the attention, see `training.guided_alignment`.",
+    )
     changed: str = choice(
         "refuse",
         ("refuse", "accept"),
@@ -97,6 +102,12 @@ class TrainingConfig(Options):
         3.0, "How much that counts beside the loss, α; the papers have 3 for SimCut and 1 to 5 for R-Drop.", minimum=0
     )
     cutoff: float = rate(0.05, "Share of the embeddings that SimCut cuts off.")
+    guided_alignment: float = number(
+        1.0,
+        "How much the cross-entropy of attention and `data.alignments`, if there are any, counts beside the loss "
+        "(Chen et al. 2016).",
+        minimum=0,
+    )
     clip_norm: float = number(1.0, "Largest global norm of the gradient; 0 for no clipping.", minimum=0)
     ema: float = rate(
         0.0,

@@ -161,19 +161,36 @@ class PairBatches(PlannedBatches):
     Args:
         source: Ids of each source sentence, the end included.
         target: Ids of each target sentence, without start and end.
+        links: Places of symbols that belong together, [links, 2] of each pair, source first: batches then have an
+            `alignment` [B, T, S], 1 for those. Or `None`.
         **plan: See `PlannedBatches`.
     """
 
     structure = ({"source": "bs", "target": "bt"}, "bt", "bt")
 
-    def __init__(self, source: list[list[int]], target: list[list[int]], **plan: Any):
+    def __init__(
+        self, source: list[list[int]], target: list[list[int]], links: Sequence[Array] | None = None, **plan: Any
+    ):
         super().__init__([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)], **plan)
-        self.source, self.target = source, target
+        self.source, self.target, self.links = source, target, links
+        if links is not None:
+            self.structure = ({"source": "bs", "target": "bt", "alignment": "bts"}, "bt", "bt")
 
     def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
         source = pad([self.source[index] for index in examples], widths[0], num_rows)
         target, outputs, weights = _next_symbols([[*self.target[i], END] for i in examples], widths[1], num_rows)
-        return {"source": source, "target": target}, outputs, weights
+        inputs = {"source": source, "target": target}
+        if self.links is not None:
+            inputs["alignment"] = self._alignment([self.links[i] for i in examples], (*outputs.shape, source.shape[1]))
+        return inputs, outputs, weights
+
+    @staticmethod
+    def _alignment(links: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        alignment = np.zeros(shape, np.int32)
+        for row, places in enumerate(links):
+            inside = places[(places[:, 0] < shape[2]) & (places[:, 1] < shape[1])]  # long examples are cut
+            alignment[row, inside[:, 1], inside[:, 0]] = 1
+        return alignment
 
 
 class LabelledBatches(PlannedBatches):

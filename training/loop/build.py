@@ -11,6 +11,7 @@ from training.loop.prepare import PreparedRun
 from training.optimization.consistency import regularise
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
 from training.optimization.fine_tuning import add_lora, copy_weights, start_from
+from training.optimization.guided_alignment import guide
 from training.optimization.losses import get_loss
 from training.optimization.optimizer import exclude_from_decay, make_optimizer
 from training.tasks import get_task
@@ -37,6 +38,8 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
         jit_compile=hardware.jit,
     )
     average_over_steps(model)
+    if config.data.alignments:
+        guide(model, settings.guided_alignment)
     regularise(model, settings)
     share_batches(model, metrics, hardware.cores)
     if settings.weight_decay:

@@ -1,12 +1,15 @@
 """Sequence to sequence: pairs of texts."""
 
 import dataclasses
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from training.config.options import DataConfig
 from training.data import Pairs, ParallelData
+from training.data.alignments import read_alignments, symbol_links, word_spans
 from training.data.batching import PairBatches
 from training.tasks.metrics import translation_metrics
 from training.tasks.task import Task, Tokenizers, cut
@@ -42,6 +45,8 @@ class Seq2SeqTask(Task[ParallelData]):
     ) -> PairBatches:
         pairs = data.split(split)
         columns = [tokenizers["source"].encode(pairs.source), tokenizers["target"].encode(pairs.target)]
+        if split == "train" and settings.alignments:
+            options["links"] = _links(settings.alignments, pairs, tokenizers, columns)
         if split == "train":
             columns = cut(columns, settings.max_length - 1, "pairs of the train split")
         source, target = columns
@@ -59,3 +64,19 @@ class Seq2SeqTask(Task[ParallelData]):
 
     def sources(self, examples: Pairs) -> list[str]:
         return examples.source
+
+
+def _links(path: str, pairs: Pairs, tokenizers: Tokenizers, columns: Sequence[list[list[int]]]) -> list[Any]:
+    """Returns the symbols that belong together in each pair, by a file of word alignments."""
+    words = read_alignments(Path(path), pairs)
+    spans = [
+        word_spans(tokenizers[side], texts, rows)
+        for side, texts, rows in zip(("source", "target"), (pairs.source, pairs.target), columns, strict=True)
+    ]
+    lost = sum(None in both for both in zip(*spans, strict=True))
+    if lost:
+        print(
+            f"{lost} of {len(words)} pairs have no alignment: their symbols are not those of their words",
+            file=sys.stderr,
+        )
+    return [symbol_links(*each) for each in zip(words, *spans, strict=True)]

@@ -1,0 +1,99 @@
+"""Word alignments in Pharaoh's format, and the symbols that they join."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.data.dataset import Pairs
+from training.data.files import read_lines
+from zoo.errors import InputError
+from zoo.text.base import Tokenizer
+from zoo.vocabulary import UNKNOWN
+
+Links = list[tuple[int, int]]
+Spans = list[range]
+
+
+def read_alignments(path: Path, pairs: Pairs) -> list[Links]:
+    """Reads the links of words of each pair, a line such as `0-0 1-2` each: source word 1 and target word 2 belong.
+
+    Words are what spaces separate, counted from 0; a blank line is a pair without links.
+
+    Raises:
+        InputError: With file and line: another number of lines than there are pairs, something that is no link, or a
+            word that the sentence does not have.
+    """
+    lines = read_lines(path)
+    if len(lines) != len(pairs):
+        raise InputError(f"{path}: alignments need a line for each of the {len(pairs)} pairs. Received: {len(lines)}.")
+    rows = zip(lines, pairs.source, pairs.target, strict=True)
+    return [_links(line, (source, target), f"{path}:{number}") for number, (line, source, target) in enumerate(rows, 1)]
+
+
+def _links(line: str, texts: tuple[str, str], place: str) -> Links:
+    sizes, links = [len(text.split()) for text in texts], []
+    for link in line.split():
+        ends = link.split("-")
+        if len(ends) != 2 or not all(end.isascii() and end.isdigit() for end in ends):
+            raise InputError(
+                f"{place}: a link is SOURCE-TARGET, two numbers of words, such as 0-0. Received: {link!r}."
+            )
+        source, target = map(int, ends)
+        for word, size, side in ((source, sizes[0], "source"), (target, sizes[1], "target")):
+            if word >= size:
+                raise InputError(f"{place}: {link} links word {word} of a {side} of {size} words, counted from 0.")
+        links.append((source, target))
+    return links
+
+
+def word_spans(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> list[Spans | None]:
+    """Returns the places of the symbols of each word, for each text; `None` where words and symbols do not match.
+
+    The symbols of a word are those that it has by itself or with a space before it; symbols of spaces alone
+    belong to none, and one that stands for a run of unknown words belongs to all of them.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: The texts.
+        rows: Their ids.
+    """
+    words = sorted({word for text in texts for word in text.split()})
+    spelled = zip(tokenizer.encode(words), tokenizer.encode([f" {word}" for word in words]), strict=True)
+    known = dict(zip(words, spelled, strict=True))
+    blank = {i for i, piece in enumerate(tokenizer.piece_table()) if i > UNKNOWN and not piece.strip(" ▁")}
+    return [
+        _spans([known[word] for word in text.split()], list(row), blank) for text, row in zip(texts, rows, strict=True)
+    ]
+
+
+def _spans(words: list[tuple[list[int], list[int]]], row: list[int], blank: set[int]) -> Spans | None:
+    spans, place = [], 0
+    for forms in words:
+        found = _found(forms, row, place)
+        while not found and place < len(row) and row[place] in blank:
+            place += 1
+            found = _found(forms, row, place)
+        if not found:
+            return None
+        spans.append(found[0])
+        place = max(place, found[0].stop)
+    return spans
+
+
+def _found(forms: tuple[list[int], list[int]], row: list[int], start: int) -> Spans:
+    """Returns where in a row a word may be that begins at a place, or at the unknown symbol before it."""
+    found = [range(start, start + len(ids)) for ids in forms if ids and row[start : start + len(ids)] == ids]
+    if not found and start and row[start - 1] == UNKNOWN:
+        joined = [ids for ids in forms if ids[:1] == [UNKNOWN] and row[start - 1 : start - 1 + len(ids)] == ids]
+        found = [range(start - 1, start - 1 + len(ids)) for ids in joined]
+    return found
+
+
+def symbol_links(links: Links, source: Spans | None, target: Spans | None) -> NDArray[np.int32]:
+    """Returns the symbols that belong together, [links, 2]: those of words that are linked."""
+    if source is None or target is None:
+        return np.zeros((0, 2), np.int32)
+    pairs = sorted({(s, t) for first, second in links for s in source[first] for t in target[second]})
+    return np.array(pairs, np.int32).reshape(-1, 2)
