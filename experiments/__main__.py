@@ -57,7 +57,7 @@ def run(experiment: Experiment, request: Request, output: Path, how: str, minute
             store.add(cell, experiment.measure(cell, request), commit())
     results = Results((cell.settings, cell.seed, store.get(cell) or {}) for cell in cells)
     verdicts = experiment.verdicts(results, request.quick)
-    path = write(experiment, results, verdicts, store.commits(), how, output)
+    path = write(experiment, results, verdicts, store.commits(), how, experiment.setting(request), output)
     print(table(experiment, results))
     for verdict in verdicts:
         print(f"{str(verdict).upper() if verdict.held is False else str(verdict).lower()}: {verdict.claim.text}")

@@ -8,7 +8,7 @@ from experiments.experiment import Cell, Request
 from experiments.runs import train_run
 
 STEPS = 400
-QUICK_STEPS = 120
+QUICK_STEPS = 240
 _RECURRENT = {"embedding_dim": 64, "units": 96, "dropout": 0.1}
 _SIZES: dict[str, dict[str, Any]] = {
     "rnnsearch": {**_RECURRENT, "encoder_units": 48, "attention_units": 96, "readout_units": 64},

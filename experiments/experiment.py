@@ -1,6 +1,7 @@
 """What an experiment is: cells that are measured, a summary of them, and the claims that it checks."""
 
 import dataclasses
+import inspect
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -167,6 +168,10 @@ class Experiment:
     def budget(self, request: Request) -> dict[str, Any]:
         """Returns what every row of one table must have in common."""
         return {"quick": request.quick, "data": request.data, "steps": request.steps}
+
+    def setting(self, request: Request) -> str:
+        """Returns what the page says of data, sizes and budget: what the class says of itself."""
+        return inspect.cleandoc(type(self).__doc__ or "")
 
     def verdicts(self, results: Results, quick: bool) -> list[Verdict]:
         """Returns each claim with whether it holds; those that a quick run has no cells for are left out."""

@@ -71,7 +71,12 @@ def _number(metrics: Sequence[Metrics], name: str, how: str) -> str:
 
 
 def page(
-    experiment: Experiment, results: Results, verdicts: Sequence[Verdict], commits: Sequence[str], how: str
+    experiment: Experiment,
+    results: Results,
+    verdicts: Sequence[Verdict],
+    commits: Sequence[str],
+    how: str,
+    setting: str,
 ) -> str:
     """Returns the page of evidence, in Markdown."""
     seeds = len({seed for _, seed, _ in results.rows})
@@ -81,6 +86,7 @@ def page(
         f"# {experiment.name}: {experiment.question}",
         f"Set beside: {experiment.source}.",
         f"It would be refuted by: {experiment.refuted_by}.",
+        *([setting] if setting else []),
         "\n".join(said),
         f"![{experiment.name}]({experiment.name}.svg)",
         table(experiment, results),
@@ -114,6 +120,7 @@ def write(
     verdicts: Sequence[Verdict],
     commits: Sequence[str],
     how: str,
+    setting: str,
     folder: Path,
 ) -> Path:
     """Writes page and plot into a folder, and returns the path of the page.
@@ -126,7 +133,7 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
         write_plot(experiment, results, folder / f"{experiment.name}.svg")
         with replacing(path) as temporary:
-            temporary.write_text(page(experiment, results, verdicts, commits, how), encoding="utf-8")
+            temporary.write_text(page(experiment, results, verdicts, commits, how, setting), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{folder} cannot be written to: {error.strerror or error}.") from error
     return path

@@ -49,7 +49,7 @@ class Distance(Experiment):
         draw, distance = np.random.default_rng(cell.seed), cell.settings["distance"]
         mixer = MIXERS[cell.settings["kind"]]
         model = _model(mixer)
-        steps = request.steps or (250 if request.quick else 400)
+        steps = request.steps or (300 if request.quick else 500)
         texts, answers = _texts(draw, BATCH * steps, distance)
         model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy", metrics=["accuracy"])
         model.fit(texts, answers, batch_size=BATCH, epochs=1, verbose=0)
@@ -90,7 +90,10 @@ class Distance(Experiment):
             panel.plot(*results.line("distance", "accuracy", kind=kind), "o-", label=kind)
         panel.axhline(1 / VALUES, color="gray", linestyle=":", label="chance")
         panel.set(xscale="log", xlabel="distance", ylabel="accuracy", ylim=(0, 1.05))
-        panel.legend()
+        distances = results.line("distance", "accuracy")[0]
+        panel.set_xticks(distances, distances)
+        panel.set_xticks((), minor=True)
+        panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _furthest(results, kind):

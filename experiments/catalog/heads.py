@@ -12,6 +12,7 @@ from zoo.vocabulary import END, START, pad
 COUNTS = (1, 2, 4, 8, 16)
 SCORES = ("scaled_dot", "additive")
 TEXTS = 300
+LOOKED_AT = 50
 SHARES = (25, 50, 75, 100)
 
 
@@ -90,12 +91,14 @@ class Heads(Experiment):
     def draw(self, results, figure):
         left, right = figure.subplots(1, 2)
         for score in SCORES:
-            left.plot(*results.line("heads", "cross_entropy", score=score), "o-", label=score)
+            places, values = results.line("heads", "cross_entropy", score=score)
+            if places:
+                left.plot(places, values, "o-", label=score)
         left.set(title="validation cross-entropy", xlabel="heads", xscale="log")
         left.set_xticks(COUNTS, COUNTS)
         left.set_xticks((), minor=True)
         left.legend()
-        for count in COUNTS[1:]:
+        for count in results.line("heads", "accuracy", score="scaled_dot")[0]:
             values = [results.mean(name, heads=count, score="scaled_dot") for name in ("accuracy", *_PRUNED)]
             right.plot((0, *SHARES), values, "o-", label=f"{count} heads")
         right.set(title="symbols predicted right", xlabel="heads removed, in percent", ylim=(0, 1.05))
@@ -107,7 +110,7 @@ _PRUNED = tuple(f"pruned_{share}" for share in SHARES)
 
 def _looked_at(run):
     """Returns the largest mean share of attention that a head of the encoder gives to each kind of place."""
-    texts = _pairs().source[:TEXTS]
+    texts = _pairs().source[:LOOKED_AT]
     shares = {name: [] for name in ("to_previous", "to_next", "to_same", "to_end")}
     for tokens, weights in run.attention(texts, kind="encoder"):
         places, symbols = np.arange(len(tokens)), np.array(tokens)

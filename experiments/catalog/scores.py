@@ -97,7 +97,8 @@ class Scores(TranslatorExperiment):
         left.tick_params(axis="x", rotation=30)
         for score in HEADS:
             sizes, values = results.line("key_size", "cross_entropy", model="single head", score=score)
-            right.plot(sizes, values, "o-", label=score)
+            if sizes:
+                right.plot(sizes, values, "o-", label=score)
         right.set(title="validation cross-entropy of a single head", xlabel="size of the keys", xscale="log")
         for panel in (left, right):
             if panel.get_legend_handles_labels()[1]:

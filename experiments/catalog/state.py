@@ -75,7 +75,7 @@ class State(Experiment):
             panel.plot(values, [place] * len(values), "k.", alpha=0.6)
         panel.set_yticks(range(len(groups)), [label.removeprefix("model=") for label in labels])
         panel.invert_yaxis()
-        panel.set(xlabel="validation cross-entropy, nats a symbol", xscale="log")
+        panel.set(xlabel="validation cross-entropy, nats a symbol")
 
 
 EXPERIMENT = State()

@@ -1,5 +1,6 @@
 """The framework of the experiments, with a scripted one."""
 
+import inspect
 import json
 
 import pytest
@@ -174,11 +175,12 @@ def test_each_says_what_it_asks(name):
     quick, full = (experiment.cells(Request(None, quick, experiment.default_seeds)) for quick in (True, False))
     assert quick and len({str(cell) for cell in full}) == len(full) >= len(quick)
     assert all(claim.strong is False or claim.text for claim in experiment.claims())
+    assert experiment.setting(Request(None)).startswith(inspect.cleandoc(type(experiment).__doc__))
 
 
 def test_results_without_a_cell_have_no_mean():
     assert Results([]).mean("value") != Results([]).mean("value")
-    assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x")
+    assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x", "")
 
 
 @pytest.mark.slow

@@ -1,0 +1,26 @@
+"""The committed evidence: that it is listed, whole and small."""
+
+import re
+
+import pytest
+
+from experiments.__main__ import EVIDENCE
+from experiments.catalog import NAMES, get_experiment
+
+PAGES = sorted(path.stem for path in EVIDENCE.glob("*.md") if path.stem != "index")
+LARGEST = 200_000
+
+
+def test_the_index_has_all_experiments_and_links_all_pages():
+    index = (EVIDENCE / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:\[`(\w+)`\]\((\w+)\.md\)|`(\w+)`) \|", index, re.MULTILINE)
+    assert [linked or plain for linked, _, plain in rows] == list(NAMES)
+    assert sorted(target for _, target, _ in rows if target) == PAGES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole(name):
+    page, plot = ((EVIDENCE / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("md", "svg"))
+    assert page.startswith(f"# {name}: {get_experiment(name).question}") and f"({name}.svg)" in page
+    assert f"`python -m experiments {name} --" in page and "at commit `" in page and "+`" not in page
+    assert len(plot) < LARGEST
