@@ -3,8 +3,6 @@
 import importlib
 import os
 
-import keras
-
 
 def available_cores() -> int:
     """Returns how many cores this process may use."""
@@ -19,4 +17,6 @@ def has_accelerator() -> bool:
 
 def computing_cores() -> int:
     """Returns how many cores TensorFlow computes on, 1 where it has an accelerator or Keras another backend."""
+    import keras
+
     return 1 if keras.backend.backend() != "tensorflow" or has_accelerator() else available_cores()

@@ -22,6 +22,7 @@ EXTRAS = {
     ),
     "pictures": ("devanagari_fonts", "matplotlib", "noto_cjk_sans_jp_regular"),
     "beam": ("apache_beam",),
+    "zstd": ("zstandard",),
 }
 """The modules that each extra brings, besides those of the extras that it includes."""
 

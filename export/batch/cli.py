@@ -6,7 +6,6 @@ command passes on. It needs the extra `beam`.
 
 import contextlib
 import difflib
-import io
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zoo.beam import check_beam, make_pipeline
 from zoo.cli import ArgumentParser, disk_full, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.startup import without_greeting
@@ -35,13 +35,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         RunFailed: The model failed at some lines, or at all; or a file could not be read or written.
     """
     flags, beam_flags = _parse(argv)
-    _check_beam()
+    check_beam()
     from export.batch.pipeline import COUNTERS, FAILED, Settings, translate_files
 
     output_name = None if flags.json else flags.output_name
     _check_model(flags.model_path, flags.signature, output_name)
     files = _named_inputs(flags.input)
-    pipeline = _pipeline(beam_flags)
+    pipeline = make_pipeline(beam_flags)
     _make_output(flags.output)
     settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size)
     translate_files(pipeline, files, flags.output, settings)
@@ -82,34 +82,6 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
         if meant:
             parser.error(f"unknown flag {word}; did you mean {meant[0]}?")
     return flags, beam_flags
-
-
-def _check_beam() -> None:
-    logging.disable(logging.WARNING)  # It complains about parts of itself that are not installed.
-    try:
-        import apache_beam  # noqa: F401
-    except ImportError as error:
-        raise InputError("Apache Beam is not installed: pip install 'attention-zoo[beam]'.") from error
-    finally:
-        logging.disable(logging.NOTSET)
-
-
-def _pipeline(beam_flags: Sequence[str]) -> "apache_beam.Pipeline":
-    """Returns an empty pipeline that Beam's flags describe."""
-    import apache_beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors):
-            options = PipelineOptions(list(beam_flags))
-            options.get_all_options()  # Otherwise its parser only reads them when the pipeline runs.
-            return apache_beam.Pipeline(options=options)
-    except SystemExit as error:  # Beam's own parser, which also prints the usage of hundreds of flags.
-        reason = errors.getvalue().strip().rpartition("error: ")[2]
-        raise InputError(f"Apache Beam refuses its flags: {reason}.") from error
-    except (ValueError, ImportError, AttributeError) as error:  # No such runner, or one that lacks options.
-        raise InputError(f"Apache Beam refuses its flags: {error}") from error
 
 
 def _run(pipeline: "apache_beam.Pipeline", output: str) -> "apache_beam.runners.runner.PipelineResult":

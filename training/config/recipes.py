@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training.config.settings import SECTIONS, Settings
+from training.data.formats.prepared import original_spec
 from zoo.registry import get_spec
 
 
@@ -20,6 +21,7 @@ def load_recipes() -> list[dict[str, Any]]:
 
 def recipe(model: str, data: str) -> Settings:
     """Returns settings by section for a model on data; empty sections where the defaults suit."""
+    data = original_spec(data)
     spec, kinds = get_spec(model), {data, data.partition(":")[0]}
     merged: Settings = {section: {} for section in SECTIONS}
     for entry in load_recipes():
@@ -29,4 +31,13 @@ def recipe(model: str, data: str) -> Settings:
                 merged[section] |= entry.get(section, {})
     # A recipe may be for data of another task, which is reported later, or name what a registered model lacks.
     merged["model"] = {key: value for key, value in merged["model"].items() if key in spec.config}
+    return merged
+
+
+def data_recipe(data: str, task: str) -> dict[str, Any]:
+    """Returns the settings of data that suit every model of a task on them, where they differ from the defaults."""
+    kinds, merged = {data, data.partition(":")[0]}, dict[str, Any]()
+    for entry in load_recipes():
+        if "models" not in entry and kinds & set(entry.get("kinds", kinds)) and task in entry.get("tasks", [task]):
+            merged |= entry.get("data", {})
     return merged

@@ -1,4 +1,4 @@
-"""Batches of about equally many symbols, from windows sorted by length. NumPy only."""
+"""Batches of about equally many symbols, made of rows in flat arrays. NumPy only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,44 +7,16 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoo.vocabulary import END, PAD, START, pad
-
-# Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
-WINDOW = 8192
+from training.data.order import ByLength, Order, SortedWindows, Strata
+from training.data.shards.rows import Rows
+from zoo.vocabulary import PAD, START
 
 Array = NDArray[Any]
 Batch = tuple[dict[str, Array], Array, Array]
 """Inputs, outputs and their weights."""
 
-
-def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, round_to: int = 1) -> list[Array]:
-    """Returns the examples of each batch of one epoch, in random order.
-
-    Args:
-        lengths: Symbols on each side of each example, [N, sides].
-        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
-            a batch of its own.
-        rng: Source of randomness.
-        round_to: Lengths are padded to multiples of this.
-    """
-    padded = -(-lengths // round_to) * round_to
-    order = rng.permutation(len(lengths))
-    batches = []
-    for start in range(0, len(order), WINDOW):
-        window = order[start : start + WINDOW]
-        window = window[np.lexsort(padded[window].T)]
-        batches += _split_into_batches(window, padded.max(axis=1), batch_tokens)
-    return [batches[index] for index in rng.permutation(len(batches))]
-
-
-def _split_into_batches(order: Array, sizes: Array, batch_tokens: int) -> list[Array]:
-    batches, first, longest = [], 0, 0
-    for position, example in enumerate(order):
-        longest = max(longest, sizes[example])
-        if position > first and longest * (position + 1 - first) > batch_tokens:
-            batches.append(order[first:position])
-            first, longest = position, sizes[example]
-    return [*batches, order[first:]]
+AnyRows = Rows | Sequence[Sequence[int]]
+"""Rows of ids, as flat arrays or as lists."""
 
 
 class Batches(keras.utils.PyDataset):
@@ -92,26 +64,33 @@ class PlannedBatches(Batches):
     """Batches of examples of about equal length, each epoch in another order.
 
     Args:
-        lengths: See `batch_plan`.
-        batch_tokens: See `batch_plan`.
+        sides: The rows of each side of the examples, of which a batch is made.
+        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
+            a batch of its own.
         steps: See `Batches`; with `None` all rounds are the same.
         seed: Seed of the order.
         static_shapes: Pad to few different shapes, for backends that compile each of them.
+        corpus: The examples in the order of their lengths, for `Strata`. Default: `SortedWindows`.
     """
 
     def __init__(
         self,
-        lengths: ArrayLike,
+        sides: Sequence[Rows],
         batch_tokens: int,
         steps: int | None = None,
         seed: int = 0,
         static_shapes: bool = False,
+        corpus: ByLength | None = None,
     ):
         super().__init__(steps)
-        self.lengths, self.batch_tokens, self.seed = np.asarray(lengths), batch_tokens, seed
+        self.sides, self.batch_tokens, self.static_shapes = sides, batch_tokens, static_shapes
         self.round_to = 8 if static_shapes else 1
-        self.static_shapes = static_shapes
-        self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
+        self.order: Order
+        if corpus is None:
+            lengths = np.stack([rows.all_lengths() for rows in sides], axis=1)
+            self.order = SortedWindows(lengths, batch_tokens, seed, self.round_to)
+        else:
+            self.order = Strata(corpus, batch_tokens, seed, self.round_to, sides[0].limit)
 
     def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
         """Returns a batch.
@@ -124,34 +103,28 @@ class PlannedBatches(Batches):
         raise NotImplementedError
 
     def pass_length(self) -> int:
-        return len(self._plan)
+        return self.order.pass_length()
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
-        self._seek(step)
-        examples = self._plan[step - self._first_step]
-        widths = -(-self.lengths[examples].max(axis=0) // self.round_to) * self.round_to
+        examples = self.order.examples_of(step)
+        lengths = np.stack([rows.lengths(examples) for rows in self.sides], axis=1)
+        widths = -(-lengths.max(axis=0) // self.round_to) * self.round_to
         num_rows = len(examples)
         if self.static_shapes:
             num_rows = max(num_rows, self.batch_tokens // int(widths.max()))
-        return self.make(examples, widths, num_rows), int(self.lengths[examples, -1].sum())
-
-    def _make_plan(self, epoch: int) -> list[Array]:
-        return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
-
-    def _seek(self, step: int) -> None:
-        """Moves the plan to the epoch that holds a step."""
-        if step < self._first_step:
-            self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
-        while step >= self._first_step + len(self._plan):
-            self._first_step += len(self._plan)
-            self._epoch += 1
-            self._plan = self._make_plan(self._epoch)
+        return self.make(examples, widths, num_rows), int(lengths[:, -1].sum())
 
 
-def _next_symbols(rows: list[list[int]], width: int, num_rows: int) -> tuple[Array, Array, Array]:
+def _as_rows(rows: AnyRows) -> Rows:
+    return rows if isinstance(rows, Rows) else Rows.of(rows)
+
+
+def _next_symbols(rows: Rows, examples: Array, width: int, num_rows: int) -> tuple[Array, Array, Array]:
     """Returns rows that begin with the start symbol, the symbols that follow, and which of them are real."""
-    inputs = pad([[START, *row[:-1]] for row in rows], width, num_rows)
-    outputs = pad(rows, width, num_rows)
+    outputs = rows.gather(examples, width, num_rows)
+    inputs = np.full_like(outputs, START)
+    inputs[:, 1:] = outputs[:, :-1]
+    inputs[outputs == PAD] = PAD
     return inputs, outputs, (outputs != PAD).astype(np.float32)
 
 
@@ -160,7 +133,7 @@ class PairBatches(PlannedBatches):
 
     Args:
         source: Ids of each source sentence, the end included.
-        target: Ids of each target sentence, without start and end.
+        target: Ids of each target sentence, the end included.
         links: Places of symbols that belong together, [links, 2] of each pair, source first: batches then have an
             `alignment` [B, T, S], 1 for those. Or `None`.
         **plan: See `PlannedBatches`.
@@ -168,17 +141,15 @@ class PairBatches(PlannedBatches):
 
     structure = ({"source": "bs", "target": "bt"}, "bt", "bt")
 
-    def __init__(
-        self, source: list[list[int]], target: list[list[int]], links: Sequence[Array] | None = None, **plan: Any
-    ):
-        super().__init__([[len(s), len(t) + 1] for s, t in zip(source, target, strict=True)], **plan)
-        self.source, self.target, self.links = source, target, links
+    def __init__(self, source: AnyRows, target: AnyRows, links: Sequence[Array] | None = None, **plan: Any):
+        self.source, self.target, self.links = _as_rows(source), _as_rows(target), links
+        super().__init__([self.source, self.target], **plan)
         if links is not None:
             self.structure = ({"source": "bs", "target": "bt", "alignment": "bts"}, "bt", "bt")
 
     def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
-        source = pad([self.source[index] for index in examples], widths[0], num_rows)
-        target, outputs, weights = _next_symbols([[*self.target[i], END] for i in examples], widths[1], num_rows)
+        source = self.source.gather(examples, widths[0], num_rows)
+        target, outputs, weights = _next_symbols(self.target, examples, widths[1], num_rows)
         inputs = {"source": source, "target": target}
         if self.links is not None:
             inputs["alignment"] = self._alignment([self.links[i] for i in examples], (*outputs.shape, source.shape[1]))
@@ -204,16 +175,15 @@ class LabelledBatches(PlannedBatches):
 
     structure = ({"tokens": "bs"}, "b", "b")
 
-    def __init__(self, rows: list[list[int]], classes: Sequence[int], **plan: Any):
-        super().__init__([[len(row)] for row in rows], **plan)
-        self.rows, self.classes = rows, np.asarray(classes, np.int32)
+    def __init__(self, rows: AnyRows, classes: ArrayLike, **plan: Any):
+        self.rows, self.classes = _as_rows(rows), np.asarray(classes, np.int32)
+        super().__init__([self.rows], **plan)
 
     def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
         # A row of padding would be a text without symbols, which no model accepts: the last text is repeated instead.
         chosen = np.concatenate([examples, np.repeat(examples[-1:], num_rows - len(examples))])
         weights = (np.arange(num_rows) < len(examples)).astype(np.float32)
-        tokens = pad([self.rows[index] for index in chosen], widths[0])
-        return {"tokens": tokens}, self.classes[chosen], weights
+        return {"tokens": self.rows.gather(chosen, widths[0])}, self.classes[chosen], weights
 
 
 class DocumentBatches(PlannedBatches):
@@ -226,12 +196,12 @@ class DocumentBatches(PlannedBatches):
 
     structure = ({"tokens": "bt"}, "bt", "bt")
 
-    def __init__(self, rows: list[list[int]], **plan: Any):
-        super().__init__([[len(row)] for row in rows], **plan)
-        self.rows = rows
+    def __init__(self, rows: AnyRows, **plan: Any):
+        self.rows = _as_rows(rows)
+        super().__init__([self.rows], **plan)
 
     def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
-        tokens, outputs, weights = _next_symbols([self.rows[index] for index in examples], widths[0], num_rows)
+        tokens, outputs, weights = _next_symbols(self.rows, examples, widths[0], num_rows)
         return {"tokens": tokens}, outputs, weights
 
 
@@ -242,7 +212,7 @@ class WindowBatches(Batches):
     the second one does not predict: so every symbol counts once, all but the first after at least one other.
 
     Args:
-        stream: Ids of the text.
+        stream: Ids of the text, or of its parts, which follow each other.
         length: Symbols in a window, without the start symbol.
         batch_tokens: Largest number of symbols in a batch, without start symbols.
         steps: See `Batches`.
@@ -251,10 +221,13 @@ class WindowBatches(Batches):
 
     structure = ({"tokens": "bt"}, "bt", "bt")
 
-    def __init__(self, stream: ArrayLike, length: int, batch_tokens: int, steps: int | None = None, seed: int = 0):
+    def __init__(
+        self, stream: Rows | Sequence[int], length: int, batch_tokens: int, steps: int | None = None, seed: int = 0
+    ):
         super().__init__(steps)
-        self.stream = np.asarray(stream, np.int32)
-        self.length = min(length, len(self.stream) - 1)
+        self.stream = stream if isinstance(stream, Rows) else Rows.of([stream])
+        self.size = self.stream.num_values
+        self.length = min(length, self.size - 1)
         self.rows, self.seed = max(1, batch_tokens // max(self.length, 1)), seed
 
     def pass_length(self) -> int:
@@ -262,13 +235,13 @@ class WindowBatches(Batches):
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
         if self.steps:
-            places = np.random.default_rng([self.seed, step]).integers(len(self.stream) - self.length, size=self.rows)
+            places = np.random.default_rng([self.seed, step]).integers(self.size - self.length, size=self.rows)
         else:
             first = step % len(self) * self.rows
             places = np.arange(first, min(first + self.rows, self._num_windows())) * self.length
         positions = places[:, None] + np.arange(self.length + 1)
-        inside = positions < len(self.stream)
-        outputs = np.where(inside, self.stream[np.minimum(positions, len(self.stream) - 1)], PAD).astype(np.int32)
+        inside = positions < self.size
+        outputs = np.where(inside, self.stream.take(np.minimum(positions, self.size - 1)), PAD).astype(np.int32)
         tokens = np.concatenate([np.full((len(places), 1), START, np.int32), outputs[:, :-1]], axis=1)
         weights = inside.astype(np.float32)
         if not self.steps:
@@ -276,4 +249,4 @@ class WindowBatches(Batches):
         return ({"tokens": tokens}, outputs, weights), int(weights.sum())
 
     def _num_windows(self) -> int:
-        return max(1, -(-(len(self.stream) - 1) // max(self.length, 1)))
+        return max(1, -(-(self.size - 1) // max(self.length, 1)))

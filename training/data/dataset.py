@@ -1,11 +1,15 @@
 """What every dataset offers, whatever its SPEC: named splits that are made when first asked for."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Literal, Self, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Self, TypeVar
 
 from zoo.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from training.data.shards.store import TokenShards
 
 SPLITS = ("train", "val", "test")
 
@@ -76,6 +80,11 @@ class Dataset(Generic[SplitType]):
         splits: Names of its splits; `"test"` may be missing.
         checked: Names of the splits that are read before training begins, so that a bad line in them is not found only
             after hours of training. A missing one is skipped.
+        line_files: Returns the files of a split whose lines are its examples, by column, for data that are such files:
+            those can be read piece by piece.
+        pieces: Yields the examples of a split in pieces that are each made when they are asked for, for other data that
+            can be read so.
+        shards: Where its examples are kept as ids, if `training.prepare` wrote them.
         task: `"seq2seq"`, `"classifier"` or `"language_model"`.
     """
 
@@ -84,6 +93,9 @@ class Dataset(Generic[SplitType]):
     load_split: Callable[[str], SplitType] = field(repr=False, compare=False)
     splits: tuple[str, ...] = SPLITS
     checked: tuple[str, ...] = SPLITS
+    line_files: Callable[[str], dict[str, Path]] | None = field(default=None, repr=False, compare=False)
+    pieces: Callable[[str], Iterator[SplitType]] | None = field(default=None, repr=False, compare=False)
+    shards: "TokenShards | None" = field(default=None, repr=False, compare=False)
     task: ClassVar[str]
     _made: dict[str, SplitType] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -141,6 +153,8 @@ class LabelledData(Dataset[Labelled]):
     @property
     def classes(self) -> list[str]:
         """The labels of the training split in alphabetical order."""
+        if self.shards is not None:
+            return list(self.shards.manifest.classes)
         return sorted(set(self.split("train").labels))
 
 

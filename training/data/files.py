@@ -1,8 +1,12 @@
-"""The files that data are read from: folders that must hold certain files, and their lines."""
+"""The files that data are read from: folders that must hold certain files, and their lines, also packed ones."""
 
 import codecs
-from collections.abc import Sequence
+import contextlib
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from zoo.errors import InputError
 
@@ -15,7 +19,7 @@ def check_folder(directory: Path, names: Sequence[str], spec: str, form: str, ne
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder. Received: {spec!r}; expected {form}.")
     for name in names:
-        if not (directory / name).is_file():
+        if not stored(directory / name).is_file():
             raise InputError(f"{directory / name}: no such file. {spec!r} needs {needs}.")
 
 
@@ -37,20 +41,91 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         InputError: The file is missing, empty, or not UTF-8; the message names the line.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+    path = stored(path)
+    with opened(path) as file:
+        data = file.read()
     data = data.removeprefix(codecs.BOM_UTF8)
     if not data:
         raise InputError(f"{path}:1: empty file; a split needs at least one line.")
     try:
-        text = data.decode("utf-8")
+        return lines_of(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        byte = data[error.start]
-        raise InputError(f"{path}:{number}: invalid UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8.") from error
-    return lines_of(text)
+        raise not_utf8(path, data.count(b"\n", 0, error.start) + 1, data[error.start]) from error
+
+
+def not_utf8(path: object, line: int, byte: int) -> InputError:
+    """Returns the error for a byte, in a line of a file, that no UTF-8 has there."""
+    return InputError(f"{path}:{line}: invalid UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8.")
+
+
+def stored(path: Path) -> Path:
+    """Returns where a file is: as it is, or packed with `.gz` or `.zst` at the end of its name."""
+    packed = (path.with_name(f"{path.name}{suffix}") for suffix in (".gz", ".zst"))
+    return path if path.exists() else next((each for each in packed if each.is_file()), path)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a file to be read, unpacked where its name ends in `.gz` or `.zst`.
+
+    Raises:
+        InputError: It cannot be read, or is damaged or cut off.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".gz":
+                with gzip.open(file) as unpacked:
+                    yield unpacked  # type: ignore[misc]
+            elif path.suffix == ".zst":
+                yield _Unpacked(file)  # type: ignore[misc]
+            else:
+                yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile, _Damaged) as error:
+        raise InputError(f"{path}: damaged or cut off ({error}).") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+class _Damaged(Exception):
+    """A packed file is not what was written."""
+
+
+class _Unpacked:
+    """Reads a file of Zstandard frames; unlike the library's own reader, it notices that the last one is cut off."""
+
+    _PIECE = 1 << 18
+
+    def __init__(self, file: IO[bytes]):
+        import zstandard  # here, so that the command can say which extra brings it
+
+        self._file, self._error = file, zstandard.ZstdError
+        self._begin = zstandard.ZstdDecompressor().decompressobj
+        self._frame: Any = None
+        self._waiting, self._ready = b"", bytearray()
+
+    def read(self, size: int = -1) -> bytes:
+        while (size < 0 or len(self._ready) < size) and self._unpack():
+            pass
+        taken = bytes(self._ready) if size < 0 else bytes(self._ready[:size])
+        del self._ready[: len(taken)]
+        return taken
+
+    def _unpack(self) -> bool:
+        """Unpacks a further piece, if there is one."""
+        piece = self._waiting or self._file.read(self._PIECE)
+        if not piece:
+            if self._frame is not None:
+                raise _Damaged("it ends within a frame")
+            return False
+        self._frame = self._frame or self._begin()
+        try:
+            self._ready += self._frame.decompress(piece)
+        except self._error as error:
+            raise _Damaged(str(error)) from error
+        self._waiting = self._frame.unused_data if self._frame.eof else b""
+        if self._frame.eof:
+            self._frame = None
+        return True
 
 
 def lines_of(text: str) -> list[str]:

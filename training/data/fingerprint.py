@@ -1,7 +1,7 @@
 """A fingerprint of the examples of a run, so that a resumed run sees whether they changed.
 
-It is computed from the examples in memory, whatever they were read from, and is kept as `data.json` in the work
-directory.
+It is computed from the examples in memory, whatever they were read from, or from the checksums of token shards, and is
+kept as `data.json` in the work directory.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.data.dataset import Dataset, Labelled, Split
+from training.data.shards.store import Untold
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
@@ -69,6 +70,8 @@ def _of_split(split: Split) -> dict[str, Any]:
 
 
 def _hash(texts: Sequence[str]) -> str:
+    if isinstance(texts, Untold):
+        return texts.identity
     state = hashlib.blake2b(digest_size=16)
     for start in range(0, len(texts), _LINES_AT_A_TIME):
         state.update(("\n".join(texts[start : start + _LINES_AT_A_TIME]) + "\n").encode())

@@ -4,12 +4,8 @@ import contextlib
 from collections.abc import Iterator
 
 from zoo.errors import InputError
+from zoo.locks import exclusive
 from zoo.workdir import WorkDir
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 def check_vacant(workdir: WorkDir) -> None:
@@ -36,14 +32,6 @@ def locked(workdir: WorkDir) -> Iterator[None]:
     for folder in workdir.folders:
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file where a run keeps a folder. Move it away.")
-    with contextlib.ExitStack() as stack:
-        if fcntl is not None:
-            # A finished run may be where nothing can be written, and some file systems have no locks.
-            with contextlib.suppress(OSError):
-                file = stack.enter_context(workdir.lock.open("ab"))
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    message = f"Another process is training into {workdir.path}. Wait until it ends, or end it."
-                    raise InputError(message) from None
+    busy = f"Another process is training into {workdir.path}. Wait until it ends, or end it."
+    with exclusive(workdir.lock, busy):
         yield

@@ -6,13 +6,13 @@ from typing import Any, Self
 
 from training.config.initial_run import open_workdir
 from training.config.run_config import RunConfig
+from training.config.vocabularies import Tokenizers
 from training.data import Dataset
 from training.data.fingerprint import check_unchanged, save_fingerprint
 from training.hardware.choice import Hardware
 from training.loop.progress import taking_long
 from training.loop.resolve import Run
 from training.tasks import Task, get_task
-from training.tasks.task import Tokenizers
 from zoo.errors import InputError
 from zoo.text import load_tokenizers
 from zoo.workdir import WorkDir
@@ -57,6 +57,9 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     if config.training.init_from:
         initial = open_workdir(config.training.init_from)
         tokenizers = load_tokenizers(initial, task.tokenizer_names, initial.read_config()["model"])
+        _check_shards(data, tokenizers, config.training.init_from)
+    elif data.shards is not None:
+        tokenizers = data.shards.tokenizers()
     else:
         with taking_long("making the tokenizers"):
             tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
@@ -66,6 +69,12 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     config = complete(config, task, data, tokenizers)
     training = dataclasses.replace(config.training, precision=hardware.precision, cores=hardware.cores)
     return PreparedRun(dataclasses.replace(config, training=training), hardware, task, data, tokenizers)
+
+
+def _check_shards(data: Dataset[Any], tokenizers: Tokenizers, initial: str) -> None:
+    """Raises InputError if data are token shards of other tokenizers than those of the initial run."""
+    if data.shards is not None and not data.shards.fit(tokenizers, data.shards.manifest.classes):
+        raise InputError(f"{data.spec} was not prepared with the tokenizers of {initial}, which a run from it keeps.")
 
 
 def complete(config: RunConfig, task: Task[Any], data: Dataset[Any], tokenizers: Tokenizers) -> RunConfig:

@@ -9,8 +9,9 @@ from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
 from training.config.resume import ACCEPT_CHANGED_DATA, resume
 from training.config.run_config import RunConfig, data_spec, read_model_options
-from training.config.settings import SECTIONS, Settings, parse_settings
+from training.config.settings import AUTOMATIC, SECTIONS, Settings, parse_settings
 from training.data import Dataset
+from training.data.formats.prepared import fixed_settings
 from training.loop.checkpoint_files import last_step
 from training.loop.lock import check_vacant
 from training.optimization.losses import get_loss
@@ -107,15 +108,29 @@ def resolve(
         inherited = inherited_settings(initial, spec)
         check_inherited(initial, inherited, requested)
         chosen |= inherited
+    fixed = _fixed(data, requested)
     from_data = dict.fromkeys([*spec.required, *_MODEL_OPTIONS_FROM_DATA.get(spec.task, ())])
     config = RunConfig(
         spec,
         {**spec.config, **from_data, **chosen["model"], **requested["model"]},
-        DataConfig(spec=data, **{**chosen["data"], **requested["data"]}),
+        DataConfig(spec=data, **{**chosen["data"], **requested["data"], **fixed}),
         TrainingConfig(**{**chosen["training"], **requested["training"]}),
     )
     get_loss(config.training.loss)
     return config
+
+
+def _fixed(data: str, requested: Settings) -> dict[str, Any]:
+    """Returns the settings that token shards were made with; raises InputError if others are asked for."""
+    fixed = fixed_settings(data)
+    for key, value in fixed.items():
+        asked = requested["data"].get(key, value)
+        if asked != value and asked not in AUTOMATIC:
+            raise InputError(
+                f"{data} was prepared with data.{key}={value}. Received: data.{key}={asked}. Prepare the data so, or "
+                "leave it out."
+            )
+    return fixed
 
 
 def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:

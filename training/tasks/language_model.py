@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.config.options import DataConfig
+from training.config.vocabularies import Tokenizers
 from training.data import TextData, Texts
 from training.data.batching import Batches, DocumentBatches, WindowBatches
-from training.tasks.task import Task, Tokenizers, cut
-from zoo.vocabulary import END
+from training.data.encoding import encode_split
+from training.tasks.task import Task, cut
 
 
 class LanguageModelTask(Task[TextData]):
@@ -21,14 +22,6 @@ class LanguageModelTask(Task[TextData]):
     name = "language_model"
     unit = "texts"
 
-    def make_tokenizers(self, settings: DataConfig, data: TextData) -> Tokenizers:
-        texts = data.split("train").texts
-        return {"text": self.learner(settings)(["\n".join(texts) + "\n"] if self._one_text(settings, data) else texts)}
-
-    @staticmethod
-    def _one_text(settings: DataConfig, data: TextData) -> bool:
-        return data.joined and settings.tokenizer == "chars"
-
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
         length = settings.max_length + 1 if options["max_length"] is None else options["max_length"]
         return {"vocab_size": tokenizers["text"].vocab_size, "max_length": length}
@@ -36,23 +29,15 @@ class LanguageModelTask(Task[TextData]):
     def batches(
         self, settings: DataConfig, data: TextData, split: str, tokenizers: Tokenizers, **options: Any
     ) -> Batches:
-        texts, encode = data.split(split).texts, tokenizers["text"].encode
-        if not data.joined:
-            return DocumentBatches(self._rows(encode(texts), settings.max_length, split), **options)
-        options.pop("static_shapes")  # all windows have the same shape
-        if self._one_text(settings, data):
-            (stream,) = encode(["\n".join(texts) + "\n"])
-        else:
-            stream = [symbol for row in encode(texts) for symbol in (*row, END)]
-        return WindowBatches(stream, settings.max_length, **options)
-
-    @staticmethod
-    def _rows(texts: list[list[int]], limit: int, split: str) -> list[list[int]]:
-        """Returns the rows of separate texts: their beginnings in training, else all of them, in parts if long."""
-        if split == "train":
-            (texts,) = cut([texts], limit - 1, "texts of the train split")
-        whole = [[*text, END] for text in texts]
-        return [text[first : first + limit] for text in whole for first in range(0, len(text), limit)]
+        encoded = encode_split(data, split, tokenizers)
+        rows = encoded.columns["text"]
+        if data.joined:
+            options.pop("static_shapes")  # all windows have the same shape
+            return WindowBatches(rows, settings.max_length, **options)
+        if split == "train":  # the beginnings of long texts
+            (rows,) = cut([rows], settings.max_length, "texts of the train split")
+            return DocumentBatches(rows, corpus=encoded.corpus, **options)
+        return DocumentBatches(rows.split_long(settings.max_length), **options)
 
     def evaluate(self, run: Any, data: TextData, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
         """Returns the share of texts with a prompt that the model ends as they do; nothing for other texts."""

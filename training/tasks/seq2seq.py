@@ -1,6 +1,5 @@
 """Sequence to sequence: pairs of texts."""
 
-import dataclasses
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -8,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from training.config.options import DataConfig
+from training.config.vocabularies import Tokenizers
 from training.data import Pairs, ParallelData
 from training.data.alignments import read_alignments, symbol_links, word_spans
 from training.data.batching import PairBatches
+from training.data.encoding import encode_split
 from training.tasks.metrics import translation_metrics
-from training.tasks.task import Task, Tokenizers, cut
-from zoo.vocabulary import END
+from training.tasks.task import Task, cut
 
 
 class Seq2SeqTask(Task[ParallelData]):
@@ -22,17 +22,6 @@ class Seq2SeqTask(Task[ParallelData]):
     name = "seq2seq"
     unit = "pairs"
     tokenizer_names = ("source", "target")
-
-    def settle(self, settings: DataConfig, data: ParallelData) -> DataConfig:
-        shared = data.shared_vocabulary if settings.shared_vocabulary is None else settings.shared_vocabulary
-        return dataclasses.replace(super().settle(settings, data), shared_vocabulary=shared)
-
-    def make_tokenizers(self, settings: DataConfig, data: ParallelData) -> Tokenizers:
-        learn, pairs = self.learner(settings), data.split("train")
-        if settings.shared_vocabulary:
-            shared = learn([*pairs.source, *pairs.target])
-            return {"source": shared, "target": shared}
-        return {"source": learn(pairs.source), "target": learn(pairs.target)}
 
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
         sizes = {f"{side}_vocab_size": tokenizer.vocab_size for side, tokenizer in tokenizers.items()}
@@ -43,14 +32,13 @@ class Seq2SeqTask(Task[ParallelData]):
     def batches(
         self, settings: DataConfig, data: ParallelData, split: str, tokenizers: Tokenizers, **options: Any
     ) -> PairBatches:
-        pairs = data.split(split)
-        columns = [tokenizers["source"].encode(pairs.source), tokenizers["target"].encode(pairs.target)]
+        encoded = encode_split(data, split, tokenizers)
+        source, target = encoded.columns["source"], encoded.columns["target"]
         if split == "train" and settings.alignments:
-            options["links"] = _links(settings.alignments, pairs, tokenizers, columns)
+            options["links"] = _links(settings.alignments, data.split(split), tokenizers)
         if split == "train":
-            columns = cut(columns, settings.max_length - 1, "pairs of the train split")
-        source, target = columns
-        return PairBatches([[*row, END] for row in source], target, **options)
+            source, target = cut([source, target], settings.max_length, "pairs of the train split")
+        return PairBatches(source, target, corpus=encoded.corpus, **options)
 
     def evaluate(self, run: Any, data: ParallelData, split: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
         pairs = data.split(split)
@@ -66,12 +54,12 @@ class Seq2SeqTask(Task[ParallelData]):
         return examples.source
 
 
-def _links(path: str, pairs: Pairs, tokenizers: Tokenizers, columns: Sequence[list[list[int]]]) -> list[Any]:
+def _links(path: str, pairs: Pairs, tokenizers: Tokenizers) -> list[Any]:
     """Returns the symbols that belong together in each pair, by a file of word alignments."""
     words = read_alignments(Path(path), pairs)
     spans = [
-        word_spans(tokenizers[side], texts, rows)
-        for side, texts, rows in zip(("source", "target"), (pairs.source, pairs.target), columns, strict=True)
+        word_spans(tokenizers[side], texts, tokenizers[side].encode(texts))
+        for side, texts in (("source", pairs.source), ("target", pairs.target))
     ]
     lost = sum(None in both for both in zip(*spans, strict=True))
     if lost:

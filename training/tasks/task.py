@@ -1,20 +1,19 @@
 """The interface between the one training loop and the kinds of tasks."""
 
 import abc
-import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import keras
 
 from training.config.options import DataConfig
+from training.config.vocabularies import Tokenizers, make_tokenizers, settle
 from training.data import Dataset
 from training.data.batching import Batches
+from training.data.shards.rows import Rows, count_longer
 from training.optimization.cross_entropy import perplexity
-from zoo.text import Tokenizer, train_tokenizer
 
-Tokenizers = dict[str, Tokenizer]
 DataType = TypeVar("DataType", bound=Dataset[Any])
 
 
@@ -33,17 +32,11 @@ class Task(abc.ABC, Generic[DataType]):
 
     def settle(self, settings: DataConfig, data: DataType) -> DataConfig:
         """Returns the settings with what they leave to the data."""
-        tokenizer = data.tokenizer if settings.tokenizer == "auto" else settings.tokenizer
-        return dataclasses.replace(settings, tokenizer=tokenizer)
+        return settle(settings, data)
 
-    def learner(self, settings: DataConfig) -> Callable[[Sequence[str]], Tokenizer]:
-        """Returns the function that trains a tokenizer on lines, as the settings say."""
-        size = None if settings.tokenizer == "chars" else settings.vocab_size
-        return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
-
-    @abc.abstractmethod
     def make_tokenizers(self, settings: DataConfig, data: DataType) -> Tokenizers:
         """Returns tokenizers trained on the training split, by the name of their file."""
+        return make_tokenizers(settings, data)
 
     @abc.abstractmethod
     def model_options(self, options: Mapping[str, Any], settings: DataConfig, tokenizers: Tokenizers) -> dict[str, Any]:
@@ -79,12 +72,12 @@ class Task(abc.ABC, Generic[DataType]):
         return {"perplexity": perplexity(cross_entropy)}
 
 
-def cut(columns: Sequence[list[list[int]]], limit: int, what: str) -> list[list[list[int]]]:
+def cut(columns: Sequence[Rows], limit: int, what: str) -> list[Rows]:
     """Returns columns of rows cut to a largest length, and says on standard error how many examples are affected.
 
-    Row n of each column belongs to example n; `what` names the examples, such as `"pairs of the train split"`.
+    Row n of each column belongs to example n, its end included; `what` names the examples, such as `"pairs of the train
+    split"`.
     """
-    too_long = sum(max(map(len, rows)) > limit for rows in zip(*columns, strict=True))
-    if too_long:
-        print(f"{too_long} of {len(columns[0])} {what} are cut at {limit + 1} symbols", file=sys.stderr)
-    return [[row[:limit] for row in rows] for rows in columns]
+    if too_long := count_longer(columns, limit):
+        print(f"{too_long} of {len(columns[0])} {what} are cut at {limit} symbols", file=sys.stderr)
+    return [rows.cut(limit) for rows in columns]

@@ -1,6 +1,7 @@
 """What all tokenizers have in common."""
 
 import abc
+import hashlib
 import itertools
 import os
 import re
@@ -86,6 +87,13 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def _decode(self, rows: list[list[int]]) -> list[str]:
         """Returns the text of rows that hold ordinary and unknown ids only."""
+
+    def identity(self) -> str:
+        """Returns a hash of all that the ids of a text depend on, the same for every copy of the tokenizer."""
+        state = hashlib.sha256()
+        for suffix, data in self._files().items():
+            state.update(f"{suffix} {len(data)} ".encode() + data)
+        return state.hexdigest()
 
     @abc.abstractmethod
     def _files(self) -> dict[str, bytes]:

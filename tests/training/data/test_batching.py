@@ -4,16 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-from training.data import batching
-from training.data.batching import (
-    DocumentBatches,
-    LabelledBatches,
-    PairBatches,
-    WindowBatches,
-    batch_plan,
-    pad,
-)
-from zoo.vocabulary import END, PAD, START
+from training.data import order
+from training.data.batching import DocumentBatches, LabelledBatches, PairBatches, WindowBatches
+from training.data.order import batch_plan
+from zoo.vocabulary import END, PAD, START, pad
 
 
 def lengths_of(count, seed=0, longest=60):
@@ -23,7 +17,7 @@ def lengths_of(count, seed=0, longest=60):
 def pairs_of(count, seed=0, longest=40):
     """Returns rows whose first id names the example, so that a batch tells which examples it holds."""
     source, target = lengths_of(count, seed, longest).T
-    return [[4 + i] * s + [END] for i, s in enumerate(source)], [[4 + i] * t for i, t in enumerate(target)]
+    return [[4 + i] * s + [END] for i, s in enumerate(source)], [[4 + i] * t + [END] for i, t in enumerate(target)]
 
 
 def rounds_of(batches, count, first=0):
@@ -39,7 +33,7 @@ def assert_equal(left, right):
         keras.tree.map_structure(np.testing.assert_array_equal, a, b)
 
 
-@pytest.mark.parametrize("count", [1, 7, batching.WINDOW + 3])
+@pytest.mark.parametrize("count", [1, 7, order.WINDOW + 3])
 @pytest.mark.parametrize("round_to", [1, 8])
 def test_every_example_once_and_the_budget_kept(count, round_to):
     lengths = lengths_of(count)
@@ -75,7 +69,7 @@ def test_pad():
 
 
 def test_a_batch():
-    batches = PairBatches([[7, 8, END], [9, END]], [[5], [6, 7]], batch_tokens=100)
+    batches = PairBatches([[7, 8, END], [9, END]], [[5, END], [6, 7, END]], batch_tokens=100)
     inputs, outputs, weights = batches[0]
     first = inputs["source"][:, 0].tolist().index(7)
     rows = [first, 1 - first]
@@ -149,7 +143,7 @@ def test_static_shapes_are_few_and_hold_the_same_examples():
         assert rows == max(1, 1024 // max(width, outputs.shape[1]))
     first_ids = np.concatenate([inputs["source"][:, 0] for inputs, _, _ in seen])
     assert sorted(first_ids[first_ids != PAD]) == list(range(4, 3004))
-    assert sum(weights.sum() for _, _, weights in seen) == sum(len(row) + 1 for row in target)
+    assert sum(weights.sum() for _, _, weights in seen) == sum(len(row) for row in target)
 
 
 def test_keras_sees_how_many_batches_a_round_has():

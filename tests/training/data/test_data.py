@@ -112,8 +112,8 @@ def test_malformed_specs(spec):
         ("tvs:here", "Unknown data SPEC 'tvs'. Did you mean tsv"),
         (
             "",
-            "Expected one of dates, lines:DIR, senses[:natural|:twins], subjects, sums, text:DIR:SRC-TGT, "
-            "tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR",
+            "Expected one of dates, lines:DIR, prepared:DIR, senses[:natural|:twins], subjects, sums, "
+            "text:DIR:SRC-TGT, tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from training.data.dataset import Labelled, LabelledData
-from training.data.files import check_folder, folder_of, read_lines
+from training.data.files import check_folder, folder_of, read_lines, stored
 from training.data.held_out import with_held_out
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
@@ -32,7 +32,7 @@ def load_labelled(spec: str, seed: int = 0) -> LabelledData:
 
     @functools.cache
     def read(name: str) -> Labelled:
-        path = directory / f"{name}.tsv"
+        path = stored(directory / f"{name}.tsv")
         examples = read_labelled(path)
         # Line 1 is the header.
         if name == "train":
@@ -41,7 +41,9 @@ def load_labelled(spec: str, seed: int = 0) -> LabelledData:
             check_labels(examples.labels, read("train").labels, lambda number: f"{path}:{number + 2}")
         return examples
 
-    load_split = read if (directory / "val.tsv").exists() else with_held_out(read, seed, str(directory / "train.tsv"))
+    load_split = (
+        read if stored(directory / "val.tsv").exists() else with_held_out(read, seed, str(directory / "train.tsv"))
+    )
     return LabelledData(spec=spec, tokenizer="words", load_split=load_split)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from training.data.dataset import SPLITS, TextData, Texts
-from training.data.files import check_folder, folder_of, read_lines
+from training.data.files import check_folder, folder_of, read_lines, stored
 from training.data.registry import register_data
 from zoo.errors import InputError
 
@@ -22,12 +22,15 @@ def load_lines(spec: str, seed: int = 0) -> TextData:
     """
     directory = folder_of(spec, FORM)
     check_folder(directory, ["train.txt", "val.txt"], spec, FORM, "train.txt and val.txt")
-    splits = SPLITS if (directory / "test.txt").exists() else SPLITS[:2]
+    splits = SPLITS if stored(directory / "test.txt").exists() else SPLITS[:2]
 
     def load_split(name: str) -> Texts:
-        return read_text(directory / f"{name}.txt")
+        return read_text(stored(directory / f"{name}.txt"))
 
-    return TextData(spec=spec, tokenizer="chars", load_split=load_split, splits=splits, joined=True)
+    def files(name: str) -> dict[str, Path]:
+        return {"text": stored(directory / f"{name}.txt")}
+
+    return TextData(spec=spec, tokenizer="chars", load_split=load_split, splits=splits, joined=True, line_files=files)
 
 
 def read_text(path: Path) -> Texts:

@@ -4,7 +4,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from training.data.dataset import SPLITS, Pairs, ParallelData
-from training.data.files import check_folder, read_lines
+from training.data.files import check_folder, read_lines, stored
 from training.data.registry import register_data
 from zoo.errors import InputError
 
@@ -26,10 +26,14 @@ def load_parallel(spec: str, seed: int = 0) -> ParallelData:
     names = [f"{split}.{language}" for split in SPLITS for language in (source, target)]
     check_folder(directory, names, spec, FORM, "train, val and test in both languages")
 
-    def load_split(name: str) -> Pairs:
-        return read_pairs(directory / f"{name}.{source}", directory / f"{name}.{target}")
+    def files(name: str) -> dict[str, Path]:
+        sides = {"source": source, "target": target}
+        return {side: stored(directory / f"{name}.{language}") for side, language in sides.items()}
 
-    return ParallelData(spec=spec, tokenizer="subword", shared_vocabulary=True, load_split=load_split)
+    def load_split(name: str) -> Pairs:
+        return read_pairs(**files(name))
+
+    return ParallelData(spec=spec, tokenizer="subword", shared_vocabulary=True, load_split=load_split, line_files=files)
 
 
 def read_pairs(source: Path, target: Path) -> Pairs:
@@ -44,15 +48,25 @@ def read_pairs(source: Path, target: Path) -> Pairs:
     pairs = Pairs(read_lines(source), read_lines(target))
     for number, (left, right) in enumerate(zip_longest(pairs.source, pairs.target), start=1):
         if left is None or right is None:
-            longer, shorter = (source, target) if right is None else (target, source)
-            raise InputError(
-                f"{longer}:{number}: no counterpart in {shorter}: unequal line counts, "
-                f"{len(pairs.source)} in {source.name} and {len(pairs.target)} in {target.name}."
-            )
+            raise unequal((source, len(pairs.source)), (target, len(pairs.target)))
         if bool(left.strip()) != bool(right.strip()):
-            blank, other = (target, source) if left.strip() else (source, target)
-            raise InputError(f"{blank}:{number}: blank line, but {other.name} has text there. Fill or drop the pair.")
+            raise blank_side(number, *((target, source) if left.strip() else (source, target)))
     return pairs
+
+
+def unequal(*files: tuple[Path, int]) -> InputError:
+    """Returns the error for two files that have so many lines each."""
+    (shorter, count), (longer, _) = sorted(files, key=lambda file: file[1])
+    (left, left_count), (right, right_count) = files
+    return InputError(
+        f"{longer}:{count + 1}: no counterpart in {shorter}: unequal line counts, "
+        f"{left_count} in {left.name} and {right_count} in {right.name}."
+    )
+
+
+def blank_side(number: int, blank: Path, other: Path) -> InputError:
+    """Returns the error for a line that is blank in one of two files only."""
+    return InputError(f"{blank}:{number}: blank line, but {other.name} has text there. Fill or drop the pair.")
 
 
 def _parse(spec: str) -> tuple[Path, str, str]:

@@ -1,0 +1,95 @@
+"""From examples to rows of ids, the same for a corpus in memory and for token shards. Without Keras."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from training.data.dataset import Dataset, Labelled, Pairs, Split, Texts
+from training.data.order import ByLength
+from training.data.shards.rows import Rows
+from zoo.errors import InputError, unknown_name
+from zoo.text import Tokenizer
+from zoo.vocabulary import END
+
+Columns = dict[str, list[list[int]]]
+"""Rows of ids by the name of their column; row n of each belongs to example n."""
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """The examples of a split as rows of ids.
+
+    Attributes:
+        columns: The rows by name: `source` and `target`, or `text`, each with its end; and `label`, a class as its
+            number.
+        corpus: The examples in the order of their lengths, where token shards hold them.
+    """
+
+    columns: Mapping[str, Rows]
+    corpus: ByLength | None = None
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns examples into rows of ids.
+
+    Attributes:
+        tokenizers: By the name of their column.
+        classes: The labels, of which the first is number 0.
+        line_break: Whether each text is a line of one running text of characters and ends in a line break, not in the
+            end symbol.
+        where: What the examples are, for messages.
+    """
+
+    tokenizers: Mapping[str, Tokenizer]
+    classes: Sequence[str] = ()
+    line_break: bool = False
+    where: str = field(default="", compare=False)
+
+    def __call__(self, examples: Split) -> Columns:
+        """Returns the rows of some examples; raises InputError for a label that is not among the classes."""
+        if isinstance(examples, Pairs):
+            return {"source": self._rows("source", examples.source), "target": self._rows("target", examples.target)}
+        if isinstance(examples, Labelled):
+            numbers = class_numbers(examples.labels, self.classes, self.where)
+            return {"text": self._rows("text", examples.texts), "label": [[number] for number in numbers]}
+        assert isinstance(examples, Texts)
+        return {"text": self._rows("text", examples.texts)}
+
+    def _rows(self, name: str, texts: Sequence[str]) -> list[list[int]]:
+        tokenizer = self.tokenizers[name]
+        end = tokenizer.encode(["\n"])[0] if self.line_break else [END]
+        rows = tokenizer.encode(texts)
+        for row in rows:
+            row += end
+        return rows
+
+
+def encoder_of(data: Dataset[Any], tokenizers: Mapping[str, Tokenizer], classes: Sequence[str], where: str) -> Encoder:
+    """Returns what encodes the examples of a dataset."""
+    joined = getattr(data, "joined", False)
+    return Encoder(tokenizers, classes, joined and tokenizers["text"].kind == "chars", where)
+
+
+def class_numbers(labels: Sequence[str], classes: Sequence[str], where: str) -> list[int]:
+    """Returns the class of each label as a number; raises InputError, with the place, for one that is none."""
+    number = {name: index for index, name in enumerate(classes)}
+    for label in labels:
+        if label not in number:
+            raise InputError(f"{where}: {unknown_name('label', label, classes)} The model lacks it.")
+    return [number[label] for label in labels]
+
+
+def encode_split(
+    data: Dataset[Any], split: str, tokenizers: Mapping[str, Tokenizer], classes: Sequence[str] = ()
+) -> EncodedSplit:
+    """Returns a split as rows of ids, from token shards where the data have them, else encoded.
+
+    Raises:
+        InputError: For a label that is not among the classes, shards that are damaged, or shards of other tokenizers
+            that do not hold the texts.
+    """
+    if data.shards is not None and data.shards.fit(tokenizers, classes):
+        return EncodedSplit(data.shards.columns(split), data.shards.by_length(split))
+    encode = encoder_of(data, tokenizers, classes, f"{data.spec}, {split}")
+    return EncodedSplit({name: Rows.of(rows) for name, rows in encode(data.split(split)).items()})

@@ -1,0 +1,147 @@
+"""Which examples are in the batch of which step: two orders, both functions of seed and step alone."""
+
+import abc
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.data.shards.permutation import Permutation
+
+Array = NDArray[Any]
+
+# Examples sorted together: large enough for little padding, small enough that batches differ between epochs.
+WINDOW = 8192
+# Batches whose examples change places from epoch to epoch, at least; more would be more padding.
+_BATCHES_OF_A_STRATUM = 8
+
+
+def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, round_to: int = 1) -> list[Array]:
+    """Returns the examples of each batch of one epoch, in random order.
+
+    Args:
+        lengths: Symbols on each side of each example, [N, sides].
+        batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
+            a batch of its own.
+        rng: Source of randomness.
+        round_to: Lengths are padded to multiples of this.
+    """
+    padded = -(-lengths // round_to) * round_to
+    order = rng.permutation(len(lengths))
+    batches = []
+    for start in range(0, len(order), WINDOW):
+        window = order[start : start + WINDOW]
+        window = window[np.lexsort(padded[window].T)]
+        batches += _split_into_batches(window, padded.max(axis=1), batch_tokens)
+    return [batches[index] for index in rng.permutation(len(batches))]
+
+
+def _split_into_batches(order: Array, sizes: Array, batch_tokens: int) -> list[Array]:
+    batches, first, longest = [], 0, 0
+    for position, example in enumerate(order):
+        longest = max(longest, sizes[example])
+        if position > first and longest * (position + 1 - first) > batch_tokens:
+            batches.append(order[first:position])
+            first, longest = position, sizes[example]
+    return [*batches, order[first:]]
+
+
+class Order(abc.ABC):
+    """The examples of the batch of each step."""
+
+    @abc.abstractmethod
+    def pass_length(self) -> int:
+        """Returns how many batches one pass over the data has, the first one if they differ."""
+
+    @abc.abstractmethod
+    def examples_of(self, step: int) -> Array:
+        """Returns the numbers of the examples in the batch of a step, counted from the start of the run."""
+
+
+class SortedWindows(Order):
+    """Each epoch in another order, in windows that are sorted by length; see `batch_plan`.
+
+    A whole epoch is planned at a time, one after the other: for corpora that are in memory.
+
+    Args:
+        lengths: See `batch_plan`.
+        batch_tokens: See `batch_plan`.
+        seed: Seed of the order.
+        round_to: See `batch_plan`.
+    """
+
+    def __init__(self, lengths: Array, batch_tokens: int, seed: int, round_to: int):
+        self.lengths, self.batch_tokens, self.seed, self.round_to = lengths, batch_tokens, seed, round_to
+        self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
+
+    def pass_length(self) -> int:
+        return len(self._plan)
+
+    def examples_of(self, step: int) -> Array:
+        if step < self._first_step:
+            self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
+        while step >= self._first_step + len(self._plan):
+            self._first_step += len(self._plan)
+            self._epoch += 1
+            self._plan = self._make_plan(self._epoch)
+        return self._plan[step - self._first_step]
+
+    def _make_plan(self, epoch: int) -> list[Array]:
+        return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
+
+
+class ByLength(NamedTuple):
+    """The examples of a corpus in the order of their lengths, the longest side first."""
+
+    lengths: Array  # symbols on each side, of each different combination, [C, sides], in that order
+    counts: Array  # examples that have it, [C]
+    examples: Array  # the numbers of all examples, [N]; may be mapped from a file
+
+
+class Strata(Order):
+    """Each epoch in another order, of which every batch is computed for itself: for corpora of any size.
+
+    The examples in the order of their lengths are cut into strata, once: a stratum ends where it has enough for eight
+    batches, and never between examples of the same lengths. Each epoch draws which examples of a stratum are together
+    in a batch, and in which order the batches of all strata come. Both are instances of `Permutation`, so that no
+    index is held in memory, and the batch of step 1,000,000 is found as fast as the first.
+
+    An epoch has the same number of batches whatever the seed, and each example once.
+
+    Args:
+        corpus: The examples in the order of their lengths.
+        batch_tokens: See `batch_plan`.
+        seed: Seed of the order.
+        round_to: See `batch_plan`.
+        limit: Largest length, at which longer examples are cut.
+    """
+
+    def __init__(self, corpus: ByLength, batch_tokens: int, seed: int, round_to: int = 1, limit: int | None = None):
+        self.corpus, self.seed = corpus, seed
+        longest = corpus.lengths.max(axis=1).astype(np.int64)
+        longest = longest if limit is None else np.minimum(longest, limit)
+        most_rows = np.maximum(batch_tokens // (-(-longest // round_to) * round_to), 1)
+        ends = np.cumsum(corpus.counts.astype(np.int64))
+        starts, batches, first = [0], [], 0
+        # Longest sides grow along the order, so that the last one decides.
+        for end, rows in zip(ends, most_rows, strict=True):
+            if end - first >= _BATCHES_OF_A_STRATUM * rows or end == ends[-1]:
+                starts.append(int(end))
+                batches.append(-(-(end - first) // rows))
+                first = end
+        self._starts, self._first_batches = np.array(starts), np.cumsum([0, *batches])
+
+    def pass_length(self) -> int:
+        return int(self._first_batches[-1])
+
+    def examples_of(self, step: int) -> Array:
+        epoch, place = divmod(step, self.pass_length())
+        (batch,) = Permutation(self.pass_length(), self.seed, epoch)([place])
+        stratum = int(np.searchsorted(self._first_batches, batch, side="right")) - 1
+        first, end = self._starts[stratum : stratum + 2]
+        number, count = batch - self._first_batches[stratum], np.diff(self._first_batches)[stratum]
+        # Equal batches, and none with a few examples that are left over.
+        places = np.arange((end - first) * number // count, (end - first) * (number + 1) // count)
+        members = Permutation(int(end - first), self.seed, epoch, stratum + 1)(places)
+        examples: Array = self.corpus.examples[first + members]
+        return examples.astype(np.int64)

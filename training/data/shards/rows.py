@@ -1,0 +1,146 @@
+"""Rows of ids in flat arrays, in memory or mapped from files: what batches are made of."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zoo.vocabulary import END, PAD
+
+Array = NDArray[Any]
+
+
+class Part(NamedTuple):
+    """Consecutive rows in one flat array."""
+
+    values: Array  # [M], the rows one after the other
+    offsets: Array  # [rows + 1], where each begins, and the end of the last
+
+
+class Rows:
+    """Rows of ids, numbered from 0, that lie in one flat array or in several.
+
+    Args:
+        parts: The arrays, in order; they may be mapped from files.
+        limit: Largest length of a row, if there is one: a longer row is cut, and its last symbol is then the end.
+
+    Example:
+        >>> rows = Rows.of([[7, 8, 2], [9, 2]])
+        >>> len(rows), rows.lengths([1, 0]).tolist(), rows.gather([1, 0], 4).tolist()
+        (2, [2, 3], [[9, 2, 0, 0], [7, 8, 2, 0]])
+        >>> rows.cut(2).gather([0], 2).tolist()
+        [[7, 2]]
+    """
+
+    def __init__(self, parts: Sequence[Part], limit: int | None = None):
+        self.parts, self.limit = list(parts), limit
+        self._first_rows = np.cumsum([0, *(len(part.offsets) - 1 for part in self.parts)])
+        self._first_values = np.cumsum([0, *(len(part.values) for part in self.parts)])
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Self:
+        """Returns rows in memory."""
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        values = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(offsets[-1]))
+        return cls([Part(values, offsets)])
+
+    def cut(self, limit: int) -> "Rows":
+        """Returns the rows with a largest length."""
+        return Rows(self.parts, limit)
+
+    def __len__(self) -> int:
+        return int(self._first_rows[-1])
+
+    def values(self) -> Array:
+        """Returns the ids of all rows in one array, uncut."""
+        return np.concatenate([np.zeros(0, np.int32), *(part.values.astype(np.int32) for part in self.parts)])
+
+    @property
+    def num_values(self) -> int:
+        """Number of ids in all rows, uncut."""
+        return int(self._first_values[-1])
+
+    def lengths(self, examples: Any) -> Array:
+        """Returns the lengths of some rows, by their numbers."""
+        examples = np.asarray(examples, np.int64)
+        lengths = np.empty(len(examples), np.int64)
+        for part, places, rows in self._by_part(examples):
+            lengths[places] = part.offsets[rows + 1].astype(np.int64) - part.offsets[rows].astype(np.int64)
+        return lengths if self.limit is None else np.minimum(lengths, self.limit)
+
+    def all_lengths(self) -> Array:
+        """Returns the lengths of all rows."""
+        lengths = [np.diff(part.offsets.astype(np.int64)) for part in self.parts]
+        whole = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
+        return whole if self.limit is None else np.minimum(whole, self.limit)
+
+    def gather(self, examples: Any, width: int, num_rows: int | None = None) -> Array:
+        """Returns some rows as one int32 array, padded.
+
+        Args:
+            examples: Their numbers.
+            width: Symbols in a row, padding included; no row is longer.
+            num_rows: Rows of the array, of which the last ones are padding. Default: as many as there are numbers.
+        """
+        examples = np.asarray(examples, np.int64)
+        gathered = np.full((num_rows or len(examples), width), PAD, np.int32)
+        columns = np.arange(width)
+        for part, places, rows in self._by_part(examples):
+            starts = part.offsets[rows].astype(np.int64)
+            lengths = part.offsets[rows + 1].astype(np.int64) - starts
+            kept = lengths if self.limit is None else np.minimum(lengths, self.limit)
+            inside = columns < kept[:, None]
+            positions = (starts[:, None] + columns)[inside]
+            filled = np.full(inside.shape, PAD, np.int32)
+            filled[inside] = part.values[positions]
+            if self.limit is not None:
+                filled[lengths > self.limit, self.limit - 1 : self.limit] = END
+            gathered[places] = filled
+        return gathered
+
+    def take(self, positions: Array) -> Array:
+        """Returns ids by their positions in all rows together, one after the other."""
+        if len(self.parts) == 1:
+            return self.parts[0].values[positions].astype(np.int32)
+        taken = np.empty(positions.shape, np.int32)
+        owners = np.searchsorted(self._first_values, positions, side="right") - 1
+        for number in np.unique(owners):
+            here = owners == number
+            taken[here] = self.parts[number].values[positions[here] - self._first_values[number]]
+        return taken
+
+    def split_long(self, limit: int) -> "Rows":
+        """Returns the rows in parts of at most so many symbols."""
+        return Rows([Part(part.values, _with_breaks(part.offsets.astype(np.int64), limit)) for part in self.parts])
+
+    def _by_part(self, examples: Array) -> Iterator[tuple[Part, Any, Array]]:
+        """Yields each part that has some of the rows, their places among the numbers, and their numbers in the part."""
+        if len(self.parts) == 1:
+            yield self.parts[0], slice(len(examples)), examples
+            return
+        owners = np.searchsorted(self._first_rows, examples, side="right") - 1
+        order = np.argsort(owners, kind="stable")
+        edges = np.flatnonzero(np.diff(owners[order])) + 1
+        for places in np.split(order, edges) if len(order) else ():
+            number = owners[places[0]]
+            yield self.parts[number], places, examples[places] - self._first_rows[number]
+
+
+def _with_breaks(offsets: Array, limit: int) -> Array:
+    """Returns offsets with further ones, so that no row is longer than the limit."""
+    lengths = np.diff(offsets)
+    counts = np.maximum(-(-lengths // limit), 0)
+    firsts = np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.repeat(offsets[:-1], counts) + (np.arange(counts.sum()) - firsts) * limit
+    return np.concatenate([starts, offsets[-1:]])
+
+
+def count_longer(columns: Sequence[Rows], limit: int) -> int:
+    """Returns how many examples are longer than a limit in one of their columns, whose parts have the same examples."""
+    longer = 0
+    for parts in zip(*(rows.parts for rows in columns), strict=True):
+        longer += int(np.any([np.diff(part.offsets) > limit for part in parts], axis=0).sum())
+    return longer

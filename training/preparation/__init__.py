@@ -1,0 +1,1 @@
+"""From a corpus of any size to token shards: `training.prepare`. Without Keras."""

@@ -1,0 +1,74 @@
+"""What a preparation is asked for."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.options import Options, choice, count, flag, number, size
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparationOptions(Options):
+    """How a corpus becomes token shards."""
+
+    shards: int = count(0, "Shards of the training split; 0 for one for each 250,000 examples.")
+    min_symbols: int = size(
+        1, "Leave out training examples with fewer symbols than this on a side; the end counts as one."
+    )
+    max_symbols: int = count(
+        0, "Leave out training examples with more symbols than this on a side, the end included; 0 for no limit."
+    )
+    max_ratio: float = number(
+        0.0,
+        "Leave out training pairs with a side so many times as long as the other, in symbols; 0 for no limit.",
+        minimum=0,
+    )
+    duplicates: str = choice(
+        "keep", ("keep", "drop"), "What to do with training examples that are equal to an earlier one, byte for byte."
+    )
+    empty: str = choice(
+        "error",
+        ("error", "drop"),
+        "What to do with training pairs of `text:` that have a blank side; by default it is an error.",
+    )
+    invalid: str = choice(
+        "error",
+        ("error", "skip"),
+        "What to do with lines of training text that are not UTF-8, in `text:` and `lines:`; `skipped.txt` lists what "
+        "is skipped.",
+    )
+    keep_texts: bool = flag(
+        False, "Keep the texts of the training split, too, beside the ids; those of the other splits are always kept."
+    )
+    sample: int = size(200_000, "Training examples, drawn at random, that the vocabulary is learned from.")
+    seed: int = count(0, "Seed of the sample.")
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether training examples may be left out."""
+        return (
+            self.min_symbols > 1
+            or self.max_symbols > 0
+            or self.max_ratio > 0
+            or "drop" in (self.duplicates, self.empty)
+            or self.invalid == "skip"
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """A preparation, resolved: the same request gives the same files, bit for bit.
+
+    Attributes:
+        spec: The data.
+        settings: Settings of `data.` as asked for, in their types.
+        options: The options.
+    """
+
+    spec: str
+    settings: dict[str, Any]
+    options: PreparationOptions
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        return {"spec": self.spec, "settings": self.settings, "options": dataclasses.asdict(self.options)}
