@@ -50,7 +50,10 @@ def rounds_of(batches, count):
 def test_fit_sees_the_batches_in_their_order():
     """Whatever is made ahead, and where the first batches are of one size, which says nothing of the rest."""
     lengths = [3, 3, 3, 3, 4, 5, 6, 7, 8]
-    source, target = [[4 + i] * s + [END] for i, s in enumerate(lengths)], [[4 + i] * s for i, s in enumerate(lengths)]
+    source, target = (
+        [[4 + i] * s + [END] for i, s in enumerate(lengths)],
+        [[4 + i] * s + [END] for i, s in enumerate(lengths)],
+    )
     options = {"batch_tokens": 8, "steps": 4}
     equal_at_first = (
         seed

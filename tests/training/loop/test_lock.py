@@ -8,8 +8,8 @@ import sys
 import pytest
 from support.tiny_runs import CLASSIFIER, train
 
-from training.loop import lock
 from training.loop.lock import locked
+from zoo import locks
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
@@ -61,9 +61,9 @@ def test_without_locks_there_is_no_protection(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lock.fcntl, "flock", refuse)
+        patch.setattr(locks.fcntl, "flock", refuse)
         with locked(WorkDir(tmp_path)):
             pass
-    monkeypatch.setattr(lock, "fcntl", None)
+    monkeypatch.setattr(locks, "fcntl", None)
     with locked(WorkDir(tmp_path)), locked(WorkDir(tmp_path)):
         pass

@@ -105,12 +105,12 @@ def test_packed_text_gives_the_same(tmp_path, suffix):
 
 def test_filters(tmp_path, capsys):
     spec = write_text(tmp_path / "text")
-    lines = [b"", b" ", b"a horse .", b"a horse .", b"a\xff", b"x" * 60, b"ok"]
+    lines = [b"", b" ", b"a horse .", b"a horse .", b"a\xff", b"x" * 200, b"ok"]
     others = [b"", b"Haus", b"ein Pferd .", b"ein Pferd .", b"b", b"y", b"das alte Buch und das alte Buch und das Buch"]
     for language, extra in (("en", lines), ("de", others)):
         path = tmp_path / f"text/train.{language}"
         path.write_bytes(path.read_bytes() + b"\r\n".join(extra))
-    options = "--set data.vocab_size=140 --invalid skip --empty drop --duplicates drop --max_symbols 55".split()
+    options = "--set data.vocab_size=140 --invalid skip --empty drop --duplicates drop --max_symbols 100".split()
     assert prepare(spec, tmp_path / "out", *options, "--max_ratio", 3, "--keep_texts") == 0
     manifest = Manifest.read(tmp_path / "out")
     entry = manifest.splits["train"]
