@@ -105,8 +105,16 @@ def test_packed_text_gives_the_same(tmp_path, suffix):
 
 def test_filters(tmp_path, capsys):
     spec = write_text(tmp_path / "text")
-    lines = [b"", b" ", b"a horse .", b"a horse .", b"a\xff", b"x" * 200, b"ok"]
-    others = [b"", b"Haus", b"ein Pferd .", b"ein Pferd .", b"b", b"y", b"das alte Buch und das alte Buch und das Buch"]
+    lines = [b"", b" ", b"a horse .", b"a horse .", b"a\xff", b"a horse . " * 60, b"ok"]
+    others = [
+        b"",
+        b"Haus",
+        b"ein Pferd .",
+        b"ein Pferd .",
+        b"b",
+        b"ein Pferd . " * 60,
+        b"das alte Buch und das alte Buch und das Buch",
+    ]
     for language, extra in (("en", lines), ("de", others)):
         path = tmp_path / f"text/train.{language}"
         path.write_bytes(path.read_bytes() + b"\r\n".join(extra))
