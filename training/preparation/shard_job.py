@@ -261,7 +261,7 @@ class _Shard:
     def _drop_blank(self, texts: Mapping[str, list[str | None]], keep: Array, first: int) -> None:
         blank = np.array([[not text or text.isspace() for text in column] for column in texts.values()])
         if self.options.empty == "drop":
-            self._drop("empty", keep, blank.any(axis=0))
+            self._drop("empty", keep, np.logical_or(*blank))
         elif len(one_sided := np.flatnonzero(keep & (blank[0] != blank[1]))):
             place = int(one_sided[0])
             files = [Path(staged.column.name) for staged in self.texts.values()]
