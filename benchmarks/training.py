@@ -166,7 +166,8 @@ def epoch_case(spec: str) -> Case:
     tokenizer.save(folder / "tokenizer.json")
     tokenizers = {"source": tokenizer, "target": tokenizer}
     batches = get_task("seq2seq").batches(config.data, data, "train", tokenizers, batch_tokens=BATCH_TOKENS)
-    sides = {"source": batches.source, "target": batches.target}
+    # The peers put the end of the target there themselves.
+    sides = {"source": _listed(batches.source), "target": [row[:-1] for row in _listed(batches.target)]}
     for side, rows in sides.items():
         (folder / side).write_text("".join(f"{' '.join(map(str, row))}\n" for row in rows), encoding="ascii")
     step = CASES["transformer_step"]
@@ -193,6 +194,13 @@ def epoch_case(spec: str) -> Case:
         warm_up=0,
         compare_fastest=False,  # it would take long
     )
+
+
+def _listed(rows: Any) -> list[list[int]]:
+    """Returns rows of ids as lists."""
+    lengths = rows.all_lengths()
+    padded = rows.gather(range(len(rows)), lengths.max())
+    return [row[:length].tolist() for row, length in zip(padded, lengths, strict=True)]
 
 
 def symbols(case: Case) -> int:

@@ -44,10 +44,11 @@ def make_model(config):
 def fixed_batch(task):
     """Returns data for `fit` that is one batch, over and over; see `make_batch`."""
     from training.data.batching import PairBatches
+    from zoo.vocabulary import END
 
     source, _, outputs = make_batch(task)
-    # The target gets an end symbol of its own, so the last symbol makes room for it.
-    batches = PairBatches(source.tolist(), outputs[:, :-1].tolist(), batch_tokens=MANY, steps=MANY)
+    outputs[:, -1] = END
+    batches = PairBatches(source.tolist(), outputs.tolist(), batch_tokens=MANY, steps=MANY)
     batch = batches.batch_of(0)
     batches.batch_of = lambda step: batch
     return batches

@@ -26,8 +26,8 @@ PINNED = {
 BACKENDS = ("tensorflow", "jax", "torch")
 # Extras that a package may need, in functions at least; the core needs none.
 MAY_NEED = {
-    "zoo": BACKENDS,
-    "training": ("train", "pictures", *BACKENDS),
+    "zoo": ("beam", *BACKENDS),
+    "training": ("train", "pictures", "beam", "zstd", *BACKENDS),
     "export": ("train", "tensorflow", "serve", "pictures", "beam"),
 }
 # What comes with what is declared, and is asked for by its own name.
