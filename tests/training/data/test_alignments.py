@@ -71,7 +71,7 @@ def test_symbols_of_linked_words_belong_together():
 
 def test_batches_have_a_matrix_of_each_pair():
     links = [np.array([[0, 1], [3, 0]]), np.zeros((0, 2), int)]
-    batches = PairBatches([[5, 6, 2], [7, 2]], [[8, 9], [5]], links, batch_tokens=50)
+    batches = PairBatches([[5, 6, 2], [7, 2]], [[8, 9, 2], [5, 2]], links, batch_tokens=50)
     inputs, outputs, _ = batches[0]
     first = int(np.flatnonzero(inputs["source"][:, 0] == 5)[0])
     expected = np.zeros((2, *outputs.shape[1:], inputs["source"].shape[1]), "int32")

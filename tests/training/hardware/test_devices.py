@@ -83,7 +83,7 @@ def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
 
 @pytest.mark.parametrize("num_devices", [2, 3])
 def test_rows_are_filled_up_with_weight_zero(num_devices):
-    pairs = PairBatches([[5, 2]] * 4 + [[5, 6, 2]], [[7]] * 4 + [[8, 9]], batch_tokens=15)
+    pairs = PairBatches([[5, 2]] * 4 + [[5, 6, 2]], [[7, 2]] * 4 + [[8, 9, 2]], batch_tokens=15)
     even = EvenBatches(pairs, num_devices)
     assert len(even) == len(pairs) and even.structure == pairs.structure
     for index in range(len(even)):

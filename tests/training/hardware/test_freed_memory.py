@@ -53,6 +53,6 @@ def test_freed_blocks_are_kept(given_back):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads batches as TensorFlow does")
 def test_freed_blocks_are_kept_while_batches_are_read(given_back):
     assert are_mapped()
-    batches = PairBatches([[4, 5], [6]], [[7], [8, 9]], batch_tokens=100)
+    batches = PairBatches([[4, 5], [6]], [[7, 2], [8, 9, 2]], batch_tokens=100)
     TrainingFeed(batches).begin(0)
     assert not are_mapped()
