@@ -88,7 +88,8 @@ def test_commands_parse(page, command):
     assert importlib.util.find_spec(module) is not None
     if module.partition(".")[0] in OURS:
         parsed = parse(module, arguments)
-        if module == "training.train" and parsed.model and not parsed.resume:
+        # What token shards fix is in their folder, which is not here.
+        if module == "training.train" and parsed.model and not parsed.resume and "prepared:" not in parsed.data:
             resolve(parsed.model, parsed.data, parsed.set)
 
 
