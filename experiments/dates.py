@@ -32,11 +32,11 @@ def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request
     settings = {f"model.{key}": value for key, value in {**sizes, **options}.items()}
     settings |= {
         "training.max_steps": steps,
-        "training.eval_every": steps // 2,
+        "training.eval_every": max(steps // 2, 1),
         "training.batch_tokens": 2048,
         "training.learning_rate": 4e-3,
         "training.schedule": "constant",
-        "training.warmup_steps": steps // 8,
+        "training.warmup_steps": max(steps // 8, 1),
         "training.cooldown": 0.5,
         "training.average_checkpoints": 1,
         "training.label_smoothing": 0.0,

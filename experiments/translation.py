@@ -84,8 +84,8 @@ def settings(model: str, options: Mapping[str, Any], cell: Cell, request: Reques
         **BUDGET,
         **chosen,
         "training.max_steps": length,
-        "training.eval_every": length // ROUNDS,
-        "training.warmup_steps": length // ROUNDS,
+        "training.eval_every": max(length // ROUNDS, 1),
+        "training.warmup_steps": max(length // ROUNDS, 1),
         "training.seed": cell.seed,
     }
 
