@@ -16,6 +16,7 @@ NAMES = (
     "positions",
     "masking",
     "alignment",
+    "agreement",
     "state",
     "zoo",
 )

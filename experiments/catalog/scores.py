@@ -10,6 +10,7 @@ HEADS = {
     "additive": "transformer_tiny_additive",
     "cosine": "transformer_tiny_cosine",
 }
+IN_LUONG = ("dot", "general", "concat")
 KEY_SIZES = (16, 64, 256, 1024)
 
 
@@ -41,6 +42,7 @@ class Scores(TranslatorExperiment):
         return [
             *grid(request.seeds, model=("transformer_tiny",), score=tuple(HEADS)),
             *grid(request.seeds, model=("rnnsearch",), score=IN_RNNSEARCH),
+            *grid(request.seeds, model=("luong",), score=IN_LUONG),
             *grid(request.seeds, model=("single head",), score=("scaled_dot", "dot"), key_size=KEY_SIZES),
             *grid(request.seeds, model=("single head",), score=("additive", "cosine"), key_size=KEY_SIZES),
         ]
@@ -49,6 +51,8 @@ class Scores(TranslatorExperiment):
         model, score = cell.settings["model"], cell.settings["score"]
         if model == "transformer_tiny":
             return metrics(HEADS[score], {}, cell, request)
+        if model == "luong":
+            return metrics(f"luong_{score}", {}, cell, request)
         if model == "rnnsearch":
             return metrics(model, {} if score == "additive" else {"score": score}, cell, request)
         options = {"score": score, "key_dim": cell.settings["key_size"], "value_dim": 128}
@@ -87,7 +91,7 @@ class Scores(TranslatorExperiment):
     def draw(self, results, figure):
         left, right = figure.subplots(1, 2)
         quality = "bleu" if max(results.values("bleu"), default=0) > 0 else "exact_match"
-        for model, color in (("rnnsearch", "C0"), ("transformer_tiny", "C1")):
+        for model, color in (("rnnsearch", "C0"), ("luong", "C2"), ("transformer_tiny", "C1")):
             names = [score for score in IN_RNNSEARCH if results.values(quality, model=model, score=score)]
             left.plot(
                 names, [results.mean(quality, model=model, score=name) for name in names], "o", color=color, label=model
