@@ -1,0 +1,41 @@
+"""What the experiments draw, by hand-worked examples; what they find is the matter of their quick runs."""
+
+import numpy as np
+import pytest
+
+from experiments.catalog import alignment, bottleneck, distance, positions
+from training.data import load_data
+
+
+def test_places_of_a_date():
+    assert alignment._places("den 4. Oktober 1986", "1986-10-04") == (15, slice(4, 5))
+    assert alignment._places("Saturday, 17 May 2003", "2003-05-17") == (17, slice(10, 12))
+
+
+@pytest.mark.parametrize("text", ["4/10/1986", "1986年10月4日", "den 4. Oktober 86", "19 Οκτωβρίου"])
+def test_dates_whose_numbers_are_not_certain(text):
+    assert alignment._places(text, "1986-10-04") is None
+
+
+def test_sentences_are_joined(tmp_path):
+    spec = bottleneck.letters(tmp_path / "letters")
+    alone = load_data(spec).split("test")
+    assert alone.source == alone.target and all(3 <= len(row.split()) <= 15 for row in alone.source)
+    joined = load_data(bottleneck.joined(spec, 3, tmp_path / "joined")).split("test")
+    assert len(joined.source) == len(alone.source) // 3 and joined.target[1] == " ".join(alone.target[3:6])
+
+
+def test_the_answer_is_the_value_of_the_key():
+    texts, answers = distance._texts(np.random.default_rng(1), 7, distance=5)
+    assert texts.shape == (7, distance.PAIRS + 5 + 1, 2)
+    for text, answer in zip(texts, answers, strict=True):
+        pairs = dict(text[: distance.PAIRS])
+        assert len(pairs) == distance.PAIRS and pairs[text[-1, 0]] == answer
+        assert not set(text[distance.PAIRS : -1, 0]) & set(range(distance.KEYS))
+
+
+def test_texts_repeat_with_a_period():
+    texts = positions._texts(np.random.default_rng(1), 11, 23)
+    assert texts.min() > 0 and texts.max() < positions.SYMBOLS
+    for text in texts:
+        assert any((text[period:] == text[:-period]).all() for period in positions.PERIODS)
