@@ -29,6 +29,7 @@ STEPS = 800
 QUICK_STEPS = 300
 ROUNDS = 4
 SECONDS_TO_END = 20
+LABELS = {"bleu": "BLEU", "exact_match": "exact match"}
 BEAM_SIZE = 5
 BUDGET = {
     "training.batch_tokens": 2048,

@@ -1,7 +1,7 @@
 """How queries and keys are compared: each score in `rnnsearch`, as heads of a Transformer, and by size of the key."""
 
 from experiments.experiment import Claim, grid
-from experiments.translation import TranslatorExperiment, metrics
+from experiments.translation import LABELS, TranslatorExperiment, metrics
 
 IN_RNNSEARCH = ("additive", "dot", "general", "scaled_dot", "cosine", "concat", "tanh_concat")
 HEADS = {
@@ -96,7 +96,7 @@ class Scores(TranslatorExperiment):
             left.plot(
                 names, [results.mean(quality, model=model, score=name) for name in names], "o", color=color, label=model
             )
-        left.set(title=f"{quality.replace('_', ' ')} by score")
+        left.set(title=f"{LABELS[quality]} by score")
         left.tick_params(axis="x", rotation=30)
         for score in HEADS:
             sizes, values = results.line("key_size", "cross_entropy", model="single head", score=score)

@@ -1,7 +1,7 @@
 """All models that translate, and all variants of `transformer_tiny`, at one budget."""
 
 from experiments.experiment import Claim, grid
-from experiments.translation import TranslatorExperiment, metrics
+from experiments.translation import LABELS, TranslatorExperiment, metrics
 
 MODELS = (
     "transformer_tiny",
@@ -111,7 +111,8 @@ class Zoo(TranslatorExperiment):
             panel.annotate(label, place, xytext=(4, 3), textcoords="offset points", size=7)
         best = [place for place in points.values() if not any(_beats(other, place) for other in points.values())]
         panel.plot(*zip(*sorted(best), strict=True), ":", color="C1", label="not beaten in both")
-        panel.set(xlabel="symbols trained on in a second of processor time", ylabel=quality.replace("_", " "))
+        panel.set(xlabel="symbols trained on in a second of processor time", ylabel=LABELS[quality])
+        panel.set(title="…: transformer_tiny_")
         panel.legend()
 
 
