@@ -5,7 +5,7 @@ from keras import backend, ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
 from zoo.layers.core.execution import drop_weights
-from zoo.layers.core.projections import apply_positionwise
+from zoo.layers.core.projections import apply_positionwise, replace_layer
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -61,9 +61,8 @@ class DifferentialAttention(MultiHeadAttention):
         super().__init__(num_heads, key_dim, value_dim or 2 * key_dim, use_bias=use_bias, **kwargs)
         self.initial_lambda = initial_lambda
         self.epsilon = epsilon
-        self.query_dense, self.key_dense = (
-            self._dense(self.num_heads * 2 * self.key_dim, name) for name in ("query", "key")
-        )
+        for name in ("query", "key"):
+            replace_layer(self, f"{name}_dense", self._dense(self.num_heads * 2 * self.key_dim, name))
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)

@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.execution import in_kernel, is_in_kernel
-from zoo.layers.core.projections import apply_positionwise, projection, reshape
+from zoo.layers.core.projections import apply_positionwise, projection, replace_layer, reshape
 from zoo.layers.positions.rotary import RotaryPositions
 
 # What a user may override and then wants keys and values for, not latent vectors.
@@ -90,12 +90,12 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         self.latent_norm = latent_norm
         self.content_dim = self.key_dim - self.rope_dim
         self.latent_dense, self.rope_dense = self._dense(self.latent_dim, "latent"), self._dense(self.rope_dim, "rope")
-        self.key_dense = self._from_latent(self.num_heads * self.content_dim, "key")
-        self.value_dense = self._from_latent(self.num_heads * self.value_dim, "value")
+        replace_layer(self, "key_dense", self._from_latent(self.num_heads * self.content_dim, "key"))
+        replace_layer(self, "value_dense", self._from_latent(self.num_heads * self.value_dim, "value"))
         self.query_latent_dense = None
         if query_latent_dim is not None:
             self.query_latent_dense = self._dense(self.query_latent_dim, "query_latent")
-            self.query_dense = self._from_latent(self.num_heads * self.key_dim, "query")
+            replace_layer(self, "query_dense", self._from_latent(self.num_heads * self.key_dim, "query"))
         self.memory_norm = self._norm("latent_norm") if latent_norm else None
         self.query_latent_norm = self._norm("query_latent_norm") if latent_norm and query_latent_dim else None
 

@@ -150,10 +150,10 @@ class MonotonicAttention(Attention):
             scores, real = inputs
             return ops.where(real, step(before, scores), before)
 
-        inputs = [ops.swapaxes(tensor, 0, 1) for tensor in (scores, real)]
-        before, last = scan_states(follow, previous, inputs)
-        weights = ops.swapaxes(ops.concatenate([before[1:], last[None]], axis=0), 0, 1)
-        return ops.where(real, weights, 0.0)
+        # After the last query there is one that is not real: there may be no other, and it sees what they all leave.
+        inputs = [ops.pad(ops.swapaxes(tensor, 0, 1), ((0, 1), (0, 0), (0, 0))) for tensor in (scores, real)]
+        before, _ = scan_states(follow, previous, inputs)
+        return ops.where(real, ops.swapaxes(before[1:], 0, 1), 0.0)
 
     def create_cache(self, batch_size, length=None, rolling=False):
         """Raises an error: how far the queries have come is among the states of a cell, or in `memory`."""

@@ -25,6 +25,12 @@ def projection(owner, units, name, use_bias=False, kernel_initializer="glorot_un
     )
 
 
+def replace_layer(owner, name, layer):
+    """Sets a sublayer in place of another, which the owner forgets: one that is never built could not be adapted."""
+    owner._tracker.untrack(getattr(owner, name))
+    setattr(owner, name, layer)
+
+
 def effective_kernel(dense):
     """Returns the matrix [D, units] that a projection multiplies with, a NumPy array in float32.
 
