@@ -27,7 +27,7 @@ def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request
         request: Of the experiment.
         name: Of the experiment.
     """
-    steps = request.steps or (QUICK_STEPS if request.quick else STEPS)
+    steps = QUICK_STEPS if request.quick else STEPS
     sizes = next(sizes for family, sizes in _SIZES.items() if model.startswith(family))
     settings = {f"model.{key}": value for key, value in {**sizes, **options}.items()}
     settings |= {

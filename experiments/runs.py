@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.experiment import Cell, Request
-from training.evaluation import evaluate
 from training.loop.resolve import Request as TrainingRequest
 from training.loop.resolve import resolve_run
 from zoo.workdir import WorkDir
@@ -53,8 +52,3 @@ def final_metrics(path: Path) -> dict[str, float]:
     """Returns the validation metrics that a finished training has written last."""
     metrics = json.loads(_log(path)[-1])
     return {name: value for name, value in metrics.items() if isinstance(value, float)}
-
-
-def test_metrics(path: Path, by: str | None = None, **decoding: Any) -> dict[str, Any]:
-    """Returns the metrics of the test split, as `training.evaluate` has them."""
-    return evaluate(path, split="test", by=by, **decoding)

@@ -5,6 +5,7 @@ peak rate are those that the recipes were chosen with, on validation data, for T
 dropout is the recipe's. Experiments that ask for the same model share its training and its one look at the test set.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -92,13 +93,17 @@ def settings(model: str, options: Mapping[str, Any], cell: Cell, request: Reques
 
 
 def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> Path:
-    """Trains a model in a process of its own, or goes on with its training, and returns its work directory."""
-    words = [model, *(f"{name}={value}" for name, value in sorted(options.items())), f"seed={cell.seed}"]
+    """Trains a model in a process of its own, or goes on with its training, and returns its work directory.
+
+    Its name ends in a sum of data and settings: experiments may share a folder, but not trainings that differ.
+    """
+    asked = [f"{key}={value}" for key, value in settings(model, options, cell, request).items()]
+    differing = hashlib.sha256(" ".join([data(request), *asked]).encode()).hexdigest()[:8]
+    words = [model, *(f"{name}={value}" for name, value in sorted(options.items())), f"seed={cell.seed}", differing]
     workdir = WorkDir(request.workdir.resolve() / "translators" / re.sub(r"[^\w.=-]+", "_", "_".join(words)))
     used = workdir.path / "used.json"
     if not used.exists():
-        begun = sum(1 for _ in rounds(workdir.path))
-        asked = [f"{key}={value}" for key, value in settings(model, options, cell, request).items()]
+        begun = len(rounds(workdir.path))
         new = ["--model", model, "--data", data(request), "--set", *asked]
         took = _run("training.train", "--workdir", str(workdir.path), *(["--resume"] if begun else new))
         # Of a training that went on from a checkpoint, what the steps since then took.
@@ -109,19 +114,19 @@ def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request
 
 def tested(path: Path, spec: str | None = None) -> dict[str, Any]:
     """Returns the metrics of the test split, by length as well; what was measured before is not measured again."""
-    folder = path / "evaluation"
-    before = set(folder.glob("*.json"))
-    for file in before:
-        metrics = json.loads(file.read_text(encoding="utf-8"))
-        if metrics["data"] == (spec or RunConfig.of_workdir(WorkDir(path)).data.spec) and "by_length" in metrics:
-            return metrics
-    other = ["--data", spec] if spec else []
-    how = ["--split", "test", "--beam_size", str(BEAM_SIZE), "--by", "length"]
-    took = _run("training.evaluate", str(path), *other, *how)
-    (file,) = set(folder.glob("*.json")) - before
-    metrics = {**json.loads(file.read_text(encoding="utf-8")), "test_seconds": took["seconds"]}
-    WorkDir(path).write_text(file, json.dumps(metrics, indent=2) + "\n")
-    return metrics
+    spec = spec or RunConfig.of_workdir(WorkDir(path)).data.spec
+    if not _evaluations(path, spec):
+        how = ["--split", "test", "--beam_size", str(BEAM_SIZE), "--by", "length"]
+        took = _run("training.evaluate", str(path), "--data", spec, *how)
+        for file, metrics in _evaluations(path, spec).items():
+            WorkDir(path).write_text(file, json.dumps({**metrics, "test_seconds": took["seconds"]}, indent=2) + "\n")
+    return next(iter(_evaluations(path, spec).values()))
+
+
+def _evaluations(path: Path, spec: str) -> dict[Path, dict[str, Any]]:
+    """Returns the metrics by length of some data that `training.evaluate` has written beside a model."""
+    found = {file: json.loads(file.read_text(encoding="utf-8")) for file in (path / "evaluation").glob("*.json")}
+    return {file: metrics for file, metrics in found.items() if metrics["data"] == spec and "by_length" in metrics}
 
 
 def _run(module: str, *arguments: str) -> dict[str, float]:
@@ -150,14 +155,16 @@ def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: Request
     path = trained(model, options, cell, request)
     test, used = tested(path), json.loads((path / "used.json").read_text(encoding="utf-8"))
     run = zoo.load(path)
+    # Not known of what was finished, but not noted, when it was stopped.
+    speed = {"symbols_per_second": used["steps"] * _symbols_per_step(path) / used["seconds"]} if used["steps"] else {}
     return {
         "weights": run.model.count_params(),
         "multiplications": zoo.cost(run.model, query_length=20, value_length=20).multiplications,
         "cross_entropy": final_metrics(path)["cross_entropy"],
         **qualities(test),
-        "symbols_per_second": used["steps"] * _symbols_per_step(path) / used["seconds"],
+        **speed,
         "megabytes": used["megabytes"],
-        "test_seconds": test["test_seconds"],
+        **{name: test[name] for name in ("test_seconds",) if name in test},
     }
 
 

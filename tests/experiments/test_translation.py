@@ -42,7 +42,8 @@ def test_settings_are_those_of_a_run(model, quick, tmp_path):
 def test_a_training_is_begun_once_and_goes_on(commands, tmp_path):
     request = Request(tmp_path, steps=40)
     path = translation.trained("rnnsearch", {"score": "dot"}, Cell({}, 2), request)
-    assert path.name == "rnnsearch_score=dot_seed=2" and "model.score=dot" in commands[0] and "--set" in commands[0]
+    assert path.name.startswith("rnnsearch_score=dot_seed=2_")
+    assert "model.score=dot" in commands[0] and "--set" in commands[0]
     assert translation.trained("rnnsearch", {"score": "dot"}, Cell({"other": 1}, 2), request) == path
     assert len(commands) == 1 and json.loads((path / "used.json").read_text())["steps"] == 40
 
@@ -53,6 +54,17 @@ def test_a_training_is_begun_once_and_goes_on(commands, tmp_path):
     assert json.loads((path / "used.json").read_text()) == {"seconds": 5.0, "megabytes": 7.0, "steps": 10.0}
 
 
+def test_trainings_that_differ_share_nothing(commands, tmp_path):
+    requests = [
+        Request(tmp_path),
+        Request(tmp_path, quick=True),
+        Request(tmp_path, steps=7),
+        Request(tmp_path, data="x"),
+    ]
+    paths = {translation.trained("rnnsearch", {}, Cell({}), request) for request in requests}
+    assert len(paths) == len(commands) == len(requests)
+
+
 def test_a_test_set_is_looked_at_once(commands, monkeypatch, tmp_path):
     own = resolve("rnnsearch", "dates", [])
     monkeypatch.setattr(RunConfig, "of_workdir", lambda workdir: own)
@@ -60,7 +72,7 @@ def test_a_test_set_is_looked_at_once(commands, monkeypatch, tmp_path):
 
     def run(module, *arguments):
         commands.append(arguments)
-        spec = arguments[arguments.index("--data") + 1] if "--data" in arguments else "dates"
+        spec = arguments[arguments.index("--data") + 1]
         file = tmp_path / "evaluation" / f"test_{len(commands)}.json"
         file.write_text(json.dumps({"data": spec, "by_length": {"buckets": []}}), encoding="utf-8")
         return {"seconds": 5.0}
