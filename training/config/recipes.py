@@ -2,6 +2,7 @@
 
 import fnmatch
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,23 @@ def load_recipes() -> list[dict[str, Any]]:
     return recipes
 
 
-def recipe(model: str, data: str) -> Settings:
-    """Returns settings by section for a model on data; empty sections where the defaults suit."""
+def recipe(model: str, data: str, options: Mapping[str, Any] | None = None) -> Settings:
+    """Returns settings by section for a model on data; empty sections where the defaults suit.
+
+    Args:
+        model: Name of the model.
+        data: Data SPEC.
+        options: Options of the model that are asked for; those of its defaults need not be there.
+    """
     data = original_spec(data)
     spec, kinds = get_spec(model), {data, data.partition(":")[0]}
+    options = {**spec.config, **(options or {})}
     merged: Settings = {section: {} for section in SECTIONS}
     for entry in load_recipes():
         fits_model = any(fnmatch.fnmatch(model, pattern) for pattern in entry.get("models", ["*"]))
-        if fits_model and kinds & set(entry.get("kinds", kinds)) and spec.task in entry.get("tasks", [spec.task]):
+        fits_model = fits_model and spec.task in entry.get("tasks", [spec.task])
+        fits_options = all(options.get(name) in values for name, values in entry.get("where", {}).items())
+        if fits_model and fits_options and kinds & set(entry.get("kinds", kinds)):
             for section in SECTIONS:
                 merged[section] |= entry.get(section, {})
     # A recipe may be for data of another task, which is reported later, or name what a registered model lacks.

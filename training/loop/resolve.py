@@ -103,7 +103,8 @@ def resolve(
     request = Request(model, data, settings, file or dict.fromkeys(SECTIONS, {}))
     request.names()
     spec = get_spec(model)
-    requested, chosen = request.requested(spec), recipe(model, data)
+    requested = request.requested(spec)
+    chosen = recipe(model, data, requested["model"])
     if initial := requested["training"].get("init_from"):
         inherited = inherited_settings(initial, spec)
         check_inherited(initial, inherited, requested)

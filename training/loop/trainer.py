@@ -124,7 +124,7 @@ def _chosen_for_the_user(config: RunConfig) -> list[str]:
     values = config.to_dict()
     defaults = {"model": config.spec.config, "data": DataConfig.declared(), "training": TrainingConfig.declared()}
     chosen = {f"model.{key}": value for key, value in values["model"].items() if key == "normalize_first"}
-    for section, settings in recipe(config.spec.name, config.data.spec).items():
+    for section, settings in recipe(config.spec.name, config.data.spec, config.model).items():
         for key, value in settings.items():
             default = defaults[section][key]
             if value == values[section][key] and value != getattr(default, "default", default):

@@ -156,11 +156,24 @@ def test_recipes_are_valid(model):
 
 def test_every_recipe_is_of_use():
     for entry in load_recipes():
-        assert entry.keys() <= {"models", "kinds", "tasks", "model", "data", "training"}
+        assert entry.keys() <= {"models", "kinds", "tasks", "model", "data", "training", "where"}
         models = [model for pattern in entry.get("models", ["*"]) for model in zoo.list_models(pattern)]
         tasks = {get_spec(model).task for model in models} & set(entry.get("tasks", SPECS))
         kinds = {kind for task in tasks for spec in SPECS[task] for kind in (spec, spec.partition(":")[0])}
         assert kinds and set(entry.get("kinds", ())) <= kinds
+        for name, values in entry.get("where", {}).items():
+            declared = get_spec(models[0]).options.declared()[name]
+            assert set(values) < set(declared.choices), "some of them, and not all"
+
+
+def test_a_recipe_may_be_for_some_values_of_an_option():
+    def normalizes_first(*settings):
+        return resolve("transformer_classifier", "senses:twins", settings).model["normalize_first"]
+
+    assert normalizes_first() and normalizes_first("model.positions=rotary")
+    assert not normalizes_first("model.positions=t5")
+    assert normalizes_first("model.positions=t5", "model.normalize_first=true"), "what is asked for counts"
+    assert recipe("transformer_classifier", "senses:twins", {"positions": "t5"})["training"]["max_steps"] == 3000
 
 
 def test_a_window_fits_into_the_model():
