@@ -32,6 +32,8 @@ WORDS = """
     "layer normalization" learned "long sentences" Luong masked multi-head multiplicative "output projection"
     parallel path positional query quadratic relative residual rotary saturat scaled self-attention sentiment seq2seq
     Shaw sinusoid softmax static Sutskever translation Vaswani variance vanish
+    "attention map" "attention weights" beam BERT dictionary "global attention" GPT greed "hard attention" key-value
+    "local attention" lookup "soft attention" "teacher forcing" visualiz "weight matri" "word embedding"
 """
 
 
