@@ -48,6 +48,10 @@ def data_recipe(data: str, task: str) -> dict[str, Any]:
     """Returns the settings of data that suit every model of a task on them, where they differ from the defaults."""
     kinds, merged = {data, data.partition(":")[0]}, dict[str, Any]()
     for entry in load_recipes():
-        if "models" not in entry and kinds & set(entry.get("kinds", kinds)) and task in entry.get("tasks", [task]):
+        if (
+            not {"models", "where"} & entry.keys()
+            and kinds & set(entry.get("kinds", kinds))
+            and task in entry.get("tasks", [task])
+        ):
             merged |= entry.get("data", {})
     return merged
