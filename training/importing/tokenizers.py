@@ -1,9 +1,11 @@
 """The files of a checkpoint's tokenizer as one of our tokenizers."""
 
+from collections.abc import Mapping
+
 from training.importing.checkpoint import Checkpoint
 from training.importing.vocabulary import Arrangement
 from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer
+from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer
 
 UNUSED = "<unused>"
 
@@ -31,3 +33,25 @@ def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETo
     ]  # rows that only fill up the table
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
     return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids)
+
+
+def mapped_subwords(
+    checkpoint: Checkpoint, model: str, vocabulary: Mapping[str, int], order: Arrangement
+) -> MappedSubwordTokenizer:
+    """Returns the tokenizer of a SentencePiece model whose pieces have their ids in a vocabulary.
+
+    Args:
+        checkpoint: The checkpoint.
+        model: The name of the file of the SentencePiece model.
+        vocabulary: The id of each piece.
+        order: Our order of the ids.
+
+    Raises:
+        InputError: If there is no such file, or it is damaged.
+    """
+    pieces = {index: piece for piece, index in vocabulary.items()}
+    texts = order.pieces([pieces.get(index, UNUSED) for index in range(max(order.original_ids) + 1)])
+    named = "tokenizer_config.json"
+    config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
+    tidy = bool(config.get("clean_up_tokenization_spaces", False))
+    return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)

@@ -7,6 +7,7 @@ evaluation on any Keras backend, and `export.graph.tokenizers`, TensorFlow ops t
 from zoo.text.base import Tokenizer, without_surrogates
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
+from zoo.text.mapped_subwords import MappedSubwordTokenizer
 from zoo.text.saved import load_tokenizer, load_tokenizers, train_tokenizer
 from zoo.text.sentences import sentence_ends
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
@@ -14,6 +15,7 @@ from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 __all__ = [
     "ByteLevelBPETokenizer",
     "CharTokenizer",
+    "MappedSubwordTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
     "WordTokenizer",

@@ -10,6 +10,7 @@ from zoo.errors import InputError, unknown_name
 from zoo.text.base import Tokenizer
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
+from zoo.text.mapped_subwords import MappedSubwordTokenizer
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 from zoo.workdir import WorkDir
 
@@ -17,7 +18,8 @@ _LEARNED: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
     cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
 }
 # The others come with the checkpoints of others.
-_KINDS: dict[str, type[Tokenizer]] = {**_LEARNED, ByteLevelBPETokenizer.kind: ByteLevelBPETokenizer}
+_IMPORTED: tuple[type[Tokenizer], ...] = (ByteLevelBPETokenizer, MappedSubwordTokenizer)
+_KINDS: dict[str, type[Tokenizer]] = {**_LEARNED, **{cls.kind: cls for cls in _IMPORTED}}
 
 
 def train_tokenizer(

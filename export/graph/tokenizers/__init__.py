@@ -4,7 +4,12 @@ Only ops of core TensorFlow and TensorFlow Text are used, which the stock model 
 its content: invalid UTF-8 reads as U+FFFD, and ids outside the vocabulary are skipped.
 """
 
-from export.graph.tokenizers import byte_level_bpe, characters, subwords  # noqa: F401 (they register their classes)
+from export.graph.tokenizers import (  # noqa: F401 (they register their classes)
+    byte_level_bpe,
+    characters,
+    mapped_subwords,
+    subwords,
+)
 from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
 
 __all__ = ["TokenizerGraph", "tokenizer_graph"]

@@ -10,6 +10,13 @@ from training.importing.checkpoint import Checkpoint
 from zoo.errors import unknown_name
 from zoo.text import Tokenizer
 
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "swish": "silu",
+}
+"""Activations that have another name here."""
+
 Weights = Iterator[tuple[Any, np.ndarray]]
 
 

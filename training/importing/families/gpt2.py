@@ -5,17 +5,9 @@ from typing import Any
 import numpy as np
 
 from training.importing.checkpoint import Checkpoint
-from training.importing.families.base import Imported, Weights, dense, register_family
+from training.importing.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
 from training.importing.tokenizers import byte_level_bpe
 from training.importing.vocabulary import Arrangement, arrange
-
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-}
 
 
 @register_family("gpt2")

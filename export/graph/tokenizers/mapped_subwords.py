@@ -1,0 +1,51 @@
+"""SentencePiece with the ids of another vocabulary, in the graph."""
+
+import re
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from export.graph.tokenizers.base import TokenizerGraph, string_table, tokenizer_graph
+from zoo.text import MappedSubwordTokenizer
+from zoo.text.mapped_subwords import TIDY
+from zoo.vocabulary import UNKNOWN
+
+_CODE = "(?s)^>>.*?<<"
+
+
+@tokenizer_graph.register(MappedSubwordTokenizer)
+class MappedSubwordGraph(TokenizerGraph):
+    """SentencePiece by TensorFlow Text, and a table of its pieces.
+
+    What SentencePiece does not know it gives as it stands in the text, and that may be a piece of the other language.
+    """
+
+    def __init__(self, tokenizer: MappedSubwordTokenizer):
+        super().__init__(tokenizer)
+        self._processor = tf_text.SentencepieceTokenizer(model=tokenizer.model, out_type=tf.string)
+        ids = tokenizer.ids()
+        initializer = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(string_table(list(ids)), tf.string), tf.constant(list(ids.values()), tf.int32)
+        )
+        self._ids = tf.lookup.StaticHashTable(initializer, UNKNOWN)
+        self._surfaces = string_table(tokenizer.surfaces())
+        self._replaced = [("^ +| +$", ""), *((re.escape(old), new) for old, new in TIDY if tokenizer.tidy)]
+
+    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        text = self._read(text)
+        rest = tf.strings.regex_replace(text, _CODE, "", replace_global=False)
+        code_size = tf.strings.length(text) - tf.strings.length(rest)
+        code = tf.strings.substr(text, tf.zeros_like(code_size), code_size)
+        has_code = code_size > 0
+        codes = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(code, has_code), tf.cast(has_code, tf.int64), validate=False
+        )
+        pieces = tf.concat([codes, self._processor.tokenize(rest)], axis=1)
+        return pieces.with_flat_values(self._ids.lookup(pieces.flat_values))
+
+    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
+        text = tf.strings.reduce_join(pieces, axis=1)
+        for pattern, new in self._replaced:
+            text = tf.strings.regex_replace(text, pattern, new)
+        return text

@@ -1,0 +1,102 @@
+"""SentencePiece with the ids of another vocabulary."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import sentencepiece
+
+from zoo.errors import InputError
+from zoo.text.base import Tokenizer, clean, saved_list
+from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
+
+SPACE = "\u2581"
+"""What stands for a space in a piece: ▁."""
+CODE = re.compile(r">>.*?<<", re.DOTALL)
+"""A language, such as `>>fra<<`, which may stand at the beginning of a text."""
+TIDY = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'")) + tuple(
+    (f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")
+)
+"""What is replaced by what, one after the other, in a text that is made tidy."""
+
+
+class MappedSubwordTokenizer(Tokenizer):
+    """SentencePiece subwords whose ids are those of a list of pieces, as Marian's models have them.
+
+    Two languages have a SentencePiece model each and share the list; a piece that is not in it is unknown. A code such
+    as `>>fra<<` at the beginning of a text is one symbol. A text is its pieces, joined; unknown ones are left out.
+
+    Args:
+        model: A serialized SentencePiece model.
+        pieces: The piece of each id; the first four are the special ones.
+        original_ids: The id of each of these in the checkpoint that they come from, −1 for none.
+        tidy: Whether spaces before English punctuation are left out of texts.
+
+    Raises:
+        InputError: The bytes are no such model, or the pieces do not begin with the special ones.
+
+    Reference:
+        Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", https://arxiv.org/abs/1804.00344;
+        Tiedemann and Thottingal 2020, "OPUS-MT", https://aclanthology.org/2020.eamt-1.61
+    """
+
+    kind = "mapped_subword"
+
+    def __init__(self, model: bytes, pieces: Sequence[str], original_ids: Sequence[int], tidy: bool = False):
+        super().__init__()
+        self.model, self.original_ids, self.tidy = model, tuple(original_ids), tidy
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise InputError(f"Not a SentencePiece model ({len(model)} bytes).") from error
+        self._pieces = tuple(pieces)
+        if self._pieces[:4] != SPECIAL_PIECES or len(self._pieces) != len(self.original_ids):
+            raise InputError(
+                f"`pieces` must begin with {SPECIAL_PIECES}, and `original_ids` be as many. "
+                f"Received: {self._pieces[:4]}, {len(self._pieces)} pieces and {len(self.original_ids)} ids."
+            )
+        self._ids = {piece: index for index, piece in enumerate(self._pieces) if index > UNKNOWN}
+
+    @classmethod
+    def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        return cls(
+            read(".model"), saved_list(state, "pieces"), saved_list(state, "original_ids"), bool(state.get("tidy"))
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        rows = []
+        for text in map(clean, texts):
+            code = CODE.match(text)
+            pieces = self._processor.encode(text[code.end() :] if code else text, out_type=str)
+            rows.append([self._ids.get(piece, UNKNOWN) for piece in ([code[0], *pieces] if code else pieces)])
+        return rows
+
+    def ids(self) -> dict[str, int]:
+        """Returns the ids of all pieces but the special ones."""
+        return dict(self._ids)
+
+    def surfaces(self) -> list[str]:
+        """Returns what each id is in a text."""
+        return [*[""] * len(SPECIAL_PIECES), *(piece.replace(SPACE, " ") for piece in self._pieces[UNKNOWN + 1 :])]
+
+    def piece_table(self) -> tuple[str, ...]:
+        return self._pieces
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        surfaces = self.surfaces() if rows else []
+        return [self._tidied("".join(surfaces[i] for i in row).strip(" ")) for row in rows]
+
+    def _tidied(self, text: str) -> str:
+        for old, new in TIDY if self.tidy else ():
+            text = text.replace(old, new)
+        return text
+
+    def _files(self) -> dict[str, bytes]:
+        state = {"kind": self.kind, "pieces": self._pieces, "original_ids": self.original_ids, "tidy": self.tidy}
+        return {".model": self.model, ".json": json.dumps(state, ensure_ascii=False).encode()}
