@@ -8,10 +8,7 @@ from training.loop.trainer import train
 from zoo.workdir import WorkDir
 
 POSITIONS = ("sinusoidal", "learned", "concat", "learned_concat", "rotary", "alibi", "relative", "t5", "none")
-LEARNED = {
-    "self_attention_classifier": POSITIONS,
-    "transformer_classifier": tuple(kind for kind in POSITIONS if kind != "learned_concat"),
-}
+LEARNED = {"self_attention_classifier": POSITIONS, "transformer_classifier": POSITIONS}
 
 
 @pytest.mark.slow
