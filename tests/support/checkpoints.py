@@ -8,13 +8,8 @@ import numpy as np
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "importing"
 FILES = (
-    "config.json",
-    "model.safetensors",
-    "vocab.json",
-    "merges.txt",
-    "source.spm",
-    "target.spm",
-    "tokenizer_config.json",
+    *("config.json", "model.safetensors", "vocab.json", "merges.txt"),
+    *("source.spm", "target.spm", "tokenizer.model", "tokenizer.json"),
 )
 _TYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64"}
 

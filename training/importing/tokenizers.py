@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 
+import sentencepiece
+
 from training.importing.checkpoint import Checkpoint
-from training.importing.vocabulary import Arrangement
+from training.importing.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer
+from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer, SubwordTokenizer, Tokenizer
 
 UNUSED = "<unused>"
 
@@ -55,3 +57,28 @@ def mapped_subwords(
     config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
+
+
+def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
+    """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
+
+    Raises:
+        InputError: If there is neither, or the latter cuts text into words by another rule than GPT-2's.
+    """
+    path = checkpoint.path / "tokenizer.model"
+    if path.is_file():
+        model = path.read_bytes()
+        size = sentencepiece.SentencePieceProcessor(model_proto=model).vocab_size()
+        # Rows of the table beyond the pieces only fill it up.
+        return SubwordTokenizer(model, model_ids=[i if i < size else NEW for i in order.original_ids])
+    described = checkpoint.json("tokenizer.json")
+    splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer")
+    is_plain = (
+        splits.get("type") == "ByteLevel" and splits.get("use_regex", True) and not splits.get("add_prefix_space")
+    )
+    if not is_plain or normalizer or described["model"].get("type") != "BPE" or described["model"].get("dropout"):
+        raise InputError(
+            f"{checkpoint.path / 'tokenizer.json'}: only byte-level BPE with GPT-2's rule for words is read. "
+            f"Received: pre_tokenizer={splits!r}, normalizer={normalizer!r}."
+        )
+    return byte_level_bpe(checkpoint, order)

@@ -1,10 +1,17 @@
 """Subwords and words in the graph."""
 
+import re
+
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
 from zoo.text import SubwordTokenizer
+from zoo.text.mapped_subwords import SPACE
+from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
+
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
 @tokenizer_graph.register(SubwordTokenizer)
@@ -14,9 +21,29 @@ class SubwordGraph(TokenizerGraph):
     def __init__(self, tokenizer: SubwordTokenizer):
         super().__init__(tokenizer)
         self._processor = tf_text.SentencepieceTokenizer(model=tokenizer.model, out_type=tf.int32)
+        self._reordered = tokenizer.model_ids is not None
+        if tokenizer.model_ids is not None:
+            self._ids_of_model = np.array(tokenizer.ids_of_model, np.int32)
+            pieces = zip(tokenizer.piece_table(), tokenizer.model_ids, strict=True)
+            surfaces = [_surface(piece) if index >= 0 else b"" for piece, index in pieces]
+            self._surfaces = np.array(surfaces, dtype=object)
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._processor.tokenize(self._read(text))
+        ids = self._processor.tokenize(self._read(text))
+        return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), ids) if self._reordered else ids
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        return self._processor.detokenize(ids)
+        if not self._reordered:
+            return self._processor.detokenize(ids)
+        # TensorFlow Text's older SentencePiece drops all spaces that a text begins with, where there is one to drop.
+        pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
+        text = tf.strings.regex_replace(tf.strings.reduce_join(pieces, axis=1), "^ ", "")
+        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+
+
+def _surface(piece: str) -> bytes:
+    """Returns what a piece is in a text; pieces such as `<0x0A>` are single bytes."""
+    if byte := _BYTE.fullmatch(piece):
+        return bytes([int(byte[1], 16)])
+    special = {SPECIAL_PIECES[UNKNOWN]: f" {UNKNOWN_SURFACE} ", **dict.fromkeys(SPECIAL_PIECES[:UNKNOWN], "")}
+    return special.get(piece, piece.replace(SPACE, " ")).encode()

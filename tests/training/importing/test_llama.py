@@ -1,0 +1,112 @@
+"""Llama-like decoders: ids, logits and text are those of the reference."""
+
+import numpy as np
+import pytest
+from support import checkpoints
+
+import zoo
+from training.importing.workdir import import_checkpoint
+from zoo.errors import InputError
+from zoo.vocabulary import END, PAD, START, UNKNOWN
+
+
+class Imported:
+    def __init__(self, family, path):
+        import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", path)
+        self.run, self.expected = zoo.load(path), checkpoints.expected(family)
+        tokenizer = self.run.tokenizers.text
+        self.original = list(getattr(tokenizer, "model_ids", None) or tokenizer.original_ids)
+        self.ours = {self.original[i]: i for i in reversed(range(len(self.original)))}
+
+    def logits(self, values):
+        """Returns those of the symbols that a text can have, in the order of the reference's ids."""
+        known = sorted(i for i in self.ours if i >= 0)
+        return np.asarray(values)[..., [self.ours[i] for i in known]], known
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3"])
+def imported(request, tmp_path_factory):
+    return Imported(request.param, tmp_path_factory.mktemp("imported") / request.param)
+
+
+def test_ids_are_those_of_the_reference(imported):
+    rows = imported.run.tokenizers.text.encode(imported.expected["texts"])
+    assert [[imported.original[i] for i in row] for row in rows] == imported.expected["token_ids"]
+    rows = imported.run.ids(imported.expected["prompts"])
+    assert [[imported.original[i] for i in row] for row in rows] == imported.expected["ids"]
+
+
+def test_ids_lead_back_to_text(imported):
+    tokenizer = imported.run.tokenizers.text
+    texts = ["a man", "it's 25 €", "naïve 漢字 😀", ""]
+    assert tokenizer.decode(tokenizer.encode(texts)) == texts
+
+
+def test_logits_are_those_of_the_reference_alone_and_with_padding(imported):
+    rows = imported.run.ids(imported.expected["prompts"])
+    batch = np.full((len(rows), max(map(len, rows)) + 2), PAD, "int32")
+    for place, row in zip(batch, rows, strict=True):
+        place[: len(row)] = row
+    together = np.asarray(imported.run.model({"tokens": batch}))
+    for row, padded, values in zip(rows, together, imported.expected["logits"], strict=True):
+        alone, known = imported.logits(imported.run.model({"tokens": np.array([row], "int32")})[0])
+        expected = np.array(values)[:, known]
+        limit = 1e-4 * np.abs(expected).max()
+        assert np.abs(alone - expected).max() <= limit
+        assert np.abs(imported.logits(padded[: len(row)])[0] - expected).max() <= limit
+
+
+def test_logits_step_by_step_are_those_of_all_at_once(imported):
+    (row,), state = imported.run.ids(imported.expected["prompts"][2:3]), imported.run.model.initial_state(1)
+    for symbol, values in zip(row, imported.expected["logits"][2], strict=True):
+        logits, state = imported.run.model.decode_step(np.array([symbol], "int32"), state)
+        found, known = imported.logits(logits[0])
+        expected = np.array(values)[known]
+        assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_text_goes_on_as_with_the_reference(imported):
+    prompts, run = imported.expected["prompts"], imported.run
+    new = [[imported.ours[i] for i in row] for row in imported.expected["new"]]
+    has_start = run.ids([""])[0] == [START] and run.model.options.start_symbol
+    assert run.generate(prompts, max_length=23 - has_start) == run.tokenizers.text.decode(new)
+
+
+def test_special_symbols_are_the_first(imported):
+    assert imported.original[PAD] == -1
+    assert imported.original[END] == (2 if imported.original[UNKNOWN] == 0 else 0)
+
+
+def test_the_graph_reads_and_writes_as_python_does(imported):
+    from export.graph.tokenizers import tokenizer_graph
+
+    tokenizer, texts = imported.run.tokenizers.text, imported.expected["texts"]
+    graph = tokenizer_graph(tokenizer)
+    rows = graph.encode([text.encode() for text in texts])
+    assert rows.to_list() == tokenizer.encode(texts)
+    assert [text.decode() for text in graph.decode(rows.to_tensor()).numpy()] == tokenizer.decode(rows.to_list())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sliding_window": 4}, "a sliding_window below max_position_embeddings is not supported"),
+        ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 9.0}}, "rotary positions must be of whole heads"),
+        ({"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rotary positions must be of whole"),
+        ({"num_key_value_heads": 4}, r"k_proj.weight must have the shape \(24, 8\). Received: \(12, 8\)"),
+    ],
+)
+def test_options_that_we_do_not_have_are_refused(tmp_path, options, message):
+    folder = checkpoints.copy("llama", tmp_path / "checkpoint")
+    checkpoints.change_config(folder, **options)
+    with pytest.raises(InputError, match=message):
+        import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_words_that_are_cut_otherwise_are_refused(tmp_path):
+    folder = checkpoints.copy("qwen3", tmp_path / "checkpoint")
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"ByteLevel"', '"Split"', 1), encoding="utf-8")
+    with pytest.raises(InputError, match="only byte-level BPE with GPT-2's rule for words is read"):
+        import_checkpoint(f"hf:{folder}", tmp_path / "run")
