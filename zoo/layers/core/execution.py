@@ -65,7 +65,8 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, trainin
     drop = training and layer.dropout > 0
     if not drop and _can_fuse(layer, visible, bias):
         record("fused", f"the backend has a kernel for this (implementation={layer.implementation!r})")
-        output, seen = layer.fused_output(query, memory, visible, bias), visible.seen(layer.compute_dtype)
+        output = layer.fused_output(query, memory, visible, bias)
+        seen = None if visible.is_plainly_causal else visible.seen(layer.compute_dtype)
         # Where there is nothing to attend to, maybe in one head only, a kernel attends to everything alike.
         output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))
         results = {"output": output, "seen": seen}

@@ -20,18 +20,18 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
-def fused_attention(query, key, value, mask, bias):
+def fused_attention(query, key, value, mask, bias, is_causal=False):
     """Returns `softmax(query keyᵀ + bias) value` by `keras.ops.dot_product_attention`, [B, N, T, H].
 
     Queries [B, N, T, D] are scaled, keys [B, N, S, D] and values [B, N, S, H]; mask (boolean) and bias (float)
-    broadcast to [B, N, T, S], or are `None`.
+    broadcast to [B, N, T, S], or are `None`. With `is_causal`, T = S and query t sees the keys up to t.
     """
     size = value.shape[-1]
     if keras.backend.backend() == "jax":  # which needs D = H: zeros change no product, and are cut from the output
         largest = max(query.shape[-1], size)
         query, key, value = (_pad_last_axis(tensor, largest) for tensor in (query, key, value))
     heads = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
-    output = ops.swapaxes(ops.dot_product_attention(*heads, bias=bias, mask=mask, scale=1.0), 1, 2)
+    output = ops.swapaxes(ops.dot_product_attention(*heads, bias=bias, mask=mask, scale=1.0, is_causal=is_causal), 1, 2)
     return output if output.shape[-1] == size else output[..., :size]
 
 
