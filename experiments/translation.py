@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -181,7 +182,7 @@ def _symbols_per_step(path: Path) -> float:
     config, run = RunConfig.of_workdir(WorkDir(path)), zoo.load(path)
     task, tokens = get_task(run.spec.task), config.training.batch_tokens
     batches = task.batches(config.data, config.open_data(), "train", run.tokenizer_files(), batch_tokens=tokens)
-    return float(batches.lengths[:, -1].sum()) / batches.pass_length()
+    return statistics.fmean(batches.batch_of(step)[1] for step in range(batches.pass_length()))
 
 
 class TranslatorExperiment(Experiment):

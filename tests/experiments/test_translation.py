@@ -12,6 +12,7 @@ from experiments.experiment import Cell, Request
 from training.config.run_config import RunConfig
 from training.loop.resolve import resolve
 from zoo.errors import InputError
+from zoo.workdir import WorkDir
 
 WEIGHTS = 2_100_000
 
@@ -102,3 +103,11 @@ def test_weights_are_equal_within_a_tenth(model, tmp_path):
     options = {key.removeprefix("model."): value for key, value in asked.items() if key.startswith("model.")}
     made = zoo.create_model(model, source_vocab_size=6000, target_vocab_size=6000, **options)
     assert abs(made.count_params() / WEIGHTS - 1) < 0.11
+
+
+def test_symbols_of_a_step_are_those_of_the_target(text_workdir):
+    config, run = RunConfig.of_workdir(WorkDir(text_workdir)), zoo.load(text_workdir)
+    targets = run.tokenizers.target.encode(config.open_data().split("train").target)
+    symbols = sum(len(row) + 1 for row in targets)  # the end
+    mean = translation._symbols_per_step(text_workdir)
+    assert symbols / mean == pytest.approx(round(symbols / mean)) and mean <= config.training.batch_tokens
