@@ -260,7 +260,12 @@ CASES = [
         "monotonic_attention",
         layers.MonotonicAttention,
         lambda policy: layers.MonotonicAttention(
-            layers.NormalizedAdditiveScore(31, dtype=policy), noise=0, hard=False, dtype=policy, **DROPOUT
+            layers.NormalizedAdditiveScore(31, dtype=policy),
+            noise=0,
+            initial_offset=0.5,
+            hard=False,
+            dtype=policy,
+            **DROPOUT,
         ),
         parameters=31 * (11 + 1 + 17 + 1) + 2,
         whole=False,

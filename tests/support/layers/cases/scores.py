@@ -74,10 +74,10 @@ _SCORES = [
     Case(
         "normalized_additive_score",
         layers.NormalizedAdditiveScore,
-        lambda policy: layers.NormalizedAdditiveScore(31, kernel_initializer="he_normal", dtype=policy),
+        lambda policy: layers.NormalizedAdditiveScore(31, False, kernel_initializer="he_normal", dtype=policy),
         _PAIR,
         (2, 3, 5),
-        31 * (11 + 1 + 17 + 1) + 1,
+        31 * (11 + 17 + 1) + 1,
     ),
     Case(
         "general_score",

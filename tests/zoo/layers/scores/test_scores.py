@@ -65,7 +65,15 @@ BY_HAND = {
         [[0], [1], [2]],
         [[-0.5, 0, 0.5], [0, 0.5, 0.5]],
     ),
-    # The same where nothing is covered yet; 99 is the weight of what is.
+    # The same with 2 · v / |v| in place of 1/2.
+    "normalized_additive": (
+        layers.NormalizedAdditiveScore(1),
+        [2, [[99]], [-99], [[99]], [[0.5]]],
+        [[0], [1]],
+        [[0], [1], [2]],
+        [[-2, 0, 2], [0, 2, 2]],
+    ),
+    # Of additive, where nothing is covered yet; 99 is the weight of what is.
     "coverage": (
         layers.CoverageScore(1),
         [[[99]], [-99], [[99]], [[0.5]], [[99]]],
@@ -158,7 +166,7 @@ def test_how_much_a_pair_costs():
     for score in made.values():
         score.build((2, 3, 11), (2, 5, 11))
     costs = {name: score.hidden_size for name, score in made.items() if score.hidden_size > 1}
-    assert costs == {"additive": 11, "concat": 11, "own": 13}
+    assert costs == {"additive": 11, "concat": 11, "normalized_additive": 11, "own": 13}
     assert layers.AdditiveScore(31).hidden_size == 31
 
 
@@ -336,10 +344,10 @@ def test_scores_by_name():
 def test_a_decoder_projects_its_keys_once():
     # What is kept of a key is as small as it can be: W k, one number, or nothing but its place.
     sizes = {"additive": 31, "concat": 31, "cosine": 11, "dot": 11, "general": 11}
-    sizes |= {"location": 1, "scaled_dot": 11, "tanh_concat": 1}
+    sizes |= {"location": 1, "normalized_additive": 31, "scaled_dot": 11, "tanh_concat": 1}
     for name, score_class in SCORES.items():
         score = score_class(31) if "units" in score_class().get_config() else score_class()
-        key_size = 17 if name in ("additive", "concat", "general", "location", "tanh_concat") else 11
+        key_size = 11 if name in ("cosine", "dot", "scaled_dot") else 17
         attention = layers.Attention(score)
         attention.build((2, 3, 11), (2, 5, 13), (2, 5, key_size))
         memory = attention.project_memory(
