@@ -153,7 +153,7 @@ class MonotonicAttention(Attention):
         # After the last query there is one that is not real: there may be no other, and it sees what they all leave.
         inputs = [ops.pad(ops.swapaxes(tensor, 0, 1), ((0, 1), (0, 0), (0, 0))) for tensor in (scores, real)]
         before, _ = scan_states(follow, previous, inputs)
-        return ops.where(real, ops.swapaxes(before[1:], 0, 1), 0.0)
+        return ops.where(real, ops.swapaxes(before, 0, 1)[:, 1:], 0.0)
 
     def create_cache(self, batch_size, length=None, rolling=False):
         """Raises an error: how far the queries have come is among the states of a cell, or in `memory`."""

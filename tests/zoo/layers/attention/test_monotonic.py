@@ -152,3 +152,8 @@ def test_models_step_as_they_read(name):
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_its_steps_can_be_counted():
+    weights = zoo.cost(_layer(), query_length=T, value_length=S)["weights"]
+    assert weights.shape == (1, T, S) and weights.multiplications > T * S
