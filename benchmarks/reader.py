@@ -31,7 +31,9 @@ def measure(folder: Path, batch_tokens: int = 4096, batches: int = 2000) -> dict
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reader", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="token shards of pairs")
-    parser.add_argument("--batch_tokens", type=int, default=4096)
+    parser.add_argument(
+        "--batch_tokens", type=int, default=4096, help="largest number of symbols of a batch, padding included"
+    )
     arguments = parser.parse_args()
     print(json.dumps({**measure(arguments.folder, arguments.batch_tokens), "where": machine_and_commit()}))
 
