@@ -7,9 +7,8 @@ import sentencepiece
 from training.importing.checkpoint import Checkpoint
 from training.importing.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer, SubwordTokenizer, Tokenizer
-
-UNUSED = "<unused>"
+from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer, Tokenizer
+from zoo.text.reordered_subwords import UNUSED
 
 
 def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
@@ -70,7 +69,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
         model = path.read_bytes()
         size = sentencepiece.SentencePieceProcessor(model_proto=model).vocab_size()
         # Rows of the table beyond the pieces only fill it up.
-        return SubwordTokenizer(model, model_ids=[i if i < size else NEW for i in order.original_ids])
+        return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids])
     described = checkpoint.json("tokenizer.json")
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer")
     is_plain = (

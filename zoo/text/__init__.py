@@ -8,6 +8,7 @@ from zoo.text.base import Tokenizer, without_surrogates
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.mapped_subwords import MappedSubwordTokenizer
+from zoo.text.reordered_subwords import ReorderedSubwordTokenizer
 from zoo.text.saved import load_tokenizer, load_tokenizers, train_tokenizer
 from zoo.text.sentences import sentence_ends
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
@@ -16,6 +17,7 @@ __all__ = [
     "ByteLevelBPETokenizer",
     "CharTokenizer",
     "MappedSubwordTokenizer",
+    "ReorderedSubwordTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
     "WordTokenizer",

@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-import sentencepiece
-
 from zoo.errors import InputError
 from zoo.text.base import Tokenizer, clean, saved_list
+from zoo.text.subwords import read_model
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 
 SPACE = "\u2581"
@@ -46,11 +45,7 @@ class MappedSubwordTokenizer(Tokenizer):
     def __init__(self, model: bytes, pieces: Sequence[str], original_ids: Sequence[int], tidy: bool = False):
         super().__init__()
         self.model, self.original_ids, self.tidy = model, tuple(original_ids), tidy
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
-            raise InputError(f"Not a SentencePiece model ({len(model)} bytes).") from error
+        self._processor = read_model(model)
         self._pieces = tuple(pieces)
         if self._pieces[:4] != SPECIAL_PIECES or len(self._pieces) != len(self.original_ids):
             raise InputError(

@@ -11,6 +11,7 @@ from zoo.text.base import Tokenizer
 from zoo.text.byte_level_bpe import ByteLevelBPETokenizer
 from zoo.text.characters import CharTokenizer
 from zoo.text.mapped_subwords import MappedSubwordTokenizer
+from zoo.text.reordered_subwords import ReorderedSubwordTokenizer
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
 from zoo.workdir import WorkDir
 
@@ -18,7 +19,7 @@ _LEARNED: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
     cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
 }
 # The others come with the checkpoints of others.
-_IMPORTED: tuple[type[Tokenizer], ...] = (ByteLevelBPETokenizer, MappedSubwordTokenizer)
+_IMPORTED: tuple[type[Tokenizer], ...] = (ByteLevelBPETokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer)
 _KINDS: dict[str, type[Tokenizer]] = {**_LEARNED, **{cls.kind: cls for cls in _IMPORTED}}
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import sentencepiece
 
 from zoo.errors import InputError
-from zoo.text.base import Tokenizer, clean, saved_list
+from zoo.text.base import Tokenizer, clean
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 # Scores are multiples of 1/64, whose float32 sums are exact up to 2**24 / 64; see `_round_scores`.
@@ -30,8 +30,6 @@ class SubwordTokenizer(Tokenizer):
     Args:
         model: A serialized SentencePiece model whose first four pieces are the special ones.
         lowercase: See `Tokenizer`.
-        model_ids: For the model of a checkpoint, whose pieces are in another order: the id there of each of our ids, −1
-            for none. The first four are the special ones; pieces that are not in it are unknown.
 
     Raises:
         InputError: The bytes are no such model.
@@ -40,30 +38,16 @@ class SubwordTokenizer(Tokenizer):
     kind = "subword"
     model_type = "unigram"
 
-    def __init__(self, model: bytes, lowercase: bool = False, model_ids: Sequence[int] | None = None):
+    def __init__(self, model: bytes, lowercase: bool = False):
         super().__init__(lowercase)
-        self.model = model
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
-            raise InputError(f"Not a SentencePiece model ({len(model)} bytes).") from error
-        size = self._processor.get_piece_size()
-        self._pieces = tuple(self._processor.id_to_piece(i) for i in range(size))
-        self.model_ids = None if model_ids is None else tuple(model_ids)
-        if self.model_ids is not None:
-            self.ids_of_model = [UNKNOWN] * size
-            for index, model_id in list(enumerate(self.model_ids))[UNKNOWN + 1 :]:
-                if model_id >= size:
-                    raise InputError(
-                        f"`model_ids` must be below {size}, the pieces of the model. Received: {model_id}."
-                    )
-                if model_id >= 0:
-                    self.ids_of_model[model_id] = index
-            others = (self._pieces[i] if i >= 0 else "<unused>" for i in self.model_ids[len(SPECIAL_PIECES) :])
-            self._pieces = (*SPECIAL_PIECES, *others)
+        self.model, self._processor = model, read_model(model)
+        self._pieces = self._read_pieces()
         if self._pieces[:4] != SPECIAL_PIECES:
             raise InputError(f"A model's ids 0-3 must be {SPECIAL_PIECES}. Received: {self._pieces[:4]}.")
+
+    def _read_pieces(self) -> tuple[str, ...]:
+        """Returns the piece of each id."""
+        return tuple(map(self._processor.id_to_piece, range(self._processor.get_piece_size())))
 
     @classmethod
     def train(
@@ -114,8 +98,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        model_ids = saved_list(state, "model_ids") if "model_ids" in state else None
-        return cls(read(".model"), state.get("lowercase", False), model_ids)
+        return cls(read(".model"), state.get("lowercase", False))
 
     @property
     def vocab_size(self) -> int:
@@ -123,22 +106,30 @@ class SubwordTokenizer(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         rows: list[list[int]] = self._processor.encode([clean(text, self.lowercase) for text in texts])
-        if self.model_ids is not None:
-            return [[self.ids_of_model[i] for i in row] for row in rows]
         return rows
 
     def piece_table(self) -> tuple[str, ...]:
         return self._pieces
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
-        if self.model_ids is not None:
-            rows = [[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows]
         return self._processor.decode(rows) if rows else []
 
     def _files(self) -> dict[str, bytes]:
-        state: dict[str, Any] = {"kind": self.kind, "lowercase": self.lowercase}
-        state |= {} if self.model_ids is None else {"model_ids": self.model_ids}
-        return {".model": self.model, ".json": json.dumps(state).encode()}
+        return {".model": self.model, ".json": json.dumps({"kind": self.kind, "lowercase": self.lowercase}).encode()}
+
+
+def read_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Returns a serialized SentencePiece model, ready for use.
+
+    Raises:
+        InputError: The bytes are no such model.
+    """
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError as error:
+        raise InputError(f"Not a SentencePiece model ({len(model)} bytes).") from error
+    return processor
 
 
 def _with_short_words(line: str) -> str:

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
-from zoo.text import SubwordTokenizer
+from zoo.text import ReorderedSubwordTokenizer, SubwordTokenizer
 from zoo.text.mapped_subwords import SPACE
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
 
@@ -21,21 +21,32 @@ class SubwordGraph(TokenizerGraph):
     def __init__(self, tokenizer: SubwordTokenizer):
         super().__init__(tokenizer)
         self._processor = tf_text.SentencepieceTokenizer(model=tokenizer.model, out_type=tf.int32)
-        self._reordered = tokenizer.model_ids is not None
-        if tokenizer.model_ids is not None:
-            self._ids_of_model = np.array(tokenizer.ids_of_model, np.int32)
-            pieces = zip(tokenizer.piece_table(), tokenizer.model_ids, strict=True)
-            surfaces = [_surface(piece) if index >= 0 else b"" for piece, index in pieces]
-            self._surfaces = np.array(surfaces, dtype=object)
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        ids = self._processor.tokenize(self._read(text))
-        return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), ids) if self._reordered else ids
+        return self._processor.tokenize(self._read(text))
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        if not self._reordered:
-            return self._processor.detokenize(ids)
-        # TensorFlow Text's older SentencePiece drops all spaces that a text begins with, where there is one to drop.
+        return self._processor.detokenize(ids)
+
+
+@tokenizer_graph.register(ReorderedSubwordTokenizer)
+class ReorderedSubwordGraph(SubwordGraph):
+    """SentencePiece by TensorFlow Text, whose ids lead to ours by a constant.
+
+    TensorFlow Text's older SentencePiece drops all spaces that a text begins with, where there is one to drop; so texts
+    are put together here.
+    """
+
+    def __init__(self, tokenizer: ReorderedSubwordTokenizer):
+        super().__init__(tokenizer)
+        self._ids_of_model = np.array(tokenizer.ids_of_model, np.int32)
+        pieces = zip(tokenizer.piece_table(), tokenizer.model_ids, strict=True)
+        self._surfaces = np.array([_surface(piece) if i >= 0 else b"" for piece, i in pieces], dtype=object)
+
+    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), super().encode(text))
+
+    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
         text = tf.strings.regex_replace(tf.strings.reduce_join(pieces, axis=1), "^ ", "")
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)

@@ -1,0 +1,58 @@
+"""SentencePiece whose ids are in another order than its pieces."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from zoo.errors import InputError
+from zoo.text.base import saved_list
+from zoo.text.subwords import SubwordTokenizer
+from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
+
+UNUSED = "<unused>"
+"""The piece of an id that only fills up a table."""
+
+
+class ReorderedSubwordTokenizer(SubwordTokenizer):
+    """The SentencePiece subwords of a checkpoint, whose special pieces are not the first four.
+
+    Args:
+        model: A serialized SentencePiece model.
+        model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
+            are not in it are unknown.
+
+    Raises:
+        InputError: The bytes are no such model, or it has fewer pieces than `model_ids` say.
+    """
+
+    kind = "reordered_subword"
+
+    def __init__(self, model: bytes, model_ids: Sequence[int]):
+        self.model_ids = tuple(model_ids)
+        super().__init__(model)
+
+    def _read_pieces(self) -> tuple[str, ...]:
+        pieces = super()._read_pieces()
+        if max(self.model_ids) >= len(pieces):
+            raise InputError(
+                f"`model_ids` must be below {len(pieces)}, the pieces of the model. Received: {max(self.model_ids)}."
+            )
+        self.ids_of_model = [UNKNOWN] * len(pieces)
+        for index, model_id in enumerate(self.model_ids):
+            if index > UNKNOWN and model_id >= 0:
+                self.ids_of_model[model_id] = index
+        others = (pieces[i] if i >= 0 else UNUSED for i in self.model_ids[len(SPECIAL_PIECES) :])
+        return (*SPECIAL_PIECES, *others)
+
+    @classmethod
+    def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        return cls(read(".model"), saved_list(state, "model_ids"))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
+
+    def _decode(self, rows: list[list[int]]) -> list[str]:
+        return super()._decode([[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows])
+
+    def _files(self) -> dict[str, bytes]:
+        return {".model": self.model, ".json": json.dumps({"kind": self.kind, "model_ids": self.model_ids}).encode()}
