@@ -29,14 +29,13 @@ def recipe(model: str, data: str, options: Mapping[str, Any] | None = None) -> S
         options: Options of the model that are asked for; those of its defaults need not be there.
     """
     data = original_spec(data)
-    spec, kinds = get_spec(model), {data, data.partition(":")[0]}
+    spec = get_spec(model)
     options = {**spec.config, **(options or {})}
     merged: Settings = {section: {} for section in SECTIONS}
     for entry in load_recipes():
         fits_model = any(fnmatch.fnmatch(model, pattern) for pattern in entry.get("models", ["*"]))
-        fits_model = fits_model and spec.task in entry.get("tasks", [spec.task])
         fits_options = all(options.get(name) in values for name, values in entry.get("where", {}).items())
-        if fits_model and fits_options and kinds & set(entry.get("kinds", kinds)):
+        if fits_model and fits_options and _fits_data(entry, data, spec.task):
             for section in SECTIONS:
                 merged[section] |= entry.get(section, {})
     # A recipe may be for data of another task, which is reported later, or name what a registered model lacks.
@@ -46,12 +45,14 @@ def recipe(model: str, data: str, options: Mapping[str, Any] | None = None) -> S
 
 def data_recipe(data: str, task: str) -> dict[str, Any]:
     """Returns the settings of data that suit every model of a task on them, where they differ from the defaults."""
-    kinds, merged = {data, data.partition(":")[0]}, dict[str, Any]()
+    merged: dict[str, Any] = {}
     for entry in load_recipes():
-        if (
-            not {"models", "where"} & entry.keys()
-            and kinds & set(entry.get("kinds", kinds))
-            and task in entry.get("tasks", [task])
-        ):
+        if not {"models", "where"} & entry.keys() and _fits_data(entry, data, task):
             merged |= entry.get("data", {})
     return merged
+
+
+def _fits_data(entry: Mapping[str, Any], data: str, task: str) -> bool:
+    """Returns whether a recipe is for data of a SPEC and for the models of a task."""
+    kinds = {data, data.partition(":")[0]}
+    return not kinds.isdisjoint(entry.get("kinds", kinds)) and task in entry.get("tasks", [task])
