@@ -14,7 +14,7 @@ from pathlib import Path
 
 from experiments.catalog import NAMES, get_experiment
 from experiments.experiment import Experiment, Request, Results
-from experiments.report import ROOT, commit, table, write
+from experiments.report import ROOT, commit, page, table, write
 from experiments.store import Store
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
@@ -57,7 +57,8 @@ def run(experiment: Experiment, request: Request, output: Path, how: str, minute
             store.add(cell, experiment.measure(cell, request), commit())
     results = Results((cell.settings, cell.seed, store.get(cell) or {}) for cell in cells)
     verdicts = experiment.verdicts(results, request.quick)
-    path = write(experiment, results, verdicts, store.commits(), how, experiment.setting(request), output)
+    text = page(experiment, results, verdicts, store.commits(), how, experiment.setting(request))
+    path = write(experiment, results, text, output)
     print(table(experiment, results))
     for verdict in verdicts:
         print(f"{str(verdict).upper() if verdict.held is False else str(verdict).lower()}: {verdict.claim.text}")

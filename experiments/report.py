@@ -114,16 +114,14 @@ def write_plot(experiment: Experiment, results: Results, path: Path) -> None:
             figure.savefig(temporary, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def write(
-    experiment: Experiment,
-    results: Results,
-    verdicts: Sequence[Verdict],
-    commits: Sequence[str],
-    how: str,
-    setting: str,
-    folder: Path,
-) -> Path:
+def write(experiment: Experiment, results: Results, text: str, folder: Path) -> Path:
     """Writes page and plot into a folder, and returns the path of the page.
+
+    Args:
+        experiment: The experiment.
+        results: What is drawn.
+        text: The page, see `page`.
+        folder: The folder.
 
     Raises:
         InputError: If the folder cannot be written to.
@@ -133,7 +131,7 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
         write_plot(experiment, results, folder / f"{experiment.name}.svg")
         with replacing(path) as temporary:
-            temporary.write_text(page(experiment, results, verdicts, commits, how, setting), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{folder} cannot be written to: {error.strerror or error}.") from error
     return path

@@ -247,8 +247,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
         A layer whose cache does not hold keys and values overrides this together with `create_cache`.
 
-        See the call arguments; what the call tells the rule is with the
-        masks.
+        See the call arguments; what the call tells the rule is with the masks.
         """
         if caches.rolls(cache):
             return self._roll(
