@@ -139,7 +139,8 @@ class Strata(Order):
         (batch,) = Permutation(self.pass_length(), self.seed, epoch)([place])
         stratum = int(np.searchsorted(self._first_batches, batch, side="right")) - 1
         first, end = self._starts[stratum : stratum + 2]
-        number, count = batch - self._first_batches[stratum], np.diff(self._first_batches)[stratum]
+        first_batch, next_batch = self._first_batches[stratum : stratum + 2]
+        number, count = batch - first_batch, next_batch - first_batch
         # Equal batches, and none with a few examples that are left over.
         places = np.arange((end - first) * number // count, (end - first) * (number + 1) // count)
         members = Permutation(int(end - first), self.seed, epoch, stratum + 1)(places)
