@@ -10,8 +10,8 @@ import keras
 
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
-from training.importing.checkpoint import Checkpoint
-from training.importing.families import Imported, get_family
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.families import Imported, get_family
 from zoo.errors import InputError
 from zoo.registry import create_model, get_spec
 from zoo.workdir import WorkDir

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from support import checkpoints
 
-from training.importing.checkpoint import Checkpoint
-from training.importing.families import get_family, register_family
-from training.importing.safetensors_file import SafetensorsFile
 from training.importing.workdir import import_checkpoint
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.families import get_family, register_family
+from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 
 

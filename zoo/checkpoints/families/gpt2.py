@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from training.importing.checkpoint import Checkpoint
-from training.importing.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
-from training.importing.tokenizers import byte_level_bpe
-from training.importing.vocabulary import Arrangement, arrange
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
+from zoo.checkpoints.tokenizers import byte_level_bpe
+from zoo.checkpoints.vocabulary import Arrangement, arrange
 
 
 @register_family("gpt2")

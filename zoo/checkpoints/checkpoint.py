@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from training.importing.safetensors_file import SafetensorsFile
+from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError, unknown_name
 from zoo.workdir import checksum
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from training.importing.checkpoint import Checkpoint
-from training.importing.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
-from training.importing.tokenizers import mapped_subwords
-from training.importing.vocabulary import Arrangement, arrange
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
+from zoo.checkpoints.tokenizers import mapped_subwords
+from zoo.checkpoints.vocabulary import Arrangement, arrange
 
 _SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from training.importing.checkpoint import Checkpoint
+from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.errors import unknown_name
 from zoo.text import Tokenizer
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from training.importing.checkpoint import Checkpoint
-from training.importing.families.base import Imported, Weights, dense, register_family
-from training.importing.tokenizers import text_tokenizer
-from training.importing.vocabulary import Arrangement, arrange
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.families.base import Imported, Weights, dense, register_family
+from zoo.checkpoints.tokenizers import text_tokenizer
+from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
 
 # Kinds of `rope_scaling` that need no more than our options say.

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import sentencepiece
 
-from training.importing.checkpoint import Checkpoint
-from training.importing.vocabulary import NEW, Arrangement
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.vocabulary import NEW, Arrangement
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer, Tokenizer
 from zoo.text.reordered_subwords import UNUSED
