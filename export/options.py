@@ -77,6 +77,7 @@ TASK_OPTIONS: dict[str, type[ExportOptions]] = {
     "seq2seq": Seq2SeqExportOptions,
     "classifier": ExportOptions,
     "language_model": LanguageModelExportOptions,
+    "sentence_encoder": ExportOptions,
 }
 
 

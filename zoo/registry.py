@@ -36,7 +36,7 @@ class ModelSpec:
 
     Args:
         name: The model's name.
-        task: `"seq2seq"`, `"classifier"` or `"language_model"`.
+        task: `"seq2seq"`, `"classifier"`, `"language_model"` or `"sentence_encoder"`.
         paper: Where the architecture was published.
         summary: One sentence.
         config: The defaults in which this name differs from those in `options`. As an attribute: all defaults, each

@@ -12,7 +12,12 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "training" / "RESULTS.md"
 VOCABULARY = 8000  # symbols of each side, where a number of parameters is given
 CLASSES = 6
-TASKS = {"seq2seq": "Translate", "classifier": "Classify", "language_model": "Continue text"}
+TASKS = {
+    "seq2seq": "Translate",
+    "classifier": "Classify",
+    "language_model": "Continue text",
+    "sentence_encoder": "Embed texts",
+}
 # Where a name is a model with one option changed, and the architecture is drawn on the page of the first.
 VARIANTS_OF = "transformer_tiny"
 

@@ -22,6 +22,7 @@ def _expected_embeddings(run: Any, options: ExportOptions) -> Answers:
 @register_signature("seq2seq", "embed", expected=_expected_embeddings)
 @register_signature("classifier", "embed", expected=_expected_embeddings)
 @register_signature("language_model", "embed", expected=_expected_embeddings)
+@register_signature("sentence_encoder", "embed", expected=_expected_embeddings)
 def embed(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """The tokens of each text and the vectors that the model makes of them in their context; 0 for padding."""
     ids = graph.ids(text)
@@ -36,6 +37,7 @@ def _expected_attention(run: Any, options: ExportOptions) -> Answers:
 
 @register_signature("classifier", "attention", available=attends, expected=_expected_attention)
 @register_signature("language_model", "attention", available=attends, expected=_expected_attention)
+@register_signature("sentence_encoder", "attention", available=attends, expected=_expected_attention)
 def attention(graph: ModelGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """The tokens of each text and the attention between them."""
     ids = graph.ids(text)
@@ -62,6 +64,7 @@ _NUMBERED: dict[str, Any] = {"inputs": {"layer": NUMBERS, "head": NUMBERS}, "ava
 
 
 @register_signature("classifier", "attention_all", expected=_expected_attentions, **_NUMBERED)
+@register_signature("sentence_encoder", "attention_all", expected=_expected_attentions, **_NUMBERED)
 def attention_all(
     graph: ModelGraph, text: tf.Tensor, layer: Any = DEFAULT, head: Any = DEFAULT
 ) -> dict[str, tf.Tensor]:

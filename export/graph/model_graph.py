@@ -12,7 +12,7 @@ from export.graph.weights import store_weights
 from export.graph.xla_buckets import Buckets
 from export.options import ExportOptions
 from zoo.inference import MAX_TEXT_BYTES, Run
-from zoo.vocabulary import END, PAD
+from zoo.vocabulary import END, PAD, START
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -127,6 +127,8 @@ def last_bytes(text: tf.Tensor) -> tf.Tensor:
 
 
 def read_texts(tokenizer: TokenizerGraph, text: tf.Tensor, limit: int) -> tf.Tensor:
-    """Returns ids [B, S], S ≥ 1, of texts [B], with the end symbol and cut at `limit` symbols."""
-    rows = tokenizer.encode(first_bytes(text))[:, : limit - 1]
-    return dense(tf.concat([rows, tf.fill([tf.shape(text)[0], 1], END)], axis=1))
+    """Returns ids [B, S], S ≥ 1, of whole texts [B], see `zoo.text.Tokenizer.whole`, cut at `limit` symbols."""
+    count = tf.shape(text)[0]
+    start = [tf.fill([count, 1], START)] if tokenizer.has_start else []
+    rows = tokenizer.encode(first_bytes(text))[:, : limit - 1 - len(start)]
+    return dense(tf.concat([*start, rows, tf.fill([count, 1], END)], axis=1))

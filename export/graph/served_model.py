@@ -11,6 +11,7 @@ from export.graph.classifier import ClassifierGraph
 from export.graph.dynamic_batching import batched
 from export.graph.language_model import LanguageModelGraph
 from export.graph.model_graph import ModelGraph
+from export.graph.sentence_encoder import SentenceEncoderGraph
 from export.graph.seq2seq import Seq2SeqGraph
 from export.graph.signatures import Signature
 from export.options import ExportOptions
@@ -20,6 +21,7 @@ _GRAPHS: dict[str, Callable[..., ModelGraph]] = {
     "seq2seq": Seq2SeqGraph,
     "classifier": ClassifierGraph,
     "language_model": LanguageModelGraph,
+    "sentence_encoder": SentenceEncoderGraph,
 }
 
 

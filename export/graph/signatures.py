@@ -103,7 +103,7 @@ def register_signature(
     """Returns a decorator that adds a function to the signatures of a task.
 
     Args:
-        task: `"seq2seq"`, `"classifier"` or `"language_model"`.
+        task: `"seq2seq"`, `"classifier"`, `"language_model"` or `"sentence_encoder"`.
         name: The signature's name.
         inputs: Those inputs that are not batches of texts, string [B].
         **declaration: Further attributes of `Signature`.

@@ -7,10 +7,6 @@ from pathlib import Path
 import numpy as np
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "importing"
-FILES = (
-    *("config.json", "model.safetensors", "vocab.json", "merges.txt"),
-    *("source.spm", "target.spm", "tokenizer.model", "tokenizer.json"),
-)
 _TYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64"}
 
 
@@ -21,10 +17,7 @@ def expected(family):
 
 def copy(family, path):
     """Copies a fixture, to be spoiled, and returns the path."""
-    path.mkdir(parents=True)
-    for name in FILES:
-        if (FIXTURES / family / name).is_file():
-            shutil.copy(FIXTURES / family / name, path / name)
+    shutil.copytree(FIXTURES / family, path, ignore=shutil.ignore_patterns("expected.json"))
     return path
 
 

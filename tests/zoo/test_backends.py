@@ -14,8 +14,9 @@ BACKENDS = ["jax", "torch"]
 # A missing module is what an environment without TensorFlow has.
 WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, tensorflow_text=None)\n"
 MODELS = """
-sys.path[:0] = ["tests", "tests/zoo/models/classifiers", "tests/zoo/models/language_models"]
-import numpy as np, test_classifiers, test_language_models
+folders = ("classifiers", "language_models", "sentence_encoders")
+sys.path[:0] = ["tests", *(f"tests/zoo/models/{folder}" for folder in folders)]
+import numpy as np, test_classifiers, test_language_models, test_sentence_encoders
 from support import seq2seq_models
 import training.train, zoo, zoo.inference
 from zoo.decoding_options import GenerationOptions, TranslationOptions
@@ -27,8 +28,12 @@ shared = {
     "seq2seq": {"source_vocab_size": 13, "target_vocab_size": 13},
     "classifier": {"vocab_size": 13, "num_classes": 3},
     "language_model": {"vocab_size": 13},
+    "sentence_encoder": {"vocab_size": 13},
 }
-options = {**seq2seq_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL}
+answers = {"classifier": (2, 3), "sentence_encoder": (2, 5)}
+options = {
+    **seq2seq_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL, **test_sentence_encoders.SMALL
+}
 def models():
     for name in zoo.list_models():
         task = zoo.get_spec(name).task
@@ -38,7 +43,7 @@ def models():
 FIT = """
 for name, task, model, inputs in models():
     model.compile("adam", "mse")
-    model.fit(inputs, np.zeros((2, 3) if task == "classifier" else (2, 4, 13)), verbose=0)
+    model.fit(inputs, np.zeros(answers.get(task, (2, 4, 13))), verbose=0)
     if task == "seq2seq":
         for beam_size in (1, 3):
             outputs = Translator(model, TranslationOptions(beam_size=beam_size, max_length=5))({"source": source})

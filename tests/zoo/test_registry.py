@@ -23,7 +23,7 @@ def test_specs_are_complete_and_frozen(name):
     spec = zoo.get_spec(name)
     assert (
         spec.name == name
-        and spec.task in {"seq2seq", "classifier", "language_model"}
+        and spec.task in {"seq2seq", "classifier", "language_model", "sentence_encoder"}
         and spec.summary.endswith((".", ")."))
     )
     assert spec.paper.title and 2014 <= spec.paper.year <= 2030 and spec.paper.url.startswith("https://")

@@ -26,12 +26,18 @@ def inherited_settings(name: str, spec: ModelSpec) -> Settings:
     config = RunConfig.of_workdir(workdir)
     if not workdir.model.is_file():
         raise InputError(f"{name} has no {workdir.model.name}: its training has not finished (see --resume).")
-    if config.spec.name != spec.name:
+    if config.spec.name != spec.name and not _is_encoder_of(config, spec):
         raise InputError(f"{name} holds a {config.spec.name} to begin from. Received: {spec.name}.")
     return {
         "model": {key: config.model[key] for key in spec.config},
         "data": {key: getattr(config.data, key) for key in _DATA_SETTINGS},
     }
+
+
+def _is_encoder_of(config: RunConfig, spec: ModelSpec) -> bool:
+    """Returns whether a run is of a sentence encoder from which a classifier can begin: it has all its options."""
+    tasks = config.spec.task, spec.task
+    return tasks == ("sentence_encoder", "classifier") and set(spec.config) <= set(config.model)
 
 
 def may_differ(section: str, key: str) -> bool:

@@ -20,8 +20,8 @@ class EncodedSplit:
     """The examples of a split as rows of ids.
 
     Attributes:
-        columns: The rows by name: `source` and `target`, or `text`, each with its end; and `label`, a class as its
-            number.
+        columns: The rows by name: `source` and `target`, or `text`, each with its end, those of labelled texts as
+            `Tokenizer.whole`; and `label`, a class as its number.
         corpus: The examples in the order of their lengths, where token shards hold them.
     """
 
@@ -52,7 +52,9 @@ class Encoder:
             return {"source": self._rows("source", examples.source), "target": self._rows("target", examples.target)}
         if isinstance(examples, Labelled):
             numbers = class_numbers(examples.labels, self.classes, self.where)
-            return {"text": self._rows("text", examples.texts), "label": [[number] for number in numbers]}
+            tokenizer = self.tokenizers["text"]
+            rows = [tokenizer.whole(row) for row in tokenizer.encode(examples.texts)]
+            return {"text": rows, "label": [[number] for number in numbers]}
         assert isinstance(examples, Texts)
         return {"text": self._rows("text", examples.texts)}
 

@@ -71,14 +71,15 @@ def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Impo
     parameters = int(model.count_params())
     workdir.write_text(workdir.model_card, _card(source, checkpoint, config, parameters))
     workdir.write_text(workdir.config, config.to_json())
-    return {"model": imported.model, "parameters": parameters}
+    left_out = {"left_out": checkpoint.left_out} if checkpoint.left_out else {}
+    return {"model": imported.model, "parameters": parameters, **left_out}
 
 
 def _configuration(source: str, imported: Imported) -> RunConfig:
     spec = get_spec(imported.model)
     declared = DataConfig.declared()["max_length"].default
     room = imported.options.get("max_length", spec.config.get("max_length", declared + 1))
-    data = DataConfig(spec=source, max_length=max(1, min(declared, room - 1)))
+    data = DataConfig(spec=source, max_length=max(1, min(declared, room - 1)), **imported.data)
     return RunConfig(spec, {**spec.config, **imported.options}, data, TrainingConfig())
 
 
@@ -96,6 +97,7 @@ def _card(source: str, checkpoint: Checkpoint, config: RunConfig, parameters: in
     """Returns the model card, which says where the weights come from."""
     sums: Mapping[str, str] = checkpoint.checksums()
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
+    left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
     revision = checkpoint.config.get("_commit_hash") or "not stated in the checkpoint"
     return f"""# {config.spec.name}, imported
 
@@ -110,7 +112,7 @@ A checkpoint of the type `{checkpoint.config["model_type"]}` that others have tr
 ## Weights
 
 {files}
-
+{left_out}
 ```
 python -m training.import_model {source} --workdir DIR
 ```

@@ -15,17 +15,22 @@ from zoo.models.classifiers.base import ClassifierModel
 def start_from(initial: str, model: keras.Model, classes: Sequence[str] | None) -> None:
     """Sets the weights of a model to those of a run of the same options, given its work directory or `preset:NAME`.
 
-    The last layer of a classifier of other classes stays as it is. Raises InputError if the weights do not fit.
+    The last layer of a classifier of other classes stays as it is, and that of one that begins from a sentence encoder.
+    Raises InputError if the weights do not fit.
     """
     run = zoo.load(initial)
     new_head = run.config["data"].get("classes") != classes
-    fresh = {id(variable) for variable in model.output_dense.weights} if new_head else set()
-    for new, old in zip(model.weights, run.model.weights, strict=True):
-        if id(new) in fresh:
-            continue
+    weights = (_without_head(each) if new_head else each.weights for each in (model, run.model))
+    for new, old in zip(*weights, strict=True):
         if new.shape != old.shape:
             raise InputError(f"{initial}: {old.path} has the shape {old.shape}; to begin from it takes {new.shape}.")
         new.assign(old)
+
+
+def _without_head(model: keras.Model) -> list[keras.Variable]:
+    """Returns the weights of a model that makes one vector of a text, without the last layer of a classifier."""
+    head = {id(variable) for variable in model.output_dense.weights} if isinstance(model, ClassifierModel) else set()
+    return [variable for variable in model.weights if id(variable) not in head]
 
 
 def _matrix(layer: keras.layers.Layer) -> keras.Variable:

@@ -23,6 +23,7 @@ class Checkpoint:
         path: The folder.
         config: What `config.json` says.
         files: The files of the weights.
+        left_out: Tensors that the model here has no use for, and why, by the name that a group of them begins with.
 
     Args:
         path: The folder.
@@ -39,6 +40,8 @@ class Checkpoint:
         self._tensors: dict[str, tuple[Path, tuple[int, ...], Callable[[], np.ndarray]]] = {}
         self.files = self._open()
         self._used: set[str] = set()
+        self._parts: list[Checkpoint] = []
+        self.left_out: dict[str, str] = {}
 
     def _open(self) -> list[Path]:
         if (self.path / _INDEX).is_file():
@@ -143,13 +146,29 @@ class Checkpoint:
         """Notes tensors that hold nothing to be learned, such as masks, or repeat another one."""
         self._used |= set(names)
 
+    def leave_out(self, prefix: str, why: str) -> None:
+        """Notes tensors, those whose names begin with a prefix, that the model here has no use for, and why."""
+        if names := [name for name in self._tensors if name.startswith(prefix)]:
+            self._used |= set(names)
+            self.left_out[prefix] = why
+
+    def part(self, name: str) -> "Checkpoint":
+        """Returns the checkpoint in a folder of this one, which has a `config.json` and weights of its own.
+
+        Raises:
+            InputError: See `Checkpoint`.
+        """
+        self._parts.append(Checkpoint(self.path / name))
+        return self._parts[-1]
+
     def unused(self) -> list[str]:
-        """Returns the names of the tensors that nobody has read or ignored."""
-        return [name for name in self._tensors if name not in self._used]
+        """Returns the names of the tensors that nobody has read, ignored or left out."""
+        return [name for each in (self, *self._parts) for name in each._tensors if name not in each._used]
 
     def checksums(self) -> dict[str, str]:
-        """Returns the SHA-256 sums of the files of the weights by their names."""
-        return {path.name: checksum(path) for path in self.files}
+        """Returns the SHA-256 sums of the files of the weights by their paths in the folder."""
+        files = (path for each in (self, *self._parts) for path in each.files)
+        return {path.relative_to(self.path).as_posix(): checksum(path) for path in files}
 
     def licence(self) -> str:
         """Returns the licence that the head of the folder's README.md names."""

@@ -1,14 +1,25 @@
 """The files of a checkpoint's tokenizer as one of our tokenizers."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.vocabulary import NEW, Arrangement
-from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer, Tokenizer
+from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
+from zoo.errors import InputError, unknown_name
+from zoo.text import (
+    ByteLevelBPETokenizer,
+    MappedSubwordTokenizer,
+    ReorderedSubwordTokenizer,
+    Tokenizer,
+    WordPieceTokenizer,
+)
+from zoo.text.bert_characters import Reading
 from zoo.text.reordered_subwords import UNUSED
+from zoo.vocabulary import SPECIAL_PIECES
 
 
 def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
@@ -81,3 +92,76 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
             f"Received: pre_tokenizer={splits!r}, normalizer={normalizer!r}."
         )
     return byte_level_bpe(checkpoint, order)
+
+
+_BERT_NAMES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+_WORDPIECE: dict[str, dict[str, object]] = {
+    "model": {"type": "WordPiece", "continuing_subword_prefix": "##"},
+    "normalizer": {"type": "BertNormalizer", "clean_text": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+}
+
+
+def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Arrangement]:
+    """Returns the tokenizer of `tokenizer.json`, or of `vocab.txt` and `tokenizer_config.json`, and the order of ids.
+
+    Args:
+        checkpoint: The checkpoint.
+        size: Number of symbols of the model.
+
+    Raises:
+        InputError: If there are no such files, they are no WordPiece as BERT has it, or do not go with the model.
+    """
+    named = "tokenizer_config.json"
+    config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
+    longest = 100
+    if (checkpoint.path / "tokenizer.json").is_file():
+        path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
+        for part, expected in _WORDPIECE.items():
+            found = {key: (described.get(part) or {}).get(key) for key in expected}
+            if found != expected:
+                raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
+        _check_special(path, described.get("post_processor") or {}, config)
+        vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", longest)
+        normalizer = described["normalizer"]
+        lowercase, accents = normalizer.get("lowercase", True), normalizer.get("strip_accents")
+        ideographs = normalizer.get("handle_chinese_chars", True)
+    else:
+        path = checkpoint.file("vocab.txt")
+        lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+        vocabulary = {
+            line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)
+        }
+        lowercase, accents = config.get("do_lower_case", True), config.get("strip_accents")
+        ideographs = config.get("tokenize_chinese_chars", True)
+    names = {key: _content(config.get(key, name)) for key, name in _BERT_NAMES.items()}
+    for name in names.values():
+        if name not in vocabulary:
+            raise InputError(f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT.")
+    if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
+        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
+    pad, start, end, unknown = (vocabulary[name] for name in names.values())
+    order = arrange(size, start, end, pad, unknown)
+    pieces = {index: piece for piece, index in vocabulary.items()}
+    texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
+    reading = Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
+    return WordPieceTokenizer([*SPECIAL_PIECES, *texts[4:]], order.original_ids, reading, longest), order
+
+
+def _check_special(path: Path, processor: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Checks that texts get the symbols of BERT around them."""
+    start, end = (_content(config.get(key, _BERT_NAMES[key])) for key in ("cls_token", "sep_token"))
+    found = [processor.get(key, [None])[0] for key in ("cls", "sep")]
+    if processor.get("type") == "TemplateProcessing":
+        parts = [next(iter(part.values()))["id"] for part in processor["single"]]
+        found = [parts[0], parts[-1]] if len(parts) == 3 else parts
+    if found != [start, end]:
+        raise InputError(
+            f"{path}: post_processor must put {start} before and {end} after a text to be imported. "
+            f"Received: {json.dumps(processor)[:200]}."
+        )
+
+
+def _content(token: str | Mapping[str, str]) -> str:
+    """Returns the text of a special piece, which some files describe by more than that."""
+    return token if isinstance(token, str) else token["content"]

@@ -5,6 +5,7 @@ import os
 from zoo.inference.base_run import MAX_TEXT_BYTES, Run
 from zoo.inference.classifier_run import MAX_TEXT_LENGTH, Answer, ClassifierRun
 from zoo.inference.language_model_run import Continuation, LanguageModelRun, Score
+from zoo.inference.sentence_encoder_run import SentenceEncoderRun
 from zoo.inference.seq2seq_run import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
 
 __all__ = [
@@ -19,11 +20,17 @@ __all__ = [
     "LanguageModelRun",
     "Run",
     "Score",
+    "SentenceEncoderRun",
     "Seq2SeqRun",
     "load_run",
 ]
 
-_RUNS = {"seq2seq": Seq2SeqRun, "classifier": ClassifierRun, "language_model": LanguageModelRun}
+_RUNS = {
+    "seq2seq": Seq2SeqRun,
+    "classifier": ClassifierRun,
+    "language_model": LanguageModelRun,
+    "sentence_encoder": SentenceEncoderRun,
+}
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:

@@ -15,7 +15,7 @@ from zoo.inference.predictor import Predictor
 from zoo.options import Option
 from zoo.registry import ModelSpec, get_spec
 from zoo.text import Tokenizer, load_tokenizers, without_surrogates
-from zoo.vocabulary import END, pad
+from zoo.vocabulary import pad
 from zoo.workdir import WorkDir
 
 MAX_TEXT_BYTES = 1 << 15
@@ -258,8 +258,8 @@ def cut_texts(texts: Sequence[str], from_end: bool = False) -> list[str]:
 
 
 def read_texts(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:
-    """Returns the ids of texts with the end symbol, cut at `limit` symbols."""
-    return [[*row[: limit - 1], END] for row in tokenizer.encode(cut_texts(texts))]
+    """Returns the ids of whole texts, see `Tokenizer.whole`, cut at `limit` symbols."""
+    return [tokenizer.whole(row, limit) for row in tokenizer.encode(cut_texts(texts))]
 
 
 def check_texts(texts: Sequence[str]) -> None:

@@ -9,19 +9,12 @@ import numpy as np
 
 from zoo.errors import InputError
 from zoo.explorer import View
-from zoo.inference.base_run import Run, check_texts, read_texts
 from zoo.inference.exploring import classification_view
-from zoo.text import Tokenizer
+from zoo.inference.text_encoder_run import TextEncoderRun
 from zoo.workdir import WorkDir
 
 MAX_TEXT_LENGTH = 512
 """Symbols of a text that are read, the end included; the rest is cut off."""
-
-
-class Tokenizers(NamedTuple):
-    """The one tokenizer of a classifier or a language model."""
-
-    text: Tokenizer
 
 
 class Answer(NamedTuple):
@@ -36,7 +29,7 @@ class Answer(NamedTuple):
     probabilities: np.ndarray
 
 
-class ClassifierRun(Run):
+class ClassifierRun(TextEncoderRun):
     """A work directory of a classifier: strings in, labels out.
 
     Attributes:
@@ -50,9 +43,6 @@ class ClassifierRun(Run):
         InputError: See `Run`; or if the configuration names no classes.
     """
 
-    tokenizers: Tokenizers
-    tokenizers_type = Tokenizers
-
     def __init__(self, path: str | os.PathLike[str]):
         super().__init__(path)
         data = self.config.get("data")
@@ -63,10 +53,9 @@ class ClassifierRun(Run):
             )
         self.classes: list[str] = classes
 
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Run`; the end is included."""
-        check_texts(texts)
-        return read_texts(self.tokenizers.text, texts, MAX_TEXT_LENGTH)
+    @property
+    def text_length(self) -> int:
+        return MAX_TEXT_LENGTH
 
     def classify(self, texts: Sequence[str], batch_size: int = 64) -> list[Answer]:
         """Returns label and probabilities of each text.
@@ -87,19 +76,3 @@ class ClassifierRun(Run):
 
     def _view(self, text: str) -> View:
         return classification_view(self, text)
-
-    def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[tuple[list[str], np.ndarray]]:
-        """Returns the tokens of each text and the attention between them.
-
-        Args:
-            texts: The texts.
-            kind: `"encoder"`, the only one that classifiers have.
-
-        Returns:
-            A list of `(tokens, weights)` with weights [layers, heads, S, S].
-
-        Raises:
-            InputError: If the model has no such attention, or `texts` is one string.
-        """
-        self._check_kind(kind)
-        return [(self.reader.pieces(row), self._vectors(self.model.attention, row)) for row in self.ids(texts)]

@@ -8,10 +8,10 @@ import numpy as np
 from zoo.decoding_options import SEED, GenerationOptions
 from zoo.explorer import View
 from zoo.inference.base_run import Inputs, Run, check_texts, cut_texts
-from zoo.inference.classifier_run import Tokenizers
 from zoo.inference.exploring import continuation_view
 from zoo.inference.generator import Generator, TextScorer
 from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
+from zoo.inference.text_encoder_run import Tokenizers
 from zoo.vocabulary import END, PAD, START
 
 

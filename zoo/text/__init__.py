@@ -12,6 +12,7 @@ from zoo.text.reordered_subwords import ReorderedSubwordTokenizer
 from zoo.text.saved import load_tokenizer, load_tokenizers, train_tokenizer
 from zoo.text.sentences import sentence_ends
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
+from zoo.text.wordpiece import WordPieceTokenizer
 
 __all__ = [
     "ByteLevelBPETokenizer",
@@ -20,6 +21,7 @@ __all__ = [
     "ReorderedSubwordTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
+    "WordPieceTokenizer",
     "WordTokenizer",
     "load_tokenizer",
     "load_tokenizers",

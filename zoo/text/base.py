@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zoo.errors import InputError
-from zoo.vocabulary import END, PAD, UNKNOWN
+from zoo.vocabulary import END, PAD, START, UNKNOWN
 from zoo.workdir import replacing
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -22,11 +22,15 @@ Replace = Callable[[Path], AbstractContextManager[Path]]
 class Tokenizer(abc.ABC):
     """Turns strings into rows of ids and back. `kind` names the class in files and configurations.
 
+    Attributes:
+        has_start: Whether texts that are classified or embedded begin with the start symbol, as those of BERT do.
+
     Args:
         lowercase: Whether text is read in lower case (Unicode's mapping of letters; ß stays ß).
     """
 
     kind: str
+    has_start = False
 
     def __init__(self, lowercase: bool = False):
         self.lowercase = lowercase
@@ -39,6 +43,17 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each text, without special ids around them."""
+
+    def whole(self, row: list[int], limit: int | None = None) -> list[int]:
+        """Returns the ids of a whole text from those of `encode`: with the end symbol, with the start if texts have it.
+
+        Args:
+            row: The ids.
+            limit: Largest number of all ids together, so that some may be cut off at the end; `None` for any.
+        """
+        start = [START] if self.has_start else []
+        kept = row if limit is None else row[: max(0, limit - 1 - len(start))]
+        return [*start, *kept, END]
 
     def decode(self, rows: Iterable[Iterable[int]]) -> list[str]:
         """Returns the text of each row of ids.

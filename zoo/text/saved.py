@@ -13,13 +13,19 @@ from zoo.text.characters import CharTokenizer
 from zoo.text.mapped_subwords import MappedSubwordTokenizer
 from zoo.text.reordered_subwords import ReorderedSubwordTokenizer
 from zoo.text.subwords import SubwordTokenizer, WordTokenizer
+from zoo.text.wordpiece import WordPieceTokenizer
 from zoo.workdir import WorkDir
 
 _LEARNED: dict[str, type[SubwordTokenizer] | type[CharTokenizer]] = {
     cls.kind: cls for cls in (SubwordTokenizer, WordTokenizer, CharTokenizer)
 }
 # The others come with the checkpoints of others.
-_IMPORTED: tuple[type[Tokenizer], ...] = (ByteLevelBPETokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer)
+_IMPORTED: tuple[type[Tokenizer], ...] = (
+    ByteLevelBPETokenizer,
+    MappedSubwordTokenizer,
+    ReorderedSubwordTokenizer,
+    WordPieceTokenizer,
+)
 _KINDS: dict[str, type[Tokenizer]] = {**_LEARNED, **{cls.kind: cls for cls in _IMPORTED}}
 
 

@@ -9,6 +9,7 @@ from export.graph.tokenizers import (  # noqa: F401 (they register their classes
     characters,
     mapped_subwords,
     subwords,
+    wordpiece,
 )
 from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
 

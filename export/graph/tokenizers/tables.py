@@ -39,12 +39,13 @@ class PairTable:
     Args:
         pairs: The pairs, int64 [P, 2], different from each other.
         size: All numbers that are looked up, in pairs of the list and in others, are from 0 to `size - 1`.
+        first: The number of the first pair.
 
     Reference:
         Belazzougui et al. 2009, "Hash, Displace, and Compress", section 2, https://doi.org/10.1007/978-3-642-04128-0_61
     """
 
-    def __init__(self, pairs: np.ndarray, size: int):
+    def __init__(self, pairs: np.ndarray, size: int, first: int = 0):
         self._size = size
         keys = pairs[:, 0].astype(np.int64) * self._size + pairs[:, 1]
         self._bucket_bits = max(2, (len(keys) // _KEYS_PER_BUCKET).bit_length())
@@ -56,7 +57,7 @@ class PairTable:
         order = np.argsort(buckets, kind="stable")
         starts = np.flatnonzero(np.diff(buckets[order], prepend=-1))
         for members in sorted(np.split(order, starts[1:]), key=len, reverse=True):
-            self._place(buckets[members[:1]], keys[members], members)
+            self._place(buckets[members[:1]], keys[members], members + first)
 
     def _place(self, bucket: np.ndarray, keys: np.ndarray, numbers: np.ndarray) -> None:
         """Gives the keys of a bucket slots of their own by the first seed with which these are free."""

@@ -1,7 +1,7 @@
 """What a family of models says of a checkpoint."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,14 @@ class Imported:
         options: Its options that differ from the name's, those without a default included.
         tokenizers: Its tokenizers by name.
         weights: Function of the model that yields each variable and its value, one after another.
+        data: Settings of the data that the model was made for, such as the classes of a classifier.
     """
 
     model: str
     options: Mapping[str, Any]
     tokenizers: Mapping[str, Tokenizer]
     weights: Callable[[Any], Weights]
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 Family = Callable[[Checkpoint], Imported]

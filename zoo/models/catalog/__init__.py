@@ -5,5 +5,6 @@ from zoo.models.catalog import (  # noqa: F401 - importing a family registers it
     convolutional,
     language_models,
     recurrent,
+    sentence_encoders,
     transformers,
 )

@@ -6,6 +6,7 @@ from typing import Any
 from zoo.errors import InputError
 from zoo.models.catalog.transformers import VASWANI
 from zoo.models.shared.options import ClassifierOptions
+from zoo.models.shared.text_encoder_options import TransformerTextEncoderOptions
 from zoo.models.shared.transformer_options import MAX_LENGTH, AttentionOptions, TransformerOptions
 from zoo.options import Options, choice, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
@@ -34,13 +35,8 @@ class SelfAttentionClassifierOptions(AttentionOptions, ClassifierOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerClassifierOptions(TransformerOptions, ClassifierOptions):
+class TransformerClassifierOptions(TransformerTextEncoderOptions, ClassifierOptions):
     """Options of `TransformerClassifier`."""
-
-    dropout: float = rate(
-        0.1, "Rate of dropout on embeddings, on the result of each part of a block and on the vector of the text."
-    )
-    max_length: int = size(512, MAX_LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)

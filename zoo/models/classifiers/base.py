@@ -1,20 +1,12 @@
 """The interface of every classifier of text, for training and export."""
 
 import keras
-from keras import ops
 
-from zoo.layers.core.dropout import Dropout
-from zoo.models.shared.base import ZooModel, real
-from zoo.models.shared.pooling import TokenDropout, make_pooling
-from zoo.models.shared.word_dropout import WordDropout
+from zoo.models.shared.text_encoder import TextEncoder
 
 
-class ClassifierModel(ZooModel):
-    """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`.
-
-    A model maps each id to a vector, contextual unless the architecture has no context, and these to the scores of the
-    classes. Ids are int32, padded with 0 at the end; every text has at least one (its end symbol). A subclass
-    overrides `encode` and `build_encoder`, and `attention` if it has any.
+class ClassifierModel(TextEncoder):
+    """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`; see `TextEncoder`.
 
     Call arguments:
         inputs: Dict with `tokens` [B, S].
@@ -22,80 +14,16 @@ class ClassifierModel(ZooModel):
 
     Returns:
         Logits [B, C].
-
-    Attributes:
-        attends: Whether the model has attention weights.
     """
-
-    attends = False
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        policy = {"dtype": self.dtype_policy}
-        embedding_size, deviation = self.embedding_scale()
-        self.word_dropout_layer = WordDropout(self.word_dropout, name="word_dropout", **policy)
-        self.embedding = keras.layers.Embedding(
-            self.vocab_size,
-            embedding_size,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=deviation),
-            name="embedding",
-            **policy,
-        )
-        self.embedding_dropout_layer = Dropout(self.embedding_dropout, name="embedding_dropout", **policy)
-        self.pooling_layer = make_pooling(self.pooling, name="pooling", **policy)
-        self.pooling_dropout_layer = TokenDropout(self.pooling_dropout, name="pooling_dropout", **policy)
-        self.dropout_layer = Dropout(self.dropout, name="dropout", **policy)
-        self.output_dense = keras.layers.Dense(self.num_classes, name="output", **policy)
-
-    def embedding_scale(self):
-        """Returns the size of the embeddings, E, and the standard deviation of the initial ones."""
-        return self.embedding_dim, 0.05
-
-    def build_encoder(self, shape):
-        """Builds what `encode` uses, for embeddings [B, S, E].
-
-        Returns:
-            The size of the vectors that `encode` returns, D.
-        """
-        raise NotImplementedError
+        self.output_dense = keras.layers.Dense(self.num_classes, name="output", dtype=self.dtype_policy)
 
     def build(self, input_shape=None):
-        self.embedding.build((None, None))
-        size = self.build_encoder((None, None, self.embedding.output_dim))
-        self.pooling_layer.build((None, None, size))
-        self.output_dense.build((None, size))
+        self.output_dense.build((None, self.build_summary()))
         self.built = True
 
-    def embed(self, tokens, training=None):
-        """Returns the embeddings [B, S, E] of tokens [B, S], after the dropout of training."""
-        embedded = self.embedding(self.word_dropout_layer(tokens, training=training))
-        return self.embedding_dropout_layer(embedded, training=training)
-
-    def encode(self, embedded, mask, training=None):
-        """Returns a vector for each token, [B, S, D] from [B, S, E]; that of padding may be anything."""
-        raise NotImplementedError
-
-    def represent(self, tokens, training=None):
-        """Returns the contextual vector of each token, [B, S, D] from [B, S], zero at padding."""
-        mask = real(tokens)
-        encoded = self.encode(self.embed(tokens, training), mask, training)
-        return ops.where(mask[:, :, None], encoded, ops.zeros_like(encoded))
-
     def call(self, inputs, training=None):
-        tokens = inputs["tokens"]
-        mask = self.pooling_dropout_layer(real(tokens), training=training)
-        pooled = self.pooling_layer(self.represent(tokens, training=training), mask=mask)
-        return self.output_dense(self.dropout_layer(pooled, training=training))
-
-    @property
-    def attention_kinds(self):
-        """The keys of what `attentions` returns."""
-        return ("encoder",) if self.attends else ()
-
-    def attentions(self, tokens):
-        """Returns the weights of each kind of attention that the model has, a dict: `encoder` or nothing."""
-        return {"encoder": self.attention(tokens)} if self.attends else {}
-
-    def attention(self, tokens):
-        """Returns the attention weights [B, layers, heads, S, S]; padding has weight 0, as query and as key."""
-        raise NotImplementedError(f"{type(self).__name__} has no attention.")
+        vectors = self.summarize(inputs["tokens"], training=training)
+        return self.output_dense(self.dropout_layer(vectors, training=training))

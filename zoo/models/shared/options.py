@@ -6,7 +6,7 @@ from typing import ClassVar
 from zoo.errors import InputError
 from zoo.options import Options, choice, flag, rate, size
 
-POOLINGS = ("mean", "max", "attention")
+POOLINGS = ("mean", "max", "attention", "first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +32,15 @@ class Seq2SeqOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(Options):
-    """Options of every classifier."""
+class TextEncoderOptions(Options):
+    """Options of every model that makes one vector of a text."""
 
     vocab_size: int = size(MISSING, "Number of symbols.")
-    num_classes: int = size(MISSING, "Number of classes, C.")
     pooling: str = choice(
-        "mean", POOLINGS, "How the vectors of the tokens become one vector of the text; attention: a weighted mean."
+        "mean",
+        POOLINGS,
+        "How the vectors of the tokens become one vector of the text; attention: a weighted mean; first: that of the "
+        "first token.",
     )
     dropout: float = rate(0.0, "Rate of dropout on the vector of the text.")
     embedding_dropout: float = rate(0.0, "Rate of dropout on the embeddings alone, before any positions.")
@@ -48,6 +50,13 @@ class ClassifierOptions(Options):
         "Share of the tokens that pooling leaves out in training, so that every single vector is to tell the class; "
         "else one of them, anywhere in the text, suffices.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(TextEncoderOptions):
+    """Options of every classifier."""
+
+    num_classes: int = size(MISSING, "Number of classes, C.")
 
 
 @dataclass(frozen=True, kw_only=True)

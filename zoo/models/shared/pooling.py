@@ -11,7 +11,7 @@ def make_pooling(pooling, **kwargs):
 
     Args:
         pooling: `"mean"` or `"max"`, of the real positions, or `"attention"`: their weighted mean, by additive
-            attention from a learned query with a hidden layer of size D.
+            attention from a learned query with a hidden layer of size D; or `"first"`, the first of them.
         **kwargs: Options of the layer.
 
     Reference:
@@ -21,7 +21,7 @@ def make_pooling(pooling, **kwargs):
     if pooling == "attention":
         attention = layers.AdditiveAttention(dtype=kwargs.get("dtype"), name="attention")
         return layers.AttentionPooling(attention, **kwargs)
-    return (MeanPooling if pooling == "mean" else MaxPooling)(**kwargs)
+    return {"mean": MeanPooling, "max": MaxPooling, "first": FirstPooling}[pooling](**kwargs)
 
 
 class MaskedPooling(keras.layers.Layer):
@@ -59,6 +59,14 @@ class MaxPooling(MaskedPooling):
     def call(self, inputs, mask):
         largest = ops.max(ops.where(mask[:, :, None], inputs, ops.cast(-6e4, inputs.dtype)), axis=1)
         return ops.where(ops.any(mask, axis=1)[:, None], largest, ops.zeros_like(largest))
+
+
+class FirstPooling(MaskedPooling):
+    """The first of the real positions, such as that of a symbol that begins every text."""
+
+    def call(self, inputs, mask):
+        first = ops.take_along_axis(inputs, ops.argmax(ops.cast(mask, "int32"), axis=1)[:, None, None], axis=1)[:, 0]
+        return ops.where(ops.any(mask, axis=1)[:, None], first, ops.zeros_like(first))
 
 
 class TokenDropout(keras.layers.Layer):

@@ -71,6 +71,13 @@ SMALL = {
             "normalization": "rms_norm",
         },
         {**_TRANSFORMER, "positions": "concat", "concat_projection": False, "share_score": False, "score": "additive"},
+        {
+            **_TRANSFORMER,
+            "positions": "learned",
+            "pooling": "first",
+            "num_segments": 2,
+            "embedding_norm": True,
+        },
     ],
     "birnn_classifier": [_RECURRENT, {**_RECURRENT, "pooling": "mean", "cell_type": "lstm", "num_layers": 2}],
     "birnn_attention_classifier": [_RECURRENT],
@@ -210,11 +217,11 @@ def test_attention_is_what_the_model_used():
     np.testing.assert_allclose(logits(model, tokens), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_pooling_by_hand(pooling):
     model, tokens = small("cnn_classifier", {**SMALL["cnn_classifier"][0], "pooling": pooling}), batch()
     vectors, output = numpy(model.represent(tokens)), model.output_dense
-    pool = {"mean": np.mean, "max": np.max}[pooling]
+    pool = {"mean": np.mean, "max": np.max, "first": lambda rows, axis: rows[0]}[pooling]
     pooled = np.stack([pool(vectors[row, :length], axis=0) for row, length in enumerate(LENGTHS)])
     expected = pooled @ numpy(output.kernel) + numpy(output.bias)
     np.testing.assert_allclose(logits(model, tokens), expected, atol=2e-6)
@@ -322,7 +329,7 @@ def test_graph_of_unknown_sizes(name):
             "must be different positive integers, .* filter_widths='3,3'.",
         ),
         ("cnn_classifier", {"filter_widths": "0"}, "must be different positive integers, .* filter_widths='0'."),
-        ("cnn_classifier", {"pooling": "sum"}, "`pooling` must be mean, max or attention. Received: pooling='sum'."),
+        ("cnn_classifier", {"pooling": "sum"}, "`pooling` must be mean, max, attention or first. Received"),
         ("cnn_classifier", {"word_dropout": 1.0}, r"`word_dropout` must be in \[0, 1\). Received: word_dropout=1.0."),
         ("han_classifier", {"sentence_ends": "4,x"}, "must be auto, none or ids below vocab_size=13, .*ends='4,x'."),
         ("han_classifier", {"sentence_ends": "13"}, "must be auto, none or ids below vocab_size=13, .*ends='13'."),

@@ -1,0 +1,48 @@
+"""What classifiers and sentence encoders have in common: they read a text as a whole."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.inference.base_run import Run, check_texts, read_texts
+from zoo.text import Tokenizer
+
+
+class Tokenizers(NamedTuple):
+    """The one tokenizer of a model that reads texts."""
+
+    text: Tokenizer
+
+
+class TextEncoderRun(Run):
+    """Base of the runs whose model reads a text as a whole."""
+
+    tokenizers: Tokenizers
+    tokenizers_type = Tokenizers
+
+    @property
+    def text_length(self) -> int:
+        """Symbols of a text that are read, start and end included; the rest is cut off."""
+        raise NotImplementedError
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Run`; the end is included, and the start where texts have it."""
+        check_texts(texts)
+        return read_texts(self.tokenizers.text, texts, self.text_length)
+
+    def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[tuple[list[str], np.ndarray]]:
+        """Returns the tokens of each text and the attention between them.
+
+        Args:
+            texts: The texts.
+            kind: `"encoder"`, the only one that these models have.
+
+        Returns:
+            A list of `(tokens, weights)` with weights [layers, heads, S, S].
+
+        Raises:
+            InputError: If the model has no such attention, or `texts` is one string.
+        """
+        self._check_kind(kind)
+        return [(self.reader.pieces(row), self._vectors(self.model.attention, row)) for row in self.ids(texts)]
