@@ -57,14 +57,13 @@ def fixed_batch(task):
 def read(task, config):
     """Returns an epoch of a text: its lines are read, tokenized and put into batches, as at the start of training."""
     from training.data import load_data
-    from training.hardware.devices import EvenBatches
+    from training.data.batching import Share
     from training.tasks import get_task
     from zoo.text import load_tokenizer
 
     tokenizers = dict.fromkeys(("source", "target"), load_tokenizer(Path(task["text"]) / "tokenizer.json"))
-    options = {"batch_tokens": task["batch_tokens"]}
-    batches = get_task("seq2seq").batches(config.data, load_data(task["spec"]), "train", tokenizers, **options)
-    return EvenBatches(batches, config.training.cores)
+    options = {"batch_tokens": task["batch_tokens"], "share": Share(config.training.cores)}
+    return get_task("seq2seq").batches(config.data, load_data(task["spec"]), "train", tokenizers, **options)
 
 
 def train(channel):

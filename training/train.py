@@ -1,15 +1,19 @@
 """Trains a named model: `python -m training.train --model NAME --data SPEC --workdir DIR [--set key=value ...]`."""
 
 import argparse
+import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from training.config.initial_run import open_workdir
 from training.config.settings import SECTIONS, read_settings
 from training.config.settings_help import describe
 from training.data import spec_forms
+from training.hardware import supervisor
+from training.hardware.cluster import JOIN_SECONDS, Cluster, find_cluster
 from training.loop.resolve import Request, resolve_run
 from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
@@ -47,6 +51,21 @@ def _parser(**options: Any) -> ArgumentParser:
         action="store_true",
         help="go on with the run that the work directory holds; with --set, most settings of training may change",
     )
+    group = parser.add_argument_group(
+        "several processes",
+        "On JAX; each is started with the same command but for --process_id, and sees the same --workdir and data. "
+        "Where a cluster tells (SLURM, Kubernetes, TPU), none of these is needed.",
+    )
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens for the others")
+    group.add_argument("--num_processes", type=int, metavar="N", help="how many train together")
+    group.add_argument("--process_id", type=int, metavar="I", help="which one this is, from 0")
+    group.add_argument(
+        "--join_seconds",
+        type=int,
+        default=JOIN_SECONDS,
+        metavar="S",
+        help="how long to wait for the others at the start; default %(default)s",
+    )
     parser.add_argument(
         "--profile", action="store_true", help="trace a few batches for TensorBoard's profiler, into DIR/tb"
     )
@@ -70,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         InputError: For bad names, settings or data, or a work directory that holds another run.
     """
+    if supervisor.is_worker():
+        supervisor.die_with_parent()
     words = sys.argv[1:] if argv is None else argv
     if {"-h", "--help"} & set(words):
         _help(words)
@@ -83,18 +104,40 @@ def main(argv: Sequence[str] | None = None) -> None:
     missing = [argument for argument, name in names if name is None]
     if missing and not arguments.resume:
         parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
+    named = (arguments.coordinator, arguments.num_processes, arguments.process_id, arguments.join_seconds)
+    cluster = Cluster.of(*named)
+    if cluster is None and not supervisor.is_worker():
+        cluster = find_cluster(arguments.join_seconds)
+    if cluster is not None and not supervisor.is_worker():
+        _supervise(workdir, cluster, named != dataclasses.astuple(cluster))
     # All mistakes in it are reported before the seconds that the backend takes to start.
     run = resolve_run(workdir, request, arguments.resume)
     start_backend()
-    from training.loop.failures import RunStopped
+    from training.hardware.processes import join
+    from training.loop.failures import RunStopped, missing_process
     from training.loop.trainer import train
 
-    try:
-        metrics = train(workdir, run, arguments.profile)
-    except RunStopped as stopped:
-        print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
-        sys.exit(stopped.status)
-    print(json.dumps({"workdir": arguments.workdir, **metrics}))
+    processes = join(cluster)
+    with processes.watched(functools.partial(missing_process, workdir)):
+        try:
+            metrics = train(workdir, run, arguments.profile, processes)
+        except RunStopped as stopped:
+            processes.report(str(stopped))
+            print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
+            sys.exit(stopped.status)
+        processes.leave()
+    if processes.leads:
+        print(json.dumps({"workdir": arguments.workdir, **metrics}))
+
+
+def _supervise(workdir: WorkDir, cluster: Cluster, found: bool) -> NoReturn:
+    """Runs this command in a child process, as one of a cluster, and ends with its exit status."""
+    from training.loop.failures import missing_process
+
+    status, reason = supervisor.supervise(cluster, cluster.words() if found else ())
+    if reason:
+        print(f"error: {missing_process(workdir, reason)}", file=sys.stderr)
+    sys.exit(status)
 
 
 def _help(words: Sequence[str]) -> None:

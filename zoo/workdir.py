@@ -70,6 +70,16 @@ class WorkDir:
         """Returns the path, without suffix, of the tokenizer called `name`."""
         return self.path / "tokenizers" / name
 
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes into the directory, which a `ReadOnlyWorkDir` does not."""
+        return True
+
+    def append_text(self, path: Path, text: str) -> None:
+        """Adds text to a file."""
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
     @contextmanager
     def replacing(self, path: Path) -> Iterator[Path]:
         """As the function `replacing`, for a file that is then known by its checksum."""
@@ -153,6 +163,40 @@ class WorkDir:
         except (KeyError, TypeError):
             raise InputError(f"{self.config} is not a configuration: it names no model.") from None
         return config
+
+
+class ReadOnlyWorkDir(WorkDir):
+    """A work directory that another process writes: what this one would write goes to a folder that is thrown away.
+
+    Args:
+        path: The directory.
+        discarded: The folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], discarded: Path):
+        super().__init__(path)
+        self._discarded = discarded
+        self.tensorboard = discarded / "tb"
+
+    @property
+    def writes(self) -> bool:
+        return False
+
+    def append_text(self, path: Path, text: str) -> None:
+        """Does nothing."""
+
+    @contextmanager
+    def replacing(self, path: Path) -> Iterator[Path]:
+        """Yields a path of that name in the folder."""
+        temporary = self._discarded / path.name
+        yield temporary
+        temporary.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Does nothing."""
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Does nothing."""
 
 
 def _is_alive(process: int) -> bool:

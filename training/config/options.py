@@ -127,6 +127,12 @@ class TrainingConfig(Options):
     devices: int = count(
         0, "Local devices that each batch is spread over; 0 for all GPUs of the machine, or the processor."
     )
+    mesh: str = text(
+        "",
+        "On JAX, how devices share the work: `data=4` spreads each batch over 4 devices that have all weights; "
+        "`fsdp=4` spreads weights and the optimizer's state over them, too; `model=2`, beside either, splits each "
+        "layer over 2. The product is the number of devices, those of all processes. If empty, `data` of all of them.",
+    )
     cores: int = count(
         0,
         "Parts of each batch that cores of the processor compute side by side, under TensorFlow without a GPU; 0 for "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from training.config.mesh import num_devices, parse_mesh
 from training.config.options import DataConfig, TrainingConfig
 from training.data import Dataset, load_data
 from zoo.errors import InputError, unknown_name
@@ -37,6 +38,13 @@ class RunConfig:
                 f"data.max_length={self.data.max_length} symbols and the start symbol do not fit into "
                 f"model.max_length={room}. Lower the former, or leave the latter to the data."
             )
+        if self.training.mesh:
+            mesh = parse_mesh(self.training.mesh)
+            if self.training.devices not in (0, num_devices(mesh)):
+                raise InputError(
+                    f"training.mesh={self.training.mesh} takes {num_devices(mesh)} devices. Received: "
+                    f"training.devices={self.training.devices}. Leave that out."
+                )
         if self.training.lora_rank and not self.training.init_from:
             raise InputError(
                 "training.lora_rank corrects the weights of a trained model: name it with --init_from DIR."

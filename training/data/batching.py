@@ -1,6 +1,7 @@
 """Batches of about equally many symbols, made of rows in flat arrays. NumPy only."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -19,6 +20,35 @@ AnyRows = Rows | Sequence[Sequence[int]]
 """Rows of ids, as flat arrays or as lists."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """The rows of every batch that one process makes: all of them, unless there are several processes.
+
+    The rows of a batch are spread over `parts` devices or cores, so that their number has to be a multiple of it: the
+    last row is repeated, with weight 0. A process has the parts from `first` up to `end`.
+
+    Example:
+        >>> Share(parts=4, first=2, end=4).rows(5).tolist()  # of the rows 0 1 2 3 4 4 4 4
+        [4, 4, 4, 4]
+    """
+
+    parts: int = 1
+    first: int = 0
+    end: int | None = None
+
+    def rows(self, count: int) -> Array:
+        """Returns the places of the process's rows in a batch of `count` rows; a row that is repeated has the last."""
+        return np.minimum(self._own(count), count - 1)
+
+    def real(self, count: int) -> Array:
+        """Returns which of these rows are not repetitions, [own rows]."""
+        return self._own(count) < count
+
+    def _own(self, count: int) -> Array:
+        rows_of_part = -(-count // self.parts)
+        return np.arange(self.first * rows_of_part, (self.end or self.parts) * rows_of_part)
+
+
 class Batches(keras.utils.PyDataset):
     """Rounds of batches for `fit`: `(inputs, outputs, weights)`.
 
@@ -27,6 +57,7 @@ class Batches(keras.utils.PyDataset):
 
     Args:
         steps: Batches in a round; `None` for one pass over the data in each round.
+        share: The rows of each batch that are made.
 
     Attributes:
         round: Number of the current round, to be set before each.
@@ -37,9 +68,9 @@ class Batches(keras.utils.PyDataset):
 
     structure: tuple[dict[str, str], str, str]
 
-    def __init__(self, steps: int | None = None):
+    def __init__(self, steps: int | None = None, share: Share | None = None):
         super().__init__()
-        self.steps = steps
+        self.steps, self.share = steps, share or Share()
         self.round = 0
         self.symbols: dict[int, int] = {}
 
@@ -48,7 +79,10 @@ class Batches(keras.utils.PyDataset):
         raise NotImplementedError
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
-        """Returns the batch of a step, counted from the start of the run, and its number of real symbols."""
+        """Returns the batch of a step, counted from the start of the run, and its number of real symbols.
+
+        Of the batch there are the rows of the share, while the symbols are those of all rows.
+        """
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -71,6 +105,7 @@ class PlannedBatches(Batches):
         seed: Seed of the order.
         static_shapes: Pad to few different shapes, for backends that compile each of them.
         corpus: The examples in the order of their lengths, for `Strata`. Default: `SortedWindows`.
+        share: See `Batches`.
     """
 
     def __init__(
@@ -81,8 +116,9 @@ class PlannedBatches(Batches):
         seed: int = 0,
         static_shapes: bool = False,
         corpus: ByLength | None = None,
+        share: Share | None = None,
     ):
-        super().__init__(steps)
+        super().__init__(steps, share)
         self.sides, self.batch_tokens, self.static_shapes = sides, batch_tokens, static_shapes
         self.round_to = 8 if static_shapes else 1
         self.order: Order
@@ -92,13 +128,13 @@ class PlannedBatches(Batches):
         else:
             self.order = Strata(corpus, batch_tokens, seed, self.round_to, sides[0].limit)
 
-    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
-        """Returns a batch.
+    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
+        """Returns some rows of a batch.
 
         Args:
-            examples: The numbers of its examples.
+            examples: The numbers of the examples of the whole batch.
             widths: Symbols in a row, padding included, on each side.
-            num_rows: Rows, at least as many as there are examples; the others are padding.
+            rows: The places of the rows in the batch, ascending; those at which there is no example are padding.
         """
         raise NotImplementedError
 
@@ -112,16 +148,30 @@ class PlannedBatches(Batches):
         num_rows = len(examples)
         if self.static_shapes:
             num_rows = max(num_rows, self.batch_tokens // int(widths.max()))
-        return self.make(examples, widths, num_rows), int(lengths[:, -1].sum())
+        inputs, outputs, weights = self.make(examples, widths, self.share.rows(num_rows))
+        return (inputs, outputs, _of_real(weights, self.share, num_rows)), int(lengths[:, -1].sum())
 
 
 def _as_rows(rows: AnyRows) -> Rows:
     return rows if isinstance(rows, Rows) else Rows.of(rows)
 
 
-def _next_symbols(rows: Rows, examples: Array, width: int, num_rows: int) -> tuple[Array, Array, Array]:
+def _of_real(weights: Array, share: Share, num_rows: int) -> Array:
+    """Returns weights [rows, ...] that are 0 in the rows of a share that only repeat another."""
+    real = share.real(num_rows).astype(weights.dtype)
+    counted: Array = weights * real.reshape(-1, *[1] * (weights.ndim - 1))
+    return counted
+
+
+def _own(examples: Array, rows: Array) -> Array:
+    """Returns the examples at some places of a batch, as far as there are any."""
+    chosen: Array = examples[rows[rows < len(examples)]]
+    return chosen
+
+
+def _next_symbols(text: Rows, examples: Array, width: int, rows: Array) -> tuple[Array, Array, Array]:
     """Returns rows that begin with the start symbol, the symbols that follow, and which of them are real."""
-    outputs = rows.gather(examples, width, num_rows)
+    outputs = text.gather(_own(examples, rows), width, len(rows))
     inputs = np.full_like(outputs, START)
     inputs[:, 1:] = outputs[:, :-1]
     inputs[outputs == PAD] = PAD
@@ -147,12 +197,13 @@ class PairBatches(PlannedBatches):
         if links is not None:
             self.structure = ({"source": "bs", "target": "bt", "alignment": "bts"}, "bt", "bt")
 
-    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
-        source = self.source.gather(examples, widths[0], num_rows)
-        target, outputs, weights = _next_symbols(self.target, examples, widths[1], num_rows)
+    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
+        own = _own(examples, rows)
+        source = self.source.gather(own, widths[0], len(rows))
+        target, outputs, weights = _next_symbols(self.target, examples, widths[1], rows)
         inputs = {"source": source, "target": target}
         if self.links is not None:
-            inputs["alignment"] = self._alignment([self.links[i] for i in examples], (*outputs.shape, source.shape[1]))
+            inputs["alignment"] = self._alignment([self.links[i] for i in own], (*outputs.shape, source.shape[1]))
         return inputs, outputs, weights
 
     @staticmethod
@@ -179,10 +230,10 @@ class LabelledBatches(PlannedBatches):
         self.rows, self.classes = _as_rows(rows), np.asarray(classes, np.int32)
         super().__init__([self.rows], **plan)
 
-    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
+    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
         # A row of padding would be a text without symbols, which no model accepts: the last text is repeated instead.
-        chosen = np.concatenate([examples, np.repeat(examples[-1:], num_rows - len(examples))])
-        weights = (np.arange(num_rows) < len(examples)).astype(np.float32)
+        chosen = examples[np.minimum(rows, len(examples) - 1)]
+        weights = (rows < len(examples)).astype(np.float32)
         return {"tokens": self.rows.gather(chosen, widths[0])}, self.classes[chosen], weights
 
 
@@ -200,8 +251,8 @@ class DocumentBatches(PlannedBatches):
         self.rows = _as_rows(rows)
         super().__init__([self.rows], **plan)
 
-    def make(self, examples: Array, widths: Array, num_rows: int) -> Batch:
-        tokens, outputs, weights = _next_symbols(self.rows, examples, widths[0], num_rows)
+    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
+        tokens, outputs, weights = _next_symbols(self.rows, examples, widths[0], rows)
         return {"tokens": tokens}, outputs, weights
 
 
@@ -217,14 +268,21 @@ class WindowBatches(Batches):
         batch_tokens: Largest number of symbols in a batch, without start symbols.
         steps: See `Batches`.
         seed: Seed of the windows' places.
+        share: See `Batches`.
     """
 
     structure = ({"tokens": "bt"}, "bt", "bt")
 
     def __init__(
-        self, stream: Rows | Sequence[int], length: int, batch_tokens: int, steps: int | None = None, seed: int = 0
+        self,
+        stream: Rows | Sequence[int],
+        length: int,
+        batch_tokens: int,
+        steps: int | None = None,
+        seed: int = 0,
+        share: Share | None = None,
     ):
-        super().__init__(steps)
+        super().__init__(steps, share)
         self.stream = stream if isinstance(stream, Rows) else Rows.of([stream])
         self.size = self.stream.num_values
         self.length = min(length, self.size - 1)
@@ -239,14 +297,21 @@ class WindowBatches(Batches):
         else:
             first = step % len(self) * self.rows
             places = np.arange(first, min(first + self.rows, self._num_windows())) * self.length
+        symbols, num_rows = self._count(places), len(places)
+        places = places[self.share.rows(num_rows)]
         positions = places[:, None] + np.arange(self.length + 1)
         inside = positions < self.size
         outputs = np.where(inside, self.stream.take(np.minimum(positions, self.size - 1)), PAD).astype(np.int32)
         tokens = np.concatenate([np.full((len(places), 1), START, np.int32), outputs[:, :-1]], axis=1)
-        weights = inside.astype(np.float32)
+        weights = _of_real(inside.astype(np.float32), self.share, num_rows)
         if not self.steps:
             weights[places > 0, 0] = 0.0
-        return ({"tokens": tokens}, outputs, weights), int(weights.sum())
+        return ({"tokens": tokens}, outputs, weights), symbols
+
+    def _count(self, places: Array) -> int:
+        """Returns the number of symbols that count in windows at some places."""
+        counted = np.minimum(self.size - places, self.length + 1)
+        return int(counted.sum() - (0 if self.steps else np.count_nonzero(places)))
 
     def _num_windows(self) -> int:
         return max(1, -(-(self.size - 1) // max(self.length, 1)))

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 
 from training.config.options import TrainingConfig
+from training.data.batching import Share
 from training.hardware.cores import choose_cores, use_cores
-from training.hardware.devices import choose_devices
+from training.hardware.devices import choose_devices, choose_mesh
+from training.hardware.mesh import Mesh
 from training.hardware.precision import dtype_policy, use_xla
+from training.hardware.processes import ALONE, Processes
 
 
 @dataclass(frozen=True)
@@ -17,14 +20,18 @@ class Hardware:
     cores: int = 1  # cores that share each batch, 1 for none
     # Names of the devices that each batch is spread over; empty where there is nothing to choose.
     devices: tuple[str, ...] = ()
+    mesh: Mesh | None = None  # how these devices share batches and weights, on JAX
+    processes: Processes = ALONE
 
     @property
-    def batch_parts(self) -> int:
-        """Parts of each batch that are computed side by side."""
-        return max(len(self.devices), self.cores)
+    def share(self) -> Share:
+        """The rows of each batch that this process makes."""
+        if self.mesh is None:
+            return Share(max(len(self.devices), self.cores))
+        return self.mesh.share(self.processes.index, self.processes.count)
 
 
-def choose_hardware(settings: TrainingConfig) -> Hardware:
+def choose_hardware(settings: TrainingConfig, processes: Processes = ALONE) -> Hardware:
     """Returns what a run computes on, and sets TensorFlow's threads accordingly.
 
     Raises:
@@ -32,4 +39,8 @@ def choose_hardware(settings: TrainingConfig) -> Hardware:
     """
     cores = choose_cores(settings)
     use_cores(cores)  # before TensorFlow lists its devices, after which its threads are fixed
-    return Hardware(dtype_policy(settings.precision), use_xla(settings.jit), cores, tuple(choose_devices(settings)))
+    mesh = choose_mesh(settings, processes.count)
+    devices = choose_devices(settings) if mesh is None else mesh.devices
+    hardware = Hardware(dtype_policy(settings.precision), use_xla(settings.jit), cores, tuple(devices), mesh, processes)
+    _ = hardware.share  # says whether the processes fit the mesh
+    return hardware

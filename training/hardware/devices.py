@@ -1,27 +1,52 @@
-"""Training on several local devices: each computes its rows of every batch, and all have the same weights."""
+"""The devices that a run computes on: each, or each row of a mesh, computes its rows of every batch."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import keras
-import numpy as np
 
+from training.config.mesh import parse_mesh
 from training.config.options import TrainingConfig
-from training.data.batching import Batch, Batches
+from training.hardware.mesh import Mesh
 from zoo.errors import InputError
 
 
 def _available() -> list[str]:
     """Returns the devices that a batch can be spread over: accelerators where there are any, else processors."""
     if keras.backend.backend() == "jax":
-        return list(keras.distribution.list_devices())
+        import jax
+
+        # Those of one process after the other, as a mesh takes them.
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        return [f"{device.platform}:{device.id}" for device in devices]
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         return [device.name.partition("device:")[2] for device in devices]
     return []
+
+
+def choose_mesh(settings: TrainingConfig, num_processes: int = 1) -> Mesh | None:
+    """Returns the mesh of devices that a run asks for; on JAX several devices are one without being asked for.
+
+    Several processes are one mesh of all their devices.
+
+    Raises:
+        InputError: If the mesh does not fit the devices, or the backend is not JAX.
+    """
+    backend = keras.backend.backend()
+    if not settings.mesh and num_processes > 1:
+        return Mesh({"data": len(_available()), "model": 1}, _available())
+    if not settings.mesh:
+        devices = choose_devices(settings) if backend == "jax" else []
+        return Mesh({"data": len(devices), "model": 1}, devices) if len(devices) > 1 else None
+    if backend != "jax":
+        raise InputError(
+            f"training.mesh is for JAX, which KERAS_BACKEND=jax chooses; the backend is {backend}. "
+            f"Received: training.mesh={settings.mesh}."
+        )
+    return Mesh(parse_mesh(settings.mesh), _available())
 
 
 def choose_devices(settings: TrainingConfig) -> list[str]:
@@ -57,37 +82,26 @@ def _single_device_setting(settings: TrainingConfig) -> str:
 
 
 @contextlib.contextmanager
-def spread_over(names: Sequence[str]) -> Iterator[None]:
-    """Spreads models that are made in the block, and their batches, over devices; with one or none nothing changes."""
-    if len(names) < 2:
+def on_one_device() -> Iterator[None]:
+    """Makes models in the block as if there were no mesh."""
+    before = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
         yield
-    elif keras.backend.backend() == "tensorflow":
+    finally:
+        keras.distribution.set_distribution(before)
+
+
+@contextlib.contextmanager
+def spread_over(names: Sequence[str], mesh: Mesh | None = None) -> Iterator[None]:
+    """Spreads models that are made in the block, and their batches, over a mesh, or over devices under TensorFlow."""
+    if mesh is not None:
+        with mesh.distribution().scope():
+            yield
+    elif len(names) > 1:
         import tensorflow as tf
 
         with tf.distribute.MirroredStrategy(list(names)).scope():
             yield
     else:
-        with keras.distribution.DataParallel(devices=list(names)).scope():
-            yield
-
-
-class EvenBatches(Batches):
-    """Batches whose rows divide evenly among devices or cores; the last row is repeated with weight 0."""
-
-    def __init__(self, batches: Batches, parts: int):
-        super().__init__(batches.steps)
-        self.batches, self.parts, self.structure = batches, parts, batches.structure
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def batch_of(self, step: int) -> tuple[Batch, int]:
-        (inputs, outputs, weights), symbols = self.batches.batch_of(step)
-        missing = -len(outputs) % self.parts
-
-        def filled(array: Any) -> Any:
-            return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
-
-        inputs = {name: filled(array) for name, array in inputs.items()}
-        weights = np.concatenate([weights, np.zeros_like(weights[:1]).repeat(missing, axis=0)])
-        return (inputs, filled(outputs), weights), symbols
+        yield

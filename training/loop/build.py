@@ -6,7 +6,8 @@ from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.hardware.choice import Hardware
 from training.hardware.cores import share_batches
-from training.hardware.devices import EvenBatches
+from training.hardware.devices import on_one_device
+from training.hardware.processes import bring_home
 from training.loop.prepare import PreparedRun
 from training.optimization.consistency import regularise
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
@@ -52,18 +53,25 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
 def make_batches(run: PreparedRun) -> tuple[Batches, Batches]:
     """Returns the batches of training and of validation, padded to few different shapes where XLA compiles each."""
     settings = run.config.training
-    shapes = {"batch_tokens": settings.batch_tokens, "static_shapes": run.hardware.jit}
+    shapes = {
+        "batch_tokens": settings.batch_tokens,
+        "static_shapes": run.hardware.jit,
+        "share": run.hardware.share,
+    }
     rounds = {"steps": settings.eval_every * settings.accumulate_steps, "seed": settings.seed}
     training = run.task.batches(run.config.data, run.data, "train", run.tokenizers, **shapes, **rounds)
     validation = run.task.batches(run.config.data, run.data, "val", run.tokenizers, **shapes)
-    parts = run.hardware.batch_parts
-    return (training, validation) if parts < 2 else (EvenBatches(training, parts), EvenBatches(validation, parts))
+    return training, validation
 
 
 def save_model(workdir: WorkDir, config: RunConfig, model: keras.Model) -> None:
-    """Writes `model.keras`."""
-    # Precision is a matter of training; what is kept, evaluated and exported is float32.
-    final = create_model(config.spec.name, dtype="float32", **config.model)
-    copy_weights(model, final)
-    with workdir.replacing(workdir.model) as temporary:
-        final.save(temporary)
+    """Writes `model.keras`; of several processes one does, with the weights that all of them have."""
+    bring_home(model)
+    if not workdir.writes:
+        return
+    with on_one_device():
+        # Precision is a matter of training; what is kept, evaluated and exported is float32.
+        final = create_model(config.spec.name, dtype="float32", **config.model)
+        copy_weights(model, final)
+        with workdir.replacing(workdir.model) as temporary:
+            final.save(temporary)

@@ -12,6 +12,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
 
+from training.hardware.processes import whole
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
 from training.loop.checkpoints import averages_of, save_checkpoint
 from training.loop.failures import LossLost
@@ -63,9 +64,9 @@ class Checkpoints(keras.callbacks.Callback):
         if loss < state.best:
             state.best, state.best_round = loss, state.rounds
         self._log(step, {name: float(value) for name, value in logs.items()})
-        save_checkpoint(self.workdir.checkpoints, step, self.model, dataclasses.asdict(state))
+        save_checkpoint(self.workdir, step, self.model, dataclasses.asdict(state))
         best = checkpoint_path(self.workdir.checkpoints, state.best_round * self.eval_every)
-        for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep]:
+        for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep] if self.workdir.writes else ():
             if old != best:
                 old.unlink()
         if state.has_stalled(self.patience):
@@ -100,6 +101,6 @@ class Averages(keras.callbacks.Callback):
     def _swap(self) -> None:
         # Through NumPy and not by adding and subtracting, which would round.
         for variable, average in zip(self.model.trainable_variables, averages_of(self.model), strict=True):
-            value = keras.ops.convert_to_numpy(variable)
-            variable.assign(keras.ops.convert_to_numpy(average))
+            value = whole(variable)
+            variable.assign(whole(average))
             average.assign(value)

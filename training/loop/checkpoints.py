@@ -10,9 +10,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from training.hardware.processes import whole
 from training.loop.checkpoint_files import checkpoint_path
 from zoo.errors import InputError
-from zoo.workdir import replacing
+from zoo.workdir import WorkDir, replacing
 
 
 def _variables(model: keras.Model) -> dict[str, keras.Variable]:
@@ -34,12 +35,16 @@ def averages_of(model: keras.Model) -> list[keras.Variable]:
     return [variable for variable in model.optimizer.variables if variable.path.endswith("_average")]
 
 
-def save_checkpoint(folder: Path, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
-    """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, for JSON."""
-    path = checkpoint_path(folder, step)
-    arrays = {name: keras.ops.convert_to_numpy(variable) for name, variable in _variables(model).items()}
-    with replacing(path) as temporary:
-        np.savez(temporary, state=np.array(json.dumps(state)), **arrays)
+def save_checkpoint(workdir: WorkDir, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
+    """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, for JSON.
+
+    Of several processes all have to call it, since each may have a part of the variables; one of them writes.
+    """
+    path = checkpoint_path(workdir.checkpoints, step)
+    arrays: dict[str, Any] = {name: whole(variable) for name, variable in _variables(model).items()}
+    if workdir.writes:
+        with replacing(path) as temporary:
+            np.savez(temporary, state=np.array(json.dumps(state)), **arrays)
     return path
 
 

@@ -64,6 +64,11 @@ def _without_xla(workdir: WorkDir) -> str:
     return f"{reason}. Go on without: {_resume(workdir)} --set training.jit=off"
 
 
+def missing_process(workdir: WorkDir, reason: str) -> str:
+    """Returns what to say when another process of a training is missing, and how to go on."""
+    return f"{_message(workdir, reason, '')}" + (", in every process" if workdir.config.is_file() else "")
+
+
 def _message(workdir: WorkDir, reason: str, lower: str) -> str:
     if not workdir.config.is_file():
         return f"{reason}; nothing was trained yet."

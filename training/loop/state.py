@@ -49,8 +49,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 def append_to_log(workdir: WorkDir, record: dict[str, Any]) -> None:
     """Adds a line to `metrics.jsonl`."""
-    with workdir.metrics.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    workdir.append_text(workdir.metrics, json.dumps(record) + "\n")
 
 
 def cut_log(workdir: WorkDir, last_step: int) -> None:

@@ -1,21 +1,28 @@
 """The training loop: from a resolved run to a work directory, over Keras `fit`."""
 
+import contextlib
+import dataclasses
 import math
+import os
 import random
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import keras
 
+import zoo
 from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
 from training.config.run_config import RunConfig
 from training.data.batching import Batches
-from training.data.fingerprint import identify
+from training.data.fingerprint import fingerprint, identify
 from training.hardware.choice import choose_hardware
 from training.hardware.devices import spread_over
 from training.hardware.precision import without_rewriting
+from training.hardware.processes import ALONE, Processes, backend_versions
 from training.loop.build import compile_model, make_batches, save_model
 from training.loop.callbacks import Averages, Checkpoints
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, set_damaged_aside, step_of
@@ -32,22 +39,60 @@ from training.loop.resolve import Run
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.optimization.optimizer import make_schedule
 from zoo.errors import InputError
-from zoo.workdir import WorkDir
+from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 
-def train(workdir: WorkDir, run: Run, profile: bool = False) -> dict[str, Any]:
+def train(workdir: WorkDir, run: Run, profile: bool = False, processes: Processes = ALONE) -> dict[str, Any]:
     """Trains a model into a work directory and returns the validation metrics of what is kept.
 
-    With `profile`, some batches are traced for TensorBoard's profiler.
+    With `profile`, some batches are traced for TensorBoard's profiler. Of several processes, which all call this, one
+    writes and speaks.
 
     Raises:
-        InputError: For bad data, or a directory that holds another run or that another process is training into.
+        InputError: For bad data, a directory that holds another run or that another process is training into, or a
+            process that differs from the others.
         RunStopped: If the run was interrupted, its loss was lost, or memory or disk are full.
     """
-    with locked(workdir):
+    with _own_part(workdir, processes) as workdir:
+        return _train_alike(workdir, _agreed(run, processes), profile, processes)
+
+
+@contextlib.contextmanager
+def _own_part(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
+    """Yields the work directory as a process has it: one writes it and speaks, the others do neither."""
+    if processes.leads:
+        yield workdir
+        return
+    with tempfile.TemporaryDirectory() as discarded, open(os.devnull, "w") as nowhere:
+        with contextlib.redirect_stderr(nowhere):
+            yield ReadOnlyWorkDir(workdir.path, Path(discarded))
+
+
+def _agreed(run: Run, processes: Processes) -> Run:
+    """Returns a run with its data opened, after all processes have been found to have the same; see `Processes`."""
+    if processes.count == 1:
+        return run
+    versions = {"attention-zoo": zoo.__version__, "keras": keras.version(), **backend_versions()}
+    processes.agree({f"the version of {name}": version for name, version in versions.items()})
+    settings = {
+        f"{section}.{key}": value
+        for section, values in run.config.to_dict().items()
+        for key, value in (values.items() if isinstance(values, dict) else [("", values)])
+    }
+    processes.agree({"--resume": run.begun, **settings})
+    data = run.data or run.config.open_data()
+    with taking_long(f"reading {run.config.data.spec}"):
+        processes.agree({f"the data, {split}": values for split, values in fingerprint(data).items()})
+    return dataclasses.replace(run, data=data)
+
+
+def _train_alike(workdir: WorkDir, run: Run, profile: bool, processes: Processes) -> dict[str, Any]:
+    with locked(workdir) if processes.leads else contextlib.nullcontext():
         workdir.remove_leftovers()
         if run.begun:
-            set_damaged_aside(workdir.checkpoints)
+            if processes.leads:
+                set_damaged_aside(workdir.checkpoints)
+            processes.wait("checkpoints are whole")
             changes = "".join(f", but {key}={value}" for key, value in run.changes.items())
             print(f"resuming with the settings that the run was begun with{changes}", file=sys.stderr)
         else:
@@ -56,8 +101,8 @@ def train(workdir: WorkDir, run: Run, profile: bool = False) -> dict[str, Any]:
             print(f"{workdir.path} is trained already", file=sys.stderr)
             return metrics
         with explained(workdir):
-            prepared = prepare(workdir, run, choose_hardware(run.config.training))
-            with spread_over(prepared.hardware.devices):
+            prepared = prepare(workdir, run, choose_hardware(run.config.training, processes))
+            with spread_over(prepared.hardware.devices, prepared.hardware.mesh):
                 return _train(workdir, prepared, profile)
 
 
@@ -92,6 +137,7 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     state = _restore(workdir, model)
     state.validate_on(identify(run.data.split("val")))
     fit(workdir, settings, model, batches, validation, state, profile)
+    run.hardware.processes.wait("checkpoints are written")
     measured = finish(workdir, settings, model, validation, state)
     num_symbols = sum(validation.symbols.values())
     measured |= run.task.derived(measured["cross_entropy"], num_symbols, run.data.split("val"))
@@ -110,10 +156,14 @@ def _introduce(run: PreparedRun, model: keras.Model) -> None:
     if run.config.training.lora_rank:
         trained = sum(math.prod(variable.shape) for variable in model.trainable_variables)
         parameters += f", {trained:,} of them trained"
-    num_devices = len(run.hardware.devices)
+    devices = f", {len(run.hardware.devices)} devices" if len(run.hardware.devices) > 1 else ""
+    if run.config.training.mesh:
+        devices += f" ({run.hardware.mesh})"
+    if (count := run.hardware.processes.count) > 1:
+        devices += f" of {count} processes"
     announce(
         f"{run.config.spec.name} on {run.config.data.spec}: {parameters}, {sizes} symbols, {keras.backend.backend()}, "
-        f"{model.dtype_policy.name}{f', {num_devices} devices' if num_devices > 1 else ''}"
+        f"{model.dtype_policy.name}{devices}"
     )
     if chosen := _chosen_for_the_user(run.config):
         announce(f"with {', '.join(chosen)}")

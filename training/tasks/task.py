@@ -48,7 +48,7 @@ class Task(abc.ABC, Generic[DataType]):
     ) -> Batches:
         """Returns the batches of a split, encoded; training examples are cut at `max_length`.
 
-        The options are `batch_tokens`, `static_shapes`, and for training `steps` and `seed`; see `Batches`.
+        The options are `batch_tokens`, `static_shapes`, `share`, and for training `steps` and `seed`; see `Batches`.
         """
 
     def metrics(self) -> list[keras.metrics.Metric]:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from training.config.options import TrainingConfig
-from training.data.batching import LabelledBatches, PairBatches
 from training.hardware import devices
-from training.hardware.devices import EvenBatches, choose_devices
+from training.hardware.devices import choose_devices, choose_mesh
 from training.optimization.optimizer import Adam
 from zoo.errors import InputError
 
@@ -81,32 +80,6 @@ def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
     assert (done.stdout.splitlines()[-1] == "True") == (backend == "tensorflow")
 
 
-@pytest.mark.parametrize("num_devices", [2, 3])
-def test_rows_are_filled_up_with_weight_zero(num_devices):
-    pairs = PairBatches([[5, 2]] * 4 + [[5, 6, 2]], [[7, 2]] * 4 + [[8, 9, 2]], batch_tokens=15)
-    even = EvenBatches(pairs, num_devices)
-    assert len(even) == len(pairs) and even.structure == pairs.structure
-    for index in range(len(even)):
-        (inputs, outputs, weights), (kept, targets, counts) = even[index], pairs[index]
-        rows = len(targets)
-        assert len(outputs) % num_devices == 0 and rows <= len(outputs) < rows + num_devices
-        for filled, array in ((inputs["source"], kept["source"]), (inputs["target"], kept["target"])):
-            np.testing.assert_array_equal(filled[:rows], array)
-            np.testing.assert_array_equal(filled[rows:], np.repeat(array[-1:], len(filled) - rows, axis=0))
-        np.testing.assert_array_equal(outputs[:rows], targets)
-        np.testing.assert_array_equal(weights[:rows], counts)
-        assert not weights[rows:].any()
-        assert even.symbols[index] == pairs.symbols[index]
-
-
-def test_rounds_go_on():
-    batches = LabelledBatches([[5, 2]] * 5, [0, 1, 0, 1, 1], batch_tokens=4, steps=2, seed=3)
-    even = EvenBatches(batches, 2)
-    even.round = batches.round = 4
-    np.testing.assert_array_equal(even[1][0]["tokens"][: len(batches[1][1])], batches[1][0]["tokens"])
-    assert even.symbols.keys() == {9}
-
-
 @pytest.fixture
 def machine(monkeypatch):
     def make(names, backend="tensorflow"):
@@ -164,3 +137,18 @@ def test_keras_has_what_the_optimizer_overrides():
 
     assert hasattr(keras.optimizers.Adam, "_all_reduce_sum_gradients")
     assert Adam._all_reduce_sum_gradients is not keras.optimizers.Adam._all_reduce_sum_gradients
+
+
+def test_a_mesh_is_for_jax(machine):
+    machine(CPUS)
+    with pytest.raises(InputError, match="training.mesh is for JAX, which KERAS_BACKEND=jax chooses; the backend is"):
+        choose_mesh(TrainingConfig(mesh="data=2"))
+    assert choose_mesh(TrainingConfig(devices=2)) is None
+
+
+def test_several_devices_are_a_mesh_on_jax(machine):
+    machine(GPUS, backend="jax")
+    mesh = choose_mesh(TrainingConfig())
+    assert (str(mesh), mesh.devices) == ("data=3,model=1", GPUS)
+    assert choose_mesh(TrainingConfig(devices=1)) is None
+    assert choose_mesh(TrainingConfig(mesh="model=3")).axes == {"data": 1, "model": 3}

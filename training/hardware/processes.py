@@ -1,0 +1,252 @@
+"""The processes of one training on JAX while they run: who leads, what they agree on, and who is missing.
+
+JAX connects them, through a service in process 0. It ends a process by an abort, with pages of addresses, when that
+service is gone, and waits for hours for a process that has died elsewhere. So each process tells the others every
+second that it is there, and ends with one line when one of them has not been heard from; an abort is turned into a
+line by `training.hardware.supervisor`.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+import keras
+import numpy as np
+
+from training.hardware.cluster import Cluster
+from zoo.errors import InputError
+
+# Longer than a process may be stopped, and shorter than the minute in which all have to have ended.
+SILENCE = 45.0
+_BETWEEN_BEATS = 1.0
+_FOR_EVER = 7 * 24 * 3600
+_LEADER = 0
+
+
+class Processes:
+    """This process and the others that train with it; also a single one, for which nothing here takes time."""
+
+    def __init__(self, index: int = 0, count: int = 1, client: Any = None):
+        self.index, self.count, self._client = index, count, client
+        self._reported = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes what is written once: logs, checkpoints and the model."""
+        return self.index == _LEADER
+
+    def wait(self, place: str) -> None:
+        """Waits until all processes have come to a place in the program, which is named once in a run."""
+        if self.count > 1:
+            self._client.wait_at_barrier(f"zoo/{place}", _FOR_EVER * 1000)
+
+    def agree(self, values: Mapping[str, Any]) -> None:
+        """Checks that all processes have the same values as process 0, and waits until all have come here.
+
+        Raises:
+            InputError: If they differ; the first one is named.
+        """
+        if self.count == 1:
+            return
+        own = {name: json.dumps(value, sort_keys=True, default=str) for name, value in values.items()}
+        key = f"zoo/agreed/{'+'.join(own)[:200]}"
+        if self.leads:
+            self._client.key_value_set(key, json.dumps(own))
+        theirs = json.loads(self._client.blocking_key_value_get(key, _FOR_EVER * 1000))
+        for name in {**theirs, **own}:
+            if own.get(name) != theirs.get(name):
+                here, there = own.get(name, "nothing"), theirs.get(name, "nothing")
+                raise InputError(
+                    f"Process {self.index} of {self.count} differs from process 0 in {name}: {here} here, {there} "
+                    "there."
+                )
+        self.wait(key)
+
+    def report(self, reason: str) -> None:
+        """Tells the others why this process ends before its time."""
+        if self.count > 1 and not self._reported:
+            self._reported = True
+            with contextlib.suppress(Exception):
+                self._client.key_value_set(f"zoo/ended/{self.index}", f"{self._name(self.index)} ended: {reason}")
+            if self.leads:  # with it the service goes
+                time.sleep(3 * _BETWEEN_BEATS)
+
+    @contextlib.contextmanager
+    def watched(self, explain: Callable[[str], str]) -> Iterator[None]:
+        """Ends this process with one line, during the block, when another one ended or is missing.
+
+        An error of the block is told to the others; one that only says that a connection broke waits until it is known
+        whose.
+
+        Args:
+            explain: Makes the line from what happened.
+        """
+        if self.count == 1:
+            yield
+            return
+        done = threading.Event()
+        watch = threading.Thread(target=self._watch, args=[explain, done], daemon=True)
+        watch.start()
+        try:
+            yield
+        except InputError as error:
+            self.report(str(error))
+            raise
+        except Exception as error:
+            if _is_broken_connection(error):
+                watch.join(SILENCE + 10)
+            self.report(str(error) or type(error).__name__)
+            raise
+        except BaseException as error:
+            self.report(type(error).__name__)
+            raise
+        finally:
+            done.set()
+
+    def leave(self) -> None:
+        """Waits for the others at the end of the run, and disconnects."""
+        if self.count > 1:
+            import jax
+
+            self.wait("end")
+            jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+
+    def _name(self, index: int) -> str:
+        return f"process {index} of {self.count} ({socket.gethostname()})"
+
+    def _watch(self, explain: Callable[[str], str], done: threading.Event) -> None:
+        heard: dict[str, tuple[str, float]] = {}
+        begun = time.monotonic()
+        for beat in range(sys.maxsize):
+            try:
+                self._client.key_value_set(
+                    f"zoo/alive/{self.index}", f"{beat} {socket.gethostname()}", allow_overwrite=True
+                )
+                alive = dict(self._client.key_value_dir_get("zoo/alive/"))
+                ended = self._client.key_value_dir_get("zoo/ended/")
+            except Exception:  # the service is gone; JAX is about to end the process
+                if done.wait(_BETWEEN_BEATS):
+                    return
+                continue
+            now = time.monotonic()
+            others = [reason for key, reason in ended if not key.endswith(f"/{self.index}")]
+            if others and not self._reported:
+                _end(explain(others[0]))
+            for index in range(self.count):
+                text = alive.get(f"zoo/alive/{index}", "")
+                if heard.get(str(index), ("", begun))[0] != text or str(index) not in heard:
+                    heard[str(index)] = (text, now)
+                silent = now - heard[str(index)][1]
+                if index != self.index and silent > SILENCE:
+                    host = text.partition(" ")[2] or "never seen"
+                    _end(
+                        explain(f"process {index} of {self.count} ({host}) has not been heard from for {silent:.0f} s")
+                    )
+            if done.wait(_BETWEEN_BEATS):
+                return
+
+
+ALONE = Processes()
+"""A training of one process."""
+
+
+def join(cluster: Cluster | None) -> Processes:
+    """Connects this process with the others of a cluster, before JAX computes anything.
+
+    Raises:
+        InputError: If the backend is another than JAX, or the coordinator does not answer.
+    """
+    if cluster is None:
+        return ALONE
+    if keras.backend.backend() != "jax":
+        raise InputError(
+            "Several processes train on JAX, which KERAS_BACKEND=jax chooses; under "
+            f"{keras.backend.backend()} one process spreads a batch over the GPUs of its machine (training.devices)."
+        )
+    import jax
+    from jax._src import distributed
+
+    if cluster.process_id != _LEADER:
+        _reach(cluster)
+    try:
+        jax.distributed.initialize(
+            cluster.coordinator,
+            cluster.num_processes,
+            cluster.process_id,
+            initialization_timeout=cluster.seconds,
+            heartbeat_timeout_seconds=_FOR_EVER,  # see the module: who is missing is found here
+        )
+    except RuntimeError as error:
+        raise InputError(
+            f"The processes did not connect at {cluster.coordinator}: {str(error).splitlines()[0]}."
+        ) from error
+    return Processes(cluster.process_id, cluster.num_processes, distributed.global_state.client)
+
+
+def _reach(cluster: Cluster) -> None:
+    """Waits until the coordinator accepts connections; raises InputError if it does not in time."""
+    host, _, port = cluster.coordinator.rpartition(":")
+    end = time.monotonic() + cluster.seconds
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise InputError(
+                    f"The coordinator {cluster.coordinator}, process 0, cannot be reached after {cluster.seconds} s "
+                    f"({error.strerror or error}). Is it running, and is the port open?"
+                ) from error
+        time.sleep(0.5)
+
+
+def backend_versions() -> dict[str, str]:
+    """Returns the version of each library that computes."""
+    return {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+
+
+def whole(variable: Any) -> np.ndarray[Any, Any]:
+    """Returns the whole value of a variable, of which other processes may have parts: all have to ask for it."""
+    value = getattr(variable, "value", variable)
+    if keras.backend.backend() == "jax" and not (value.is_fully_addressable or value.is_fully_replicated):
+        from jax.experimental import multihost_utils
+
+        value = multihost_utils.process_allgather(value, tiled=True)
+    array: np.ndarray[Any, Any] = keras.ops.convert_to_numpy(value)
+    return array
+
+
+def bring_home(model: keras.Model) -> None:
+    """Gives each process all values of a model whose parts are in several, in the memory of its machine.
+
+    The model is not trained any more after that.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    import jax
+
+    if jax.process_count() > 1:
+        (home, *_) = jax.local_devices(backend="cpu")
+        for variable in model.variables:
+            value = whole(variable)
+            variable._layout = None
+            variable._value = jax.device_put(value, home)
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    """Returns whether an error comes from a computation of several processes, of which one may have died."""
+    return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") or "Gloo" in str(error)
+
+
+def _end(line: str) -> None:
+    """Ends the process at once: its main thread may wait for what never comes."""
+    sys.stderr.flush()
+    os.write(2, f"error: {line}\n".encode())
+    os._exit(1)
