@@ -116,7 +116,7 @@ class Processes:
             import jax
 
             self.wait("end")
-            jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+            jax.distributed.shutdown()
 
     def _name(self, index: int) -> str:
         return f"process {index} of {self.count} ({socket.gethostname()})"
