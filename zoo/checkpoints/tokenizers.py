@@ -18,6 +18,7 @@ from zoo.text import (
     WordPieceTokenizer,
 )
 from zoo.text.bert_characters import Reading
+from zoo.text.byte_level_bpe import byte_alphabet
 from zoo.text.reordered_subwords import UNUSED
 from zoo.vocabulary import SPECIAL_PIECES
 
@@ -32,19 +33,38 @@ def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETo
         vocabulary = checkpoint.json("vocab.json")
         lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
         merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+        special, runs, compose = set(), [], False
     else:
-        model = checkpoint.json("tokenizer.json")["model"]
-        vocabulary, pairs = model["vocab"], model["merges"]
-        merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in pairs]
+        described = checkpoint.json("tokenizer.json")
+        model = described["model"]
+        merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
+        added = described.get("added_tokens") or []
+        special = {token["id"] for token in added if token["special"]}
+        others = {token["content"]: token["id"] for token in added if not token["special"]}
+        runs = _runs(checkpoint.path / "tokenizer.json", others)
+        vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
+        compose = (described.get("normalizer") or {}).get("type") == "NFC"
     size = max(order.original_ids) + 1
     pieces = {index: piece for piece, index in vocabulary.items()}
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
         raise InputError(f"{checkpoint.path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
-    controls = [
-        ours for ours, original in enumerate(order.original_ids) if original not in pieces
-    ]  # rows that only fill up the table
+    pieces |= {index: byte_alphabet()[ord(" ")] * length for length, index in enumerate(runs, start=2)}
+    controls = [  # and rows that only fill up the table
+        ours for ours, original in enumerate(order.original_ids) if original in special or original not in pieces
+    ]
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
-    return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids)
+    ours = {original: index for index, original in enumerate(order.original_ids)}
+    our_runs = [ours[index] for index in runs]
+    return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, our_runs, compose)
+
+
+def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
+    """Returns the ids of symbols that are two spaces, three, and so on, which are all that may be added to others."""
+    runs = [added[" " * length] for length in range(2, len(added) + 2) if " " * length in added]
+    if len(runs) != len(added):
+        other = next(text for text, index in added.items() if index not in runs)
+        raise InputError(f"{path}: symbols that are added must be special, or runs of spaces. Received: {other!r}.")
+    return runs
 
 
 def mapped_subwords(
@@ -86,9 +106,15 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     is_plain = (
         splits.get("type") == "ByteLevel" and splits.get("use_regex", True) and not splits.get("add_prefix_space")
     )
-    if not is_plain or normalizer or described["model"].get("type") != "BPE" or described["model"].get("dropout"):
+    if (
+        not is_plain
+        or (normalizer or {}).get("type") not in (None, "NFC")
+        or described["model"].get("type") != "BPE"
+        or described["model"].get("dropout")
+    ):
         raise InputError(
-            f"{checkpoint.path / 'tokenizer.json'}: only byte-level BPE with GPT-2's rule for words is read. "
+            f"{checkpoint.path / 'tokenizer.json'}: only byte-level BPE with GPT-2's rule for words is read, composed "
+            "(NFC) or not. "
             f"Received: pre_tokenizer={splits!r}, normalizer={normalizer!r}."
         )
     return byte_level_bpe(checkpoint, order)

@@ -2,17 +2,20 @@
 
 import heapq
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from zoo.errors import InputError
 from zoo.text.base import Tokenizer, saved_list, without_surrogates
+from zoo.text.composition import composed
 from zoo.text.word_splits import word_pattern
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START
 
 _MAX_CACHED_WORDS = 1 << 16
 # Bytes that are printable in Latin-1 stand for themselves in the files of a vocabulary.
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_NEVER_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
 
 
 def byte_alphabet() -> tuple[str, ...]:
@@ -25,7 +28,8 @@ class ByteLevelBPETokenizer(Tokenizer):
     """Words of UTF-8 bytes, in which the pair of neighbours that was learned first is merged, again and again.
 
     Every text has ids, and no two texts have the same; there is no unknown symbol, and id 3 is a symbol like others.
-    See `zoo.text.word_splits` for the words.
+    See `zoo.text.word_splits` for the words. With `runs`, as many spaces as one of them has are a symbol, which is
+    apart from the words around it.
 
     Args:
         pieces: The vocabulary: a piece for each id, its bytes written in `byte_alphabet`. The first three are those of
@@ -33,6 +37,8 @@ class ByteLevelBPETokenizer(Tokenizer):
         merges: The pairs of pieces that are merged, in the order that they were learned in.
         controls: Ids of further pieces that are no text: texts never get them, and they decode to nothing.
         original_ids: The id of each piece in the vocabulary that it comes from, −1 for none. Default: the same ids.
+        runs: Ids of symbols that are two spaces, three, and so on.
+        compose: Whether text is composed first (`zoo.text.composition`); two texts may then have the same ids.
 
     Raises:
         InputError: A byte or the result of a merge has no piece, or a piece is repeated or no bytes.
@@ -51,8 +57,12 @@ class ByteLevelBPETokenizer(Tokenizer):
         merges: Iterable[Sequence[str]],
         controls: Iterable[int] = (),
         original_ids: Sequence[int] | None = None,
+        runs: Sequence[int] = (),
+        compose: bool = False,
     ):
         super().__init__()
+        self.runs, self.compose = tuple(runs), compose
+        self._run_ids = {" " * length: index for length, index in enumerate(self.runs, start=2)}
         self.controls = frozenset(controls) | {PAD, START, END}
         self._saved_pieces = tuple(pieces)
         self.original_ids = tuple(range(len(self._saved_pieces)) if original_ids is None else original_ids)
@@ -63,8 +73,10 @@ class ByteLevelBPETokenizer(Tokenizer):
             )
         ids = self._ids_of_text()
         self._surfaces = self._bytes_of_pieces()
-        alphabet = byte_alphabet()
-        self.byte_ids = tuple(self._id(ids, character, "a byte") for character in alphabet)
+        self.byte_ids = tuple(
+            PAD if byte in _NEVER_IN_UTF8 and character not in ids else self._id(ids, character, "a byte")
+            for byte, character in enumerate(byte_alphabet())
+        )
         self._saved_merges = tuple((left, right) for left, right in merges)
         self.merges = tuple(
             (self._id(ids, left, "a merge"), self._id(ids, right, "a merge"), self._id(ids, left + right, "a merge"))
@@ -77,7 +89,9 @@ class ByteLevelBPETokenizer(Tokenizer):
     def _ids_of_text(self) -> dict[str, int]:
         ids: dict[str, int] = {}
         for index, piece in enumerate(self._saved_pieces):
-            if index not in self.controls and ids.setdefault(piece, index) != index:
+            if index in self.controls or index in self.runs:
+                continue
+            if ids.setdefault(piece, index) != index:
                 raise InputError(f"A vocabulary holds distinct pieces. Received: {piece!r} twice.")
         return ids
 
@@ -100,18 +114,31 @@ class ByteLevelBPETokenizer(Tokenizer):
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         merges = [pair.split(" ") for pair in saved_list(state, "merges")]
-        lists = (saved_list(state, name) for name in ("controls", "original_ids"))
-        return cls(saved_list(state, "pieces"), merges, *lists)
+        controls, original_ids = (saved_list(state, name) for name in ("controls", "original_ids"))
+        runs, compose = state.get("runs", ()), bool(state.get("compose"))
+        return cls(saved_list(state, "pieces"), merges, controls, original_ids, runs, compose)
 
     @property
     def vocab_size(self) -> int:
         return len(self._saved_pieces)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        read = map(without_surrogates, texts)
+        return [
+            [i for word in self._words(composed(text) if self.compose else text) for i in self._word_ids(word)]
+            for text in read
+        ]
+
+    def _words(self, text: str) -> list[str]:
         find = word_pattern().findall
-        return [[i for word in find(without_surrogates(text)) for i in self._word_ids(word)] for text in texts]
+        if not self.runs:
+            return find(text)
+        parts = re.split(f"( {{2,{len(self.runs) + 1}}})", text)
+        return [word for part in parts for word in ([part] if part in self._run_ids else find(part))]
 
     def _word_ids(self, word: str) -> tuple[int, ...]:
+        if word in self._run_ids:
+            return (self._run_ids[word],)
         ids = self._cache.get(word)
         if ids is None:
             ids = self._merged([self.byte_ids[byte] for byte in word.encode()])
@@ -173,6 +200,8 @@ class ByteLevelBPETokenizer(Tokenizer):
             "merges": [" ".join(pair) for pair in self._saved_merges],
             "controls": sorted(self.controls),
             "original_ids": self.original_ids,
+            "runs": self.runs,
+            "compose": self.compose,
         }
         return {".json": json.dumps(state, ensure_ascii=False).encode()}
 

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
+from export.graph.tokenizers.composition import Composition
 from export.graph.tokenizers.tables import PagedTable, PairTable
 from zoo.text import ByteLevelBPETokenizer
 from zoo.text.word_splits import CONTRACTIONS, LETTER, OTHER, SPACE, character_classes
@@ -25,10 +26,14 @@ class ByteLevelBPEGraph(TokenizerGraph):
         merges = np.array(tokenizer.merges, dtype=np.int64).reshape(-1, 3)
         self._ranks, self._merged = PairTable(merges[:, :2], tokenizer.vocab_size), merges[:, 2].astype(np.int32)
         self._byte_ids = np.array(tokenizer.byte_ids, dtype=np.int32)
+        self._run_ids = np.array([0, 0, *tokenizer.runs], dtype=np.int32)
+        self._composition = Composition() if tokenizer.compose else None
         self._surfaces = np.array(tokenizer.surfaces(), dtype=object)
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_decode(self._read(text), "UTF-8")
+        if self._composition is not None:
+            characters = self._composition(characters)
         words = self._words(characters)
         unique, occurrences = tf.unique(words.flat_values)
         ids = tf.gather(self._word_ids(unique), occurrences)  # [W, None]
@@ -37,11 +42,29 @@ class ByteLevelBPEGraph(TokenizerGraph):
     def _words(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the words [B, None] of code points [B, None]: see `zoo.text.word_splits`."""
         codes, rows = characters.flat_values, tf.cast(characters.value_rowids(), tf.int32) + 1
-        starts = self._starts(codes, rows)
+        starts = self._starts(codes, self._parts(codes, rows) if len(self._run_ids) > 2 else rows)
         row_splits = tf.gather(tf.concat([[0], tf.cumsum(tf.cast(starts, tf.int64))], 0), characters.row_splits)
         first = tf.concat([tf.where(starts)[:, 0], [tf.size(codes, tf.int64)]], 0)
         words = tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(codes, first, validate=False), "UTF-8")
         return tf.RaggedTensor.from_row_splits(words, row_splits, validate=False)
+
+    def _parts(self, codes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Returns numbers [C] of the parts of the rows: the runs of spaces that are symbols, and what is between them.
+
+        A run that is longer than the longest symbol is several, and a single space after them is none.
+        """
+        longest, places = len(self._run_ids) - 1, tf.range(1, tf.size(codes) + 1)
+        is_blank, same_before = codes == _BLANK, _shifted(rows, -1) == rows
+        opens = is_blank & ~(_shifted(is_blank, -1) & same_before)
+        closes = is_blank & ~(_shifted(is_blank, 1) & (_shifted(rows, 1) == rows))
+        run = tf.cumsum(tf.cast(opens, tf.int32))
+        first = tf.gather(tf.concat([[0], tf.boolean_mask(places, opens)], 0), run)
+        last = tf.gather(tf.concat([[0], tf.boolean_mask(places, closes)], 0), run)
+        within, length = places - first, last - first + 1
+        is_single = (within == length - 1) & (within % longest == 0)
+        in_symbol = is_blank & ~is_single
+        begins = ~same_before | (in_symbol & (within % longest == 0)) | (~in_symbol & _shifted(in_symbol, -1))
+        return tf.cumsum(tf.cast(begins, tf.int32))
 
     def _starts(self, codes: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Returns at which characters a word begins, boolean [C], of those of all rows."""
@@ -73,9 +96,18 @@ class ByteLevelBPEGraph(TokenizerGraph):
     def _word_ids(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids [W, None] of words [W]."""
         lengths = tf.strings.length(words)
-        codes = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8), tf.int32)
-        ids = tf.gather(tf.constant(self._byte_ids), codes)
+        is_run = tf.strings.regex_full_match(words, "  +") if len(self._run_ids) > 2 else tf.zeros_like(words, tf.bool)
+        run_ids = tf.gather(tf.constant(self._run_ids), tf.where(is_run, lengths, 0))
+        lengths = tf.where(is_run, 1, lengths)
+        codes = tf.cast(
+            tf.io.decode_raw(
+                tf.strings.reduce_join(tf.strings.substr(words, tf.zeros_like(lengths), lengths)), tf.uint8
+            ),
+            tf.int32,
+        )
         owners = tf.repeat(tf.range(1, tf.size(words) + 1), lengths)
+        is_run = tf.gather(is_run, owners - 1)
+        ids = tf.where(is_run, tf.gather(run_ids, owners - 1), tf.gather(tf.constant(self._byte_ids), codes))
         unlimited = tf.TensorShape([None])
         ids, owners, _ = tf.while_loop(
             lambda ids, owners, going: going,

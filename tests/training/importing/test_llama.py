@@ -1,4 +1,6 @@
-"""Llama-like decoders: ids, logits and text are those of the reference."""
+"""Decoders with rotary positions, Llama's relatives and GPT-NeoX: ids, logits and text are those of the reference."""
+
+import json
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ class Imported:
         return np.asarray(values)[..., [self.ours[i] for i in known]], known
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3"])
+@pytest.fixture(scope="module", params=["llama", "qwen3", "gpt_neox"])
 def imported(request, tmp_path_factory):
     return Imported(request.param, tmp_path_factory.mktemp("imported") / request.param)
 
@@ -102,6 +104,16 @@ def test_options_that_we_do_not_have_are_refused(tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         import_checkpoint(f"hf:{folder}", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_symbols_that_are_added_and_are_no_runs_of_spaces_are_refused(tmp_path):
+    folder = checkpoints.copy("gpt_neox", tmp_path / "checkpoint")
+    path = folder / "tokenizer.json"
+    described = json.loads(path.read_text(encoding="utf-8"))
+    described["added_tokens"][-1]["content"] = "<think>"
+    path.write_text(json.dumps(described), encoding="utf-8")
+    with pytest.raises(InputError, match="must be special, or runs of spaces. Received: '<think>'"):
+        import_checkpoint(f"hf:{folder}", tmp_path / "run")
 
 
 def test_words_that_are_cut_otherwise_are_refused(tmp_path):

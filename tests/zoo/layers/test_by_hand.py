@@ -158,6 +158,21 @@ def test_encoder_block_by_hand(normalize_first, expected):
     check((_single(block, [[2.0, 0.0], [0.0, 4.0]])[0],), expected)
 
 
+def test_parallel_encoder_block_by_hand():
+    # Uniform attention adds the mean (−1/3, 1/3) of the normed rows (1, −1), (−1, 1), (−1, 1); beside it ReLU adds
+    # (1, 0) to the first row and (0, 1) to the others. In turn, the first row would be (−2/15, 1/3) and get (0, 1).
+    rows, third = [[0.2, 0.0], [0.0, 4.0], [0.0, 4.0]], 1 / 3
+    attention = _identity_heads(layers.MultiHeadAttention(2, 1), query_scale=0.0)
+    others = [[-third, 5 + third]] * 2
+    for parallel, first in ((True, [1.2 - third, third]), (False, [0.2 - third, 1 + third])):
+        block = layers.TransformerEncoderBlock(
+            attention, _identity_feed_forward(), True, epsilon=1e-9, parallel_residual=parallel
+        )
+        check((_single(block, rows)[0],), [first, *others])
+    with pytest.raises(ValueError, match="`parallel_residual` needs `normalize_first`"):
+        layers.TransformerEncoderBlock(attention, _identity_feed_forward(), parallel_residual=True)
+
+
 @pytest.mark.parametrize(
     ("normalize_first", "expected"),
     # Post-norm: self-attention adds (2, 0) to row 1 and the mean (1, 2) to row 2: (4, 0), (1, 6) → (1, −1), (−1, 1);

@@ -73,6 +73,12 @@ def get_family(model_type: str) -> Family:
     return _FAMILIES[model_type]
 
 
+def paired(columns: np.ndarray, head_dim: int) -> np.ndarray:
+    """Returns columns [..., N · H] with the features i and i + H/2 of each head side by side, for rotary positions."""
+    halves = columns.reshape(*columns.shape[:-1], -1, 2, head_dim // 2)
+    return halves.swapaxes(-1, -2).reshape(columns.shape)
+
+
 def dense(layer: Any, kernel: np.ndarray, bias: np.ndarray | None = None) -> Weights:
     """Yields the weights of a dense layer, given its matrix [inputs, outputs] and its bias, if it has one."""
     yield layer.kernel, kernel

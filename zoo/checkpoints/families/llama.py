@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import Imported, Weights, dense, register_family
+from zoo.checkpoints.families.base import Imported, Weights, dense, paired, register_family
 from zoo.checkpoints.tokenizers import text_tokenizer
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
@@ -98,12 +98,6 @@ def _rotary(checkpoint: Checkpoint) -> dict[str, Any]:
     return options
 
 
-def _paired(columns: np.ndarray, head_dim: int) -> np.ndarray:
-    """Returns columns [..., N · H] with the features i and i + H/2 of each head side by side."""
-    halves = columns.reshape(*columns.shape[:-1], -1, 2, head_dim // 2)
-    return halves.swapaxes(-1, -2).reshape(columns.shape)
-
-
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
     dim, inner, head = model.model_dim, model.intermediate_dim, model.key_dim
     size = checkpoint.option("vocab_size", 32000)
@@ -131,11 +125,11 @@ def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
                 has = checkpoint.has(f"{layer}{name}.bias")
                 bias = checkpoint.read(f"{layer}{name}.bias", sizes[1:]) if has else np.zeros(sizes[1], "float32")
             if rotated:
-                kernel, bias = _paired(kernel, head), None if bias is None else _paired(bias, head)
+                kernel, bias = paired(kernel, head), None if bias is None else paired(bias, head)
             yield from dense(part, kernel, bias)
         if model.qk_norm:
             for norm, name in ((attention.query_norm, "q_norm"), (attention.key_norm, "k_norm")):
-                yield norm.scale, _paired(checkpoint.read(f"{layer}self_attn.{name}.weight", (head,)), head)
+                yield norm.scale, paired(checkpoint.read(f"{layer}self_attn.{name}.weight", (head,)), head)
         for norm, name in zip(block.norms, ("input_layernorm", "post_attention_layernorm"), strict=True):
             yield norm.scale, checkpoint.read(f"{layer}{name}.weight", (dim,))
         checkpoint.ignore(f"{layer}self_attn.rotary_emb.inv_freq")

@@ -20,6 +20,8 @@ class TransformerEncoderBlock(TransformerBlock):
         epsilon: Constant of the normalisation.
         seed: Seed of the dropout.
         normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
+        parallel_residual: Whether both sublayers read the inputs of the block, `x + f(norm₁(x)) + g(norm₂(x))`, for
+            pre-norm alone.
 
     Call arguments:
         inputs: [B, T, D].
@@ -36,7 +38,8 @@ class TransformerEncoderBlock(TransformerBlock):
         [B, T, D], with `return_attention_scores` the weights, and the new cache last.
 
     Raises:
-        ValueError: If a sublayer is not a layer, or `mask` does not cover the cache.
+        ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or `parallel_residual` is without
+            `normalize_first`.
 
     Example:
         >>> import numpy as np
@@ -46,10 +49,11 @@ class TransformerEncoderBlock(TransformerBlock):
         TensorShape([2, 3, 8])
 
     Reference:
-        Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762;
+        Black et al. 2022, "GPT-NeoX-20B", section 2.1 (parallel), https://arxiv.org/abs/2204.06745
     """
 
-    saved_options = ("attention", "feed_forward")
+    saved_options = ("attention", "feed_forward", "parallel_residual")
 
     def __init__(
         self,
@@ -60,10 +64,16 @@ class TransformerEncoderBlock(TransformerBlock):
         epsilon=1e-5,
         seed=None,
         normalization="layer_norm",
+        parallel_residual=False,
         **kwargs,
     ):
+        if parallel_residual and not normalize_first:
+            raise ValueError(
+                "`parallel_residual` needs `normalize_first`. Received: parallel_residual=True, normalize_first=False."
+            )
         sublayers = {"attention": attention, "feed_forward": feed_forward}
         super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
+        self.parallel_residual = parallel_residual
 
     def build(self, inputs_shape):
         self.build_sublayer(self.attention, inputs_shape, inputs_shape)
@@ -93,5 +103,6 @@ class TransformerEncoderBlock(TransformerBlock):
             attention_bias=attention_bias,
             use_causal_mask=use_causal_mask,
         )
-        output = self.add_residual(1, hidden, self.feed_forward(self.pre_norm(1, hidden), training=training), training)
+        read = inputs if self.parallel_residual else hidden
+        output = self.add_residual(1, hidden, self.feed_forward(self.pre_norm(1, read), training=training), training)
         return pack_results(output, scores, cache)

@@ -29,6 +29,11 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
 
     tied_embeddings: bool = flag(True, TIED)
     output_bias: bool = flag(False, "Whether logits have a bias: W_oᵀ h + b_o.")
+    parallel_residual: bool = flag(
+        False,
+        "Whether both parts of a block read the same activations and are added together, as in GPT-NeoX; with "
+        "`normalize_first`.",
+    )
     self_attention: str = choice(
         "full",
         (*SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
@@ -38,6 +43,10 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
 
     def check(self) -> None:
         super().check()
+        if self.parallel_residual and not self.normalize_first:
+            raise InputError(
+                "`parallel_residual` needs `normalize_first`. Received: parallel_residual=true, normalize_first=false."
+            )
         if self.tied_embeddings and self.hidden_dim != self.model_dim:
             raise self.untied_only("tied_embeddings", "false")
 

@@ -57,7 +57,9 @@ class TransformerLayers:
         """Returns the numbered blocks of an encoder, or of a language model, which is called with a causal mask."""
         return [
             layers.TransformerEncoderBlock(
-                self.self_attention("attention", positions, index, causal), **self._block_arguments(f"{name}_{index}")
+                self.self_attention("attention", positions, index, causal),
+                parallel_residual=getattr(self.options, "parallel_residual", False),
+                **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal))
         ]
@@ -93,7 +95,7 @@ class TransformerLayers:
         kind = self.options.positions
         distance = self.options.max_distance or MAX_DISTANCES.get(kind)
         if kind in ROTARY_POSITIONS:
-            arguments |= {"max_wavelength": self.options.max_wavelength}
+            arguments |= {"max_wavelength": self.options.max_wavelength, "fraction": self.options.rotary_fraction}
             arguments["scaling"] = self.options.rope_parameters(self.max_length)
             # To both sides, xpos would favour what is after the query.
             return (layers.XPosPositions if kind == "xpos" and causal else layers.RotaryPositions)(**arguments)

@@ -116,6 +116,9 @@ class AttentionOptions(Options):
         0, "Distance from which on relative and t5 treat all keys alike; 0: that of the papers, 16 and 128."
     )
     max_wavelength: float = number(10000.0, "w of rotary and xpos positions, the base of their angles.", above=1)
+    rotary_fraction: float = number(
+        1.0, "Part of each head that rotary and xpos rotate, as GPT-NeoX does a quarter of it.", above=0, maximum=1
+    )
     rope_scaling: str = choice(
         "none",
         ROPE_SCALINGS,
@@ -179,6 +182,11 @@ class AttentionOptions(Options):
         )
 
     def _check_rope(self) -> None:
+        if self.rotary_fraction != 1.0 and self.positions not in ROTARY_POSITIONS:
+            raise InputError(
+                f"`rotary_fraction` is for the positions {' and '.join(ROTARY_POSITIONS)}. "
+                f"Received: rotary_fraction={self.rotary_fraction}, positions={self.positions!r}."
+            )
         if self.rope_scaling != "none" and self.positions not in ROTARY_POSITIONS:
             raise InputError(
                 f"`rope_scaling` is for the positions {' and '.join(ROTARY_POSITIONS)}. "
@@ -273,6 +281,11 @@ class TransformerOptions(AttentionOptions):
         """Size of a head for keys, p_k."""
         return self.key_dim or self.hidden_dim // self.num_heads
 
+    @property
+    def rotated_dim(self) -> int:
+        """How many features of a head rotary positions rotate."""
+        return 2 * int(self.rotary_fraction * self.head_dim / 2)
+
     def check(self) -> None:
         super().check()
         self._check_heads()
@@ -312,7 +325,7 @@ class TransformerOptions(AttentionOptions):
         halved = [name for name in SELF_ATTENTION_OPTIONS if getattr(self, name, None) in HALVED]
         if halved:  # a part of each head is rotated
             least, kind = 2 * least, f"{halved[0]}={getattr(self, halved[0])!r}"
-        if self.head_dim < least:
+        if self.rotated_dim < least:
             sizes = f"Received: key_dim={self.key_dim}." if self.key_dim else sizes
             wanted = {2: "two", 4: "four", 8: "eight"}[least]
             raise InputError(f"`{kind}` rotates pairs of features: heads need at least {wanted}. {sizes}")

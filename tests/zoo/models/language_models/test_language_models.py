@@ -64,7 +64,10 @@ SMALL = {
         {**_TRANSFORMER, **_TAUGHT},
     ],
     "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
-    "gpt2": [_TRANSFORMER],
+    "gpt2": [
+        _TRANSFORMER,
+        {**_TRANSFORMER, "positions": "rotary", "rotary_fraction": 0.5, "key_dim": 6, "parallel_residual": True},
+    ],
     "causal_lm_modern": [
         {**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0},
         {**_TRANSFORMER, **_MULTI, "self_attention": "latent", "latent_dim": 3, "qk_norm": False, "key_dim": 4},

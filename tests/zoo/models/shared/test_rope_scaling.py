@@ -106,3 +106,18 @@ def test_retention_has_no_scores():
     for options in ({"score": "additive"}, {"attention_dropout": 0.1}, {"positions": "alibi"}):
         with pytest.raises(InputError, match="does not go together with self_attention='retention'"):
             zoo.create_model("retnet_lm", vocab_size=13, **options)
+
+
+def test_a_part_of_each_head_is_rotated():
+    model = zoo.create_model("causal_lm_modern", vocab_size=13, **SMALL, key_dim=10, rotary_fraction=0.5)
+    assert [part.fraction for part in model._flatten_layers() if isinstance(part, layers.RotaryPositions)] == [0.5]
+    assert model.options.rotated_dim == 4
+    with pytest.raises(InputError, match="`rotary_fraction` is for the positions rotary and xpos"):
+        zoo.create_model("gpt2", vocab_size=13, rotary_fraction=0.5)
+    with pytest.raises(InputError, match="heads need at least two"):
+        zoo.create_model("causal_lm_modern", vocab_size=13, **SMALL, rotary_fraction=0.25)
+
+
+def test_parallel_parts_need_pre_norm():
+    with pytest.raises(InputError, match="`parallel_residual` needs `normalize_first`"):
+        zoo.create_model("gpt2", vocab_size=13, normalize_first=False, parallel_residual=True)
