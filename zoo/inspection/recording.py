@@ -165,9 +165,9 @@ class _RecordingAttention(_Recording):
         recorder.key, recorder.value = memory["key"], memory["value"]
         return super().attend(query, memory, visible, *arguments)
 
-    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
+    def attend_rows(self, query, memory, visible, bias=None, seed=None):
         self._recorder.bias, self._recorder.drops = bias, seed is not None
-        return super().attend_rows(query, memory, visible, bias, seed, chunk)
+        return super().attend_rows(query, memory, visible, bias, seed)
 
     def compare(self, query, key, visible):
         scores = super().compare(query, key, visible)

@@ -9,6 +9,7 @@ from zoo.layers.attention.masks import Visibility, rank_4
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
+from zoo.layers.core.dropout import seeds_of_parts
 from zoo.layers.core.kernels import checkpointed_map
 from zoo.layers.visibility.base import Pairs, VisibilityRule
 
@@ -180,7 +181,8 @@ class BlockedAttention(MultiHeadAttention):
             blocks = {name: ops.reshape(row, (-1, *shapes[name])) for name, row in rows.items()}
             visible_in_chunk = dataclasses.replace(visible, **{name: blocks[name] for name in masks})
             memory = {name: blocks[name] for name in ("key", "value")}
-            results = self.attend_rows(blocks["query"], memory, visible_in_chunk, blocks.get("bias"), seed, index)
+            own = None if seed is None else seeds_of_parts(seed, index)
+            results = self.attend_rows(blocks["query"], memory, visible_in_chunk, blocks.get("bias"), own)
             return tuple(_flatten_blocks(results[name]) for name in names)
 
         num_blocks = ops.shape(query)[0]

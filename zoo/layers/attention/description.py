@@ -3,6 +3,7 @@
 from keras import backend, ops
 
 from zoo.layers.core import execution
+from zoo.layers.core.dropout import drop_weights
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.normalizations import SoftmaxNormalization
@@ -140,17 +141,17 @@ class AttentionDescription(KeepsQuantization):
         return False
 
     @execution.in_kernel
-    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
+    def attend_rows(self, query, memory, visible, bias=None, seed=None):
         """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
 
-        See `attend`; the seed of the dropout is `None` if it is not active, and `chunk` is the number of the chunk.
+        See `attend`; the seed of the dropout is `None` if it is not active.
         """
         scores = self.compare(query, memory["key"], visible)
         visible = visible.chosen_by(scores)
         if bias is not None:
             scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias
         weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
-        dropped = execution.drop_weights(weights, self.dropout, seed, chunk)
+        dropped = drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visible)
         return {"output": output, "weights": weights, "seen": visible.seen(self.compute_dtype)}
 

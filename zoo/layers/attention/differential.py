@@ -4,7 +4,7 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
-from zoo.layers.core.execution import drop_weights
+from zoo.layers.core.dropout import drop_weights
 from zoo.layers.core.projections import apply_positionwise, replace_layer
 
 
@@ -99,14 +99,14 @@ class DifferentialAttention(MultiHeadAttention):
         key = self._pairs(self.key_dense, self.key_norm, value if key is None else key, start_index, rotate)
         return {"key": key, "value": split_heads(apply_positionwise(self.value_dense, value), self.value_dim)}
 
-    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
+    def attend_rows(self, query, memory, visible, bias=None, seed=None):
         queries, keys = (ops.split(pairs, 2, axis=-1) for pairs in (query, memory["key"]))
         first, second = (
             self.weigh(query, self.score.project_key(key), visible, bias)
             for query, key in zip(queries, keys, strict=True)
         )
         weights = self.subtract(first, second)
-        dropped = drop_weights(weights, self.dropout, seed, chunk)
+        dropped = drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visible)
         return {"output": output, "weights": weights, "seen": visible.seen(self.compute_dtype)}
 

@@ -8,7 +8,8 @@ from keras import ops
 
 from zoo.layers.attention.masks import Visibility
 from zoo.layers.attention.single_head import Attention
-from zoo.layers.core.execution import FixedSeed, has_zero
+from zoo.layers.core.dropout import FixedSeed, seeds_of_parts
+from zoo.layers.core.execution import has_zero
 from zoo.layers.core.kernels import LOWEST_SCORE, scan_states
 
 
@@ -129,7 +130,7 @@ class MonotonicAttention(Attention):
     def normalize(self, scores, query, visible):
         scores = ops.cast(scores, "float32") + ops.cast(self.offset, "float32")
         if visible.seed is not None:
-            seed = visible.seed + ops.cast(ops.stack([visible.query_positions[0] * 40503, 0]), visible.seed.dtype)
+            seed = seeds_of_parts(visible.seed, visible.query_positions[0])
             scores = scores + self.noise * keras.random.normal(ops.shape(scores), seed=FixedSeed(seed))
         mask = visible.mask()
         if mask is not None:

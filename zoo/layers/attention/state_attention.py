@@ -96,7 +96,7 @@ class StateAttention(MultiHeadAttention):
     def weighted_sum(self, weights, value, visible):
         return ops.matmul(weights, value)
 
-    def attend_rows(self, query, memory, visible, bias=None, seed=None, chunk=0):
+    def attend_rows(self, query, memory, visible, bias=None, seed=None):
         query, key, value = self.widen(query, memory["key"], memory["value"])
         key = hide(key, visible)
         weights = self.normalize(self.compare(query * self.key_dim**-0.5, key, visible), query, visible)

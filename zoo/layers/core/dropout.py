@@ -1,4 +1,4 @@
-"""Dropout that draws fewer random bits."""
+"""Dropout that draws fewer random bits, and dropout of attention weights that are computed in parts."""
 
 import keras
 from keras import ops
@@ -24,3 +24,24 @@ class Dropout(keras.layers.Dropout):
             return super().call(inputs, training=training)
         mask = random_bits(ops.shape(inputs), self.seed_generator.next()) >= threshold
         return inputs * (ops.cast(mask, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - threshold)))
+
+
+class FixedSeed(keras.random.SeedGenerator):
+    """A seed that is known already: what is computed twice draws the same random numbers both times."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self._initial_seed = 0  # without one, Keras draws differently on PyTorch
+
+    def next(self, ordered=True):
+        return self.seed
+
+
+def seeds_of_parts(seed, parts):
+    """Returns a seed for each of the parts of these numbers [...], [..., 2], from that of the whole call [2]."""
+    return seed + ops.cast(ops.stack([parts * 40503, ops.zeros_like(parts)], axis=-1), seed.dtype)
+
+
+def drop_weights(weights, rate, seed):
+    """Returns attention weights [..., T, S] after dropout; without a seed, `None`, it is not active."""
+    return weights if seed is None else keras.random.dropout(weights, rate, seed=FixedSeed(seed))

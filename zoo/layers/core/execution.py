@@ -11,10 +11,11 @@ import operator
 from contextvars import ContextVar
 from typing import NamedTuple
 
-import keras
 from keras import backend, ops
 
-from zoo.layers.core.kernels import checkpointed_map, has_fused_attention, has_running_softmax
+from zoo.layers.core.dropout import seeds_of_parts
+from zoo.layers.core.kernels import checkpointed_map, has_fused_attention
+from zoo.layers.core.running_softmax import has_running_softmax
 from zoo.layers.core.tiles import attend_in_tiles, is_pairwise, pairwise, tile_sizes
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
@@ -97,7 +98,7 @@ def _can_fuse(layer, visible, bias):
 def attend_unfused(layer, query, memory, visible, bias, seed, names):
     """Returns those results of `layer.attend_rows` that `names` has, by the path that `choose` says."""
     if "output" in names and record(*choose(layer, query, memory, visible)) == "tiles":
-        results = attend_in_tiles(layer, query, memory, visible, bias, functools.partial(_drop, layer.dropout, seed))
+        results = attend_in_tiles(layer, query, memory, visible, bias, seed)
         # What is asked for besides must not change the output.
         names = [name for name in names if name not in results]
     else:
@@ -109,7 +110,8 @@ def _attend_in_chunks(layer, query, memory, visible, bias, seed, names):
     rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
 
     def attend_rows(rows, memory, index):
-        results = layer.attend_rows(rows["query"], memory, visible.at(rows), rows.get("bias"), seed, index)
+        own = seed if seed is None or size is None else seeds_of_parts(seed, index)
+        results = layer.attend_rows(rows["query"], memory, visible.at(rows), rows.get("bias"), own)
         return tuple(results[name] for name in names)
 
     size = chunk_size(layer, query, memory)
@@ -203,29 +205,3 @@ def has_loops(sizes):
 def has_zero(sizes):
     """Returns whether one of these sizes is known to be zero."""
     return any(isinstance(size, int) and size == 0 for size in sizes)
-
-
-def _drop(rate, seed, weights, tile):
-    return drop_weights(weights, rate, seed, tile)
-
-
-class FixedSeed(keras.random.SeedGenerator):
-    """A seed that is known already: a chunk that is computed twice drops the same weights both times."""
-
-    def __init__(self, seed):
-        self.seed = seed
-        self._initial_seed = 0  # without one, Keras draws differently on PyTorch
-
-    def next(self, ordered=True):
-        return self.seed
-
-
-def drop_weights(weights, rate, seed, chunk):
-    """Returns attention weights [..., T, S] after dropout, which drops other weights in each chunk of queries.
-
-    The seed is that of the whole call, or `None` if dropout is not active.
-    """
-    if seed is None:
-        return weights
-    seed = seed + ops.cast(ops.stack([chunk * 40503, 0]), seed.dtype)
-    return keras.random.dropout(weights, rate, seed=FixedSeed(seed))

@@ -1,8 +1,8 @@
-"""Every operation that differs by backend: fused attention, random bits, and loops with gradients of their own.
+"""Operations that differ by backend: fused attention, random bits, and loops with gradients of their own.
 
-No other module of the layers knows the backends. Keras has no operation for a loop that keeps nothing for the backward
-pass (`checkpointed_map`), nor for one that computes the gradients of its weights after its last step
-(`deferred_gradient_loop`).
+But for `running_softmax`, no other module of the layers knows the backends. Keras has no operation for a loop that
+keeps nothing for the backward pass (`checkpointed_map`), nor for one that computes the gradients of its weights after
+its last step (`deferred_gradient_loop`).
 """
 
 import functools
@@ -90,17 +90,12 @@ def checkpointed_map(function, rows, shared, variables, num_outputs, dtype, chun
             worth it if `function` makes large tensors element by element. The forward pass is never compiled, since
             exported graphs must not need XLA.
     """
-    autocast = _Autocast(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
-
-    def autocast_function(*inputs):
-        return autocast(function=functools.partial(function, *inputs))
-
     length = ops.shape(next(iter(rows.values())))[-2]
     count = (length + chunk_size - 1) // chunk_size
     count = count if isinstance(count, int) else ops.maximum(count, 1)  # of no rows, too, results have a shape
     chunks = {name: split_chunks(tensor, count, chunk_size) for name, tensor in rows.items()}
     run = {"tensorflow": _map_tensorflow, "jax": _map_jax, "torch": _map_torch}[keras.backend.backend()]
-    results = run(autocast_function, chunks, shared, variables, num_outputs, dtype, count, jit_backward)
+    results = run(autocasting(dtype, function), chunks, shared, variables, num_outputs, dtype, count, jit_backward)
     return tuple(join_chunks(result, length) for result in results)
 
 
@@ -134,6 +129,12 @@ class _Autocast(keras.layers.Layer):
 
     def call(self, function):
         return function()
+
+
+def autocasting(dtype, function):
+    """Returns `function` with the weights that it reads cast to `dtype`, wherever it is called."""
+    autocast = _Autocast(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
+    return lambda *inputs: autocast(function=functools.partial(function, *inputs))
 
 
 def _with_wide_gradients(function, shared):
@@ -346,214 +347,6 @@ def deferred_gradient_loop(step, inputs, states, weights):
     outputs, *factors = (array.stack() for array in arrays)
     left_factors.update(zip(weights, factors, strict=True))
     return outputs, list(states)
-
-
-# A softmax over tiles of queries × keys, of which only one is in memory at any time.
-
-
-def has_running_softmax():
-    """Returns whether this backend has `running_softmax`."""
-    return keras.backend.backend() == "tensorflow"
-
-
-def running_softmax(score, total, rows, columns, cells, visible, variables, dtype):
-    """Returns `softmax(scores) · values`, tile by tile, and which query sees any key; see `zoo.layers.core.tiles`.
-
-    Args:
-        score: Called with the tensors of a tile, by name, and with whether it is masked; returns its scores
-            [..., rows, columns] in float32 or wider, and its mask, which broadcasts to them, or `None`.
-        total: Called with weights in `dtype`, the tensors of the tile and its number; returns the sum of its values
-            [..., rows, H], a linear function of the weights.
-        rows: Dict of tensors with a part for each row of tiles, `query` [I, ..., rows, D] among them.
-        columns: Dict of tensors with a part for each column of tiles, `value` [J, ..., columns, H] among them.
-        cells: Dict of tensors with a part for each tile, [I · J, ...].
-        visible: Which tiles have anything visible, and which are visible throughout, boolean [I · J] both.
-        variables: The weights that `score` and `total` read.
-        dtype: Of weights and output.
-
-    Returns:
-        Output [I, ..., rows, H] and 1 or 0 for each query [I, ..., rows, 1], both in `dtype`.
-    """
-    autocast = _Autocast(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
-    score, total = (_autocasting(autocast, function) for function in (score, total))
-    return _RunningSoftmax(score, total, rows, columns, cells, visible, variables, dtype).run()
-
-
-def _autocasting(autocast, function):
-    return lambda *inputs: autocast(function=functools.partial(function, *inputs))
-
-
-class _RunningSoftmax:
-    """`running_softmax` on TensorFlow; see there for the arguments."""
-
-    def __init__(self, score, total, rows, columns, cells, visible, variables, dtype):
-        self.tf = importlib.import_module("tensorflow")
-        self.score, self.total, self.variables, self.dtype = score, total, variables, dtype
-        self.names = [*rows, *columns, *cells]
-        self.kinds = [*("row" for _ in rows), *("column" for _ in columns), *("cell" for _ in cells)]
-        self.num_columns = next(iter(columns.values())).shape[0]
-        self.inputs = [self.tf.identity(tensor) for tensor in (*rows.values(), *columns.values(), *cells.values())]
-        self.values = [self.tf.identity(variable.value) for variable in variables]
-        some, everything = visible
-        self.orders = [self._order(everything), self._order(ops.logical_and(some, ops.logical_not(everything)))]
-        self.wide = keras.backend.result_type(dtype, "float32")
-
-    def _order(self, chosen):
-        """Returns the numbers of the chosen tiles, first, and how many they are."""
-        order = self.tf.argsort(self.tf.cast(chosen, "int32"), direction="DESCENDING", stable=True)
-        return order, self.tf.reduce_sum(self.tf.cast(chosen, "int32"))
-
-    def run(self):
-        tf, count = self.tf, len(self.inputs)
-
-        @tf.custom_gradient
-        def attend(*inputs):
-            output, largest, sums = self._forward(inputs[:count], inputs[count:])
-            seen = tf.cast(sums > 0, self.dtype)
-            factor = tf.math.divide_no_nan(tf.ones_like(sums), sums)
-
-            def gradient(upstream, _):
-                upstream = tf.cast(upstream, self.wide)
-                inner = tf.reduce_sum(upstream * output, axis=-1, keepdims=True) * factor
-                upstream = tf.cast(upstream * factor, self.dtype)
-                return self._backward(inputs[:count], inputs[count:], largest, upstream, inner)
-
-            return (tf.cast(output, self.dtype), seen), gradient
-
-        return attend(*self.inputs, *self.values)
-
-    def _loop(self, body, state):
-        """Returns the state after `body(tile, state, is_masked)` of all visible tiles."""
-        for (order, count), is_masked in zip(self.orders, (False, True), strict=True):
-            _, state = self.tf.while_loop(
-                lambda step, _, count=count: step < count,
-                lambda step, state, order=order, is_masked=is_masked: (step + 1, body(order[step], state, is_masked)),
-                (0, state),
-                parallel_iterations=1,
-                maximum_iterations=order.shape[0],
-            )
-        return state
-
-    def _places(self, tile):
-        """Returns the place of the part of a tile in each kind of tensor."""
-        return {"row": tile // self.num_columns, "column": tile % self.num_columns, "cell": tile}
-
-    def _array(self, tensor):
-        tf = self.tf
-        array = tf.TensorArray(tensor.dtype, tensor.shape[0], element_shape=tensor.shape[1:], clear_after_read=False)
-        return array.unstack(tensor)
-
-    def _run(self, function, values, *arguments):
-        with keras.StatelessScope(state_mapping=list(zip(self.variables, values, strict=True))):
-            return function(*arguments)
-
-    def _parts(self, inputs, tile):
-        places = self._places(tile)
-        return [tensor[places[kind]] for tensor, kind in zip(inputs, self.kinds, strict=True)]
-
-    def _weights(self, scores, mask, largest):
-        weights = self.tf.exp(scores - largest)
-        return weights if mask is None else self.tf.where(mask, weights, self.tf.zeros_like(weights))
-
-    def _forward(self, inputs, values):
-        """Returns the output and, for each query, the largest score and the sum of the weights relative to it."""
-        tf = self.tf
-        tensors = dict(zip(self.names, inputs, strict=True))
-        vectors = tf.zeros_like(tensors["query"][..., :1], self.wide)
-        width = tensors["value"].shape[-1]
-        state = [vectors + LOWEST_SCORE, vectors, tf.repeat(vectors, width, axis=-1)]
-
-        def body(tile, state, is_masked):
-            row = self._places(tile)["row"]
-            parts = dict(zip(self.names, self._parts(inputs, tile), strict=True))
-            scores, mask = self._run(self.score, values, parts, is_masked)
-            if mask is not None:
-                scores = tf.where(mask, scores, tf.cast(LOWEST_SCORE, scores.dtype))
-            before, sums, output = (array.read(row) for array in state)
-            largest = tf.maximum(before, tf.reduce_max(scores, axis=-1, keepdims=True))
-            weights = self._weights(scores, mask, largest)
-            shrink = tf.exp(before - largest)
-            addend = self._run(self.total, values, tf.cast(weights, self.dtype), parts, tile)
-            sums = sums * shrink + tf.reduce_sum(weights, axis=-1, keepdims=True)
-            output = output * shrink + tf.cast(addend, self.wide)
-            return [array.write(row, new) for array, new in zip(state, (largest, sums, output), strict=True)]
-
-        state = self._loop(body, [self._array(tensor) for tensor in state])
-        largest, sums, output = (array.stack() for array in state)
-        return tf.math.divide_no_nan(output, sums), largest, sums
-
-    def _backward(self, inputs, values, largest, upstream, inner):
-        """Returns the gradients of all inputs and values.
-
-        `upstream` is that of the output and `inner` its product with the output, both divided by the sums of weights.
-        """
-        tf = self.tf
-        is_float = [tensor.dtype.is_floating for tensor in inputs]
-        # Sums over many tiles lose too much in half precision.
-        arrays = [
-            self._array(tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")))
-            for tensor, has_gradient in zip(inputs, is_float, strict=True)
-            if has_gradient
-        ]
-        kinds = [kind for kind, has_gradient in zip(self.kinds, is_float, strict=True) if has_gradient]
-        sums = [tf.zeros_like(value, keras.backend.result_type(value.dtype.name, "float32")) for value in values]
-
-        def body(tile, state, is_masked):
-            arrays, sums = state
-            places = self._places(tile)
-            local = [tf.identity(part) for part in self._parts(inputs, tile)]
-            own = [tf.identity(value) for value in values]
-            sources = [*(part for part, has_gradient in zip(local, is_float, strict=True) if has_gradient), *own]
-            gradients = self._tile_gradients(
-                local, own, sources, tile, is_masked, *(tensor[places["row"]] for tensor in (largest, upstream, inner))
-            )
-            arrays = [
-                _add_at(places[kind], array, new)
-                for array, kind, new in zip(arrays, kinds, gradients[: len(arrays)], strict=True)
-            ]
-            sums = [
-                total if new is None else total + tf.cast(new, total.dtype)
-                for total, new in zip(sums, gradients[len(arrays) :], strict=True)
-            ]
-            return arrays, sums
-
-        arrays, sums = self._loop(body, (arrays, sums))
-        stacked = iter([array.stack() for array in arrays])
-        found = [next(stacked) if has_gradient else None for has_gradient in is_float] + list(sums)
-        return [
-            None if gradient is None else tf.cast(gradient, tensor.dtype)
-            for gradient, tensor in zip(found, (*inputs, *values), strict=True)
-        ]
-
-    def _tile_gradients(self, local, own, sources, tile, is_masked, largest, upstream, inner):
-        tf = self.tf
-        parts = dict(zip(self.names, local, strict=True))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            scores, mask = self._run(self.score, own, parts, is_masked)
-        weights = self._weights(scores, mask, largest)
-        with tf.GradientTape(watch_accessed_variables=False) as total_tape:
-            total_tape.watch([weights, *sources])
-            output = self._run(self.total, own, tf.cast(weights, self.dtype), parts, tile)
-        of_weights, *of_total = total_tape.gradient(output, [weights, *sources], tf.cast(upstream, output.dtype))
-        of_scores = tape.gradient(scores, sources, weights * (tf.cast(of_weights, weights.dtype) - inner))
-        return [_sum_of(pair) for pair in zip(of_scores, of_total, strict=True)]
-
-
-def _add_at(place, array, addend):
-    """Returns a `TensorArray` with something, or `None`, added in one place."""
-    if addend is None:
-        return array
-    before = array.read(place)
-    tf = importlib.import_module("tensorflow")
-    return array.write(place, before + tf.cast(addend, before.dtype))
-
-
-def _sum_of(gradients):
-    """Returns the sum of those gradients that are not `None`, as a dense tensor, or `None`."""
-    convert = importlib.import_module("tensorflow").convert_to_tensor
-    present = [convert(gradient) for gradient in gradients if gradient is not None]
-    return sum(present[1:], present[0]) if present else None
 
 
 def scan_states(step, state, inputs):

@@ -14,7 +14,9 @@ import math
 
 from keras import backend, ops
 
-from zoo.layers.core import kernels
+from zoo.layers.core.dropout import drop_weights, seeds_of_parts
+from zoo.layers.core.kernels import join_chunks, split_chunks
+from zoo.layers.core.running_softmax import running_softmax
 from zoo.layers.visibility.base import Blocks, Range
 from zoo.layers.visibility.causal import Causal
 
@@ -59,10 +61,10 @@ def _even(length, size):
     return -(-length // -(-length // size))
 
 
-def attend_in_tiles(layer, query, memory, visible, bias, drop):
+def attend_in_tiles(layer, query, memory, visible, bias, seed):
     """Returns `output` and `seen` for all queries, see `BaseAttention.attend`.
 
-    `drop(weights, tile)` is the dropout of the weights of the tile of this number.
+    The seed is that of the dropout of the weights, or `None` if it is not active.
     """
     length, keys = query.shape[-2], memory["value"].shape[-2]
     sizes = tile_sizes(query, keys, visible.rule)
@@ -72,6 +74,8 @@ def attend_in_tiles(layer, query, memory, visible, bias, drop):
     columns = grid.split_columns({**memory, **_as_columns(visible.key_vectors())})
     pairs = {"pair_mask": visible.pair_mask, "bias": bias}
     cells = {name: grid.split_pairs(tensor, keys) for name, tensor in pairs.items() if tensor is not None}
+    if seed is not None:
+        cells["seed"] = seeds_of_parts(seed, ops.arange(grid.num_rows * grid.num_columns, dtype="int32"))
 
     vectors = [*visible.query_vectors(), *visible.key_vectors()]
 
@@ -89,17 +93,17 @@ def attend_in_tiles(layer, query, memory, visible, bias, drop):
         exists = exists[None, None, None] if visible.heads else exists[None, None]
         return scores, exists if mask is None else ops.logical_and(mask, exists)
 
-    def total(weights, tile, number):
+    def total(weights, tile):
         here = visible.of({name: tile[name][..., 0] for name in vectors})
-        return layer.weighted_sum(drop(weights, number), tile["value"], here)
+        return layer.weighted_sum(drop_weights(weights, layer.dropout, tile.get("seed")), tile["value"], here)
 
     some, all_of = grid.visible(visible, rows, columns, keys)
-    output, seen = kernels.running_softmax(
+    output, seen = running_softmax(
         score, total, rows, columns, cells, (some, all_of), layer.compare_weights(), layer.compute_dtype
     )
-    results = {"output": kernels.join_chunks(output, length)}
+    results = {"output": join_chunks(output, length)}
     if visible.may_hide_all:
-        results["seen"] = kernels.join_chunks(seen, length)
+        results["seen"] = join_chunks(seen, length)
     return results
 
 
@@ -126,11 +130,11 @@ class _Grid:
 
     def split_rows(self, tensors):
         """Returns tensors [num_rows, ..., rows, D] from [..., T, D]."""
-        return {name: kernels.split_chunks(tensor, self.num_rows, self.rows) for name, tensor in tensors.items()}
+        return {name: split_chunks(tensor, self.num_rows, self.rows) for name, tensor in tensors.items()}
 
     def split_columns(self, tensors):
         """Returns tensors [num_columns, ..., columns, D] from [..., S, D]; positions go on after the last key."""
-        split = {name: kernels.split_chunks(tensor, self.num_columns, self.columns) for name, tensor in tensors.items()}
+        split = {name: split_chunks(tensor, self.num_columns, self.columns) for name, tensor in tensors.items()}
         first = tensors["key_positions"][0, 0]
         positions = ops.arange(self.num_columns * self.columns, dtype="int32") + first
         return {**split, "key_positions": ops.reshape(positions, (self.num_columns, self.columns, 1))}
@@ -139,8 +143,8 @@ class _Grid:
         """Returns [num_rows · num_columns, ..., rows, columns] from [..., T, S], where S may be 1."""
         if tensor.shape[-1] == 1:
             tensor = ops.broadcast_to(tensor, (*ops.shape(tensor)[:-1], keys))
-        tiles = kernels.split_chunks(tensor, self.num_rows, self.rows)  # [num_rows, ..., rows, S]
-        tiles = kernels.split_chunks(ops.swapaxes(tiles, -1, -2), self.num_columns, self.columns)
+        tiles = split_chunks(tensor, self.num_rows, self.rows)  # [num_rows, ..., rows, S]
+        tiles = split_chunks(ops.swapaxes(tiles, -1, -2), self.num_columns, self.columns)
         tiles = ops.swapaxes(ops.swapaxes(tiles, -1, -2), 0, 1)
         return ops.reshape(tiles, (self.num_rows * self.num_columns, *ops.shape(tiles)[2:]))
 

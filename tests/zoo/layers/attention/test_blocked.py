@@ -9,7 +9,8 @@ from support.layers.efficient import B, D, H, N, V, blocked_kinds, build_layer, 
 from zoo import layers
 from zoo.layers.attention import linear as linear_attention
 from zoo.layers.attention import sliding_window as sliding_window_attention
-from zoo.layers.core import execution, kernels, tiles
+from zoo.layers.core import execution, tiles
+from zoo.layers.core.running_softmax import has_running_softmax
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +155,7 @@ def test_blocked_base_says_what_to_override():
         layer.blocks(3, 0, False)
 
 
-@pytest.mark.skipif(not kernels.has_running_softmax(), reason="blocks of all sizes take the place of tiles")
+@pytest.mark.skipif(not has_running_softmax(), reason="blocks of all sizes take the place of tiles")
 @blocked_kinds
 def test_large_windows_are_computed_in_tiles(make, monkeypatch):
     monkeypatch.setattr(execution, "DENSE_LIMIT", 100)

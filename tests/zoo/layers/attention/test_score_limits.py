@@ -7,7 +7,7 @@ from support.layers.contract import random_array, to_numpy
 
 import zoo
 from zoo import layers
-from zoo.layers.core import kernels
+from zoo.layers.core.running_softmax import has_running_softmax
 
 B, T, S, D = 2, 5, 7, 11
 
@@ -65,9 +65,7 @@ def test_all_paths_agree(kind):
         layer = _layer(kind, qk_norm=True, logit_softcap=0.5, implementation=implementation)
         outputs[implementation] = to_numpy(layer(query, value, use_causal_mask=True))
         path = layer.explain_execution(query, value, use_causal_mask=True).path
-        assert path == {"blockwise": "tiles" if kernels.has_running_softmax() else "chunks"}.get(
-            implementation, "dense"
-        )
+        assert path == {"blockwise": "tiles" if has_running_softmax() else "chunks"}.get(implementation, "dense")
     np.testing.assert_allclose(outputs["blockwise"], outputs["dense"], atol=2e-6)
     np.testing.assert_allclose(outputs["fused"], outputs["dense"], atol=2e-6)
     plain = to_numpy(_layer(kind, qk_norm=True)(query, value, use_causal_mask=True))
