@@ -107,6 +107,14 @@ def test_recurrence(kind, gates):
     assert (cost.sequential_steps, cost.path_length) == (11, 11)
 
 
+def test_weights_that_follow_from_those_before_are_computed_one_after_another():
+    layer = zoo.layers.MonotonicAttention()
+    layer.build((None, None, 8), (None, None, 8))
+    cost = zoo.cost(layer, query_length=5, value_length=7)
+    assert [step.name for step in cost.steps if step.sequential_steps == 5] == ["weights"]
+    assert cost.sequential_steps == 5
+
+
 def test_convolution():
     cost = zoo.cost(built(keras.layers.Conv1D(7, 3), (None, None, 5)), 12)
     assert cost.multiplications == (12 - 2) * 3 * 5 * 7
