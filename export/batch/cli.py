@@ -1,10 +1,12 @@
 """The batch command: `python -m export.batch --model_path BASE/VERSION --input 'in*.txt' --output OUT`.
 
 The pipeline runs on this machine, or on Flink, Spark or Dataflow by Apache Beam's own flags (`--runner …`), which this
-command passes on. It needs the extra `beam`.
+command passes on. It needs the extra `beam`. Stopped at any time, the same command goes on with the parts that are not
+finished.
 """
 
 import contextlib
+import dataclasses
 import difflib
 import json
 import logging
@@ -12,7 +14,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoo.beam import check_beam, make_pipeline
 from zoo.cli import ArgumentParser, disk_full, run_process
@@ -21,6 +23,11 @@ from zoo.startup import without_greeting
 
 if TYPE_CHECKING:
     import apache_beam
+
+    from export.batch.pipeline import Settings
+
+PLAN = "batch.json"
+"""What a run does, in its output folder."""
 
 
 class RunFailed(Exception):
@@ -36,26 +43,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     flags, beam_flags = _parse(argv)
     check_beam()
-    from export.batch.pipeline import COUNTERS, FAILED, Settings, translate_files
+    from export.batch.pipeline import COUNTERS, FAILED, KEPT, Settings, translate_files
 
     output_name = None if flags.json else flags.output_name
     _check_model(flags.model_path, flags.signature, output_name)
     files = _named_inputs(flags.input)
     pipeline = make_pipeline(beam_flags)
-    _make_output(flags.output)
-    settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size)
-    translate_files(pipeline, files, flags.output, settings)
+    settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size, flags.file_lines)
+    finished = _begin(flags.output, _plan(files, settings))
+    translate_files(pipeline, files, flags.output, settings, finished)
     result = _run(pipeline, flags.output)
     counts = {
         counter.key.metric.name: counter.result
         for counter in result.metrics().query()["counters"]
         if counter.key.metric.namespace == COUNTERS
     }
-    lines, failed = counts.get("lines", 0), counts.get(FAILED, 0)
-    print(json.dumps({"output": flags.output, "lines": lines, "failed": failed}), flush=True)
+    lines, failed, kept = (counts.get(name, 0) for name in ("lines", FAILED, KEPT))
+    print(json.dumps({"output": flags.output, "lines": lines, "failed": failed, "kept": kept}), flush=True)
     failures = f"{flags.output.rstrip('/')}/{FAILED}-*.jsonl"
-    if failed or _matches(failures):  # Some runners give no counts.
-        raise RunFailed(f"{failed} of {lines} lines failed; {failures} says why.")
+    if failed or _matches(failures):  # Some runners give no counts, and some lines may have failed before.
+        before = f", beside {kept} that were done before" * bool(kept)
+        raise RunFailed(f"{failed} of {lines} lines failed{before}; {failures} says why.")
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
@@ -73,9 +81,13 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     outputs.add_argument("--output_name", default="text", metavar="NAME", help="the output to write (default text)")
     outputs.add_argument("--json", action="store_true", help="write all outputs, a line of JSON for each text")
     parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="lines at once (default 64)")
+    parser.add_argument(
+        "--file_lines", type=int, default=5000, metavar="N", help="lines in an output file (default 5000)"
+    )
     flags, beam_flags = parser.parse_known_args(argv)
-    if flags.batch_size < 1:
-        parser.error(f"--batch_size must be positive. Received: {flags.batch_size}")
+    for name in ("batch_size", "file_lines"):
+        if getattr(flags, name) < 1:
+            parser.error(f"--{name} must be positive. Received: {getattr(flags, name)}")
     for word in beam_flags:
         # Beam ignores flags that it does not know, so a misspelled one would have no effect and no error.
         meant = difflib.get_close_matches(word.partition("=")[0], [f"--{name}" for name in vars(flags)], 1, 0.85)
@@ -107,21 +119,53 @@ def _run(pipeline: "apache_beam.Pipeline", output: str) -> "apache_beam.runners.
     return result
 
 
-def _make_output(path: str) -> None:
-    """Makes the folder for the outputs, on file systems that have folders."""
+def _plan(files: Sequence[tuple[str, str]], settings: "Settings") -> dict[str, Any]:
+    """Returns what a run and one that goes on with it must have in common: settings, and inputs with their sizes."""
     from apache_beam.io.filesystems import FileSystems
 
+    matched = FileSystems.match([path for path, _ in files])
+    sizes = {found.path: found.size_in_bytes for each in matched for found in each.metadata_list}
+    return {**dataclasses.asdict(settings), "inputs": {path: sizes.get(path) for path, _ in files}}
+
+
+def _begin(path: str, plan: dict[str, Any]) -> list[str]:
+    """Makes the folder for the outputs, or opens that of a run with the same plan; returns what is finished in it.
+
+    Raises:
+        InputError: The folder cannot be made, has files that are not of such a run, or is of one with another plan.
+        RunFailed: Nothing can be written there.
+    """
+    from apache_beam.io.filesystems import FileSystems
+
+    from export.batch.pipeline import TEMPORARY, FileError, write_whole
+
+    folder = path.rstrip("/")
     try:
-        files = _matches(f"{path.rstrip('/')}/**")
+        files = _matches(f"{folder}/**")
         if not FileSystems.exists(path):
             with contextlib.suppress(NotImplementedError):
                 FileSystems.mkdirs(path)
     except (OSError, ValueError) as error:
         raise InputError(f"--output {path} cannot be made: {error}") from error
-    if files:
-        raise InputError(f"{path} is not empty; nothing is overwritten. Give another --output.")
     if os.path.isfile(path):
         raise InputError(f"--output {path} is a file; a folder is expected.")
+    if not files:
+        try:
+            write_whole(folder, PLAN, [json.dumps(plan).encode()])
+        except FileError as error:
+            raise RunFailed(str(error)) from error
+        return []
+    if f"{folder}/{PLAN}" not in files:
+        raise InputError(f"{path} is not empty; nothing is overwritten. Give another --output.")
+    with FileSystems.open(f"{folder}/{PLAN}") as stream:
+        before = json.loads(stream.read())
+    differing = [name for name in plan if before.get(name) != plan[name]]
+    if differing:
+        raise InputError(f"{path} is of a run with other {', '.join(differing)}. Give another --output.")
+    unfinished = [file for file in files if file.endswith(TEMPORARY)]
+    if unfinished:
+        FileSystems.delete(unfinished)
+    return [file.removeprefix(f"{folder}/") for file in files]
 
 
 def _check_model(path: str, signature: str, output: str | None) -> None:

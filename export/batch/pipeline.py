@@ -1,7 +1,7 @@
-"""The steps of the batch pipeline: files to blocks of lines, blocks through the model, blocks to files in order.
+"""The steps of the batch pipeline: files to parts, parts through the model, each part to a file of its own.
 
-A block is some consecutive lines of one file. Blocks are what workers exchange: they are translated in any order, on
-any worker, and carry their number, which puts the lines back into order.
+A part is some consecutive lines of one file. Parts are what workers exchange: they are translated in any order, on any
+worker, and each is written as soon as it is done, so that a run that was stopped has only the others left.
 """
 
 import bz2
@@ -12,9 +12,11 @@ import itertools
 import json
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 import apache_beam as beam
 import numpy as np
@@ -27,8 +29,10 @@ from export.wire.tensors import as_text, to_rows
 from zoo.cli import disk_full
 from zoo.startup import without_greeting
 
-FAILED = "failed"  # tag of the lines without an answer
+FAILED = "failed"  # the lines without an answer: their count, and how their files begin
+KEPT = "kept"  # the lines that were done before
 COUNTERS = "export.batch"
+TEMPORARY = ".unfinished"  # how the names of files end that are not whole
 
 Infer = Callable[[Sequence[bytes]], dict[str, np.ndarray]]
 
@@ -58,38 +62,55 @@ class Settings:
     signature: str = "serving_default"  # the signature to run; it has one input, string [B]
     output_name: str | None = "text"  # the output whose strings are written; `None` writes all outputs as JSON lines
     batch_size: int = 64  # lines that the model gets at once
-    block_lines: int = 1_000  # lines in a block, within which they are batched by length
-    file_blocks: int = 100  # blocks in an output file
+    file_lines: int = 5_000  # lines in a part, which is an output file, and within which lines are batched by length
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class Part:
     """Consecutive lines of a file."""
 
     path: str
     name: str  # the name of its output
-    number: int  # the block's number in the file, from 0
+    number: int  # the part's number in the file, from 0
     first: int  # the number of its first line in the file, from 1
     lines: list[bytes]  # the lines, without their ends
 
+    @property
+    def output(self) -> str:
+        """The path of its answers below the output folder."""
+        return f"{self.name}.{self.number:05d}"
 
-class ReadBlocks(beam.DoFn):
-    """Reads (path, name of the output) and yields the file's blocks; an empty file is one empty block."""
+    @property
+    def failures(self) -> str:
+        """The path below the output folder of what failed, if anything did."""
+        return f"{FAILED}-{quote(self.output, safe='')}.jsonl"
 
-    def __init__(self, block_lines: int):
-        self.block_lines = block_lines
 
-    def process(self, element: tuple[str, str]) -> Iterator[Block]:
+class ReadParts(beam.DoFn):
+    """Reads (path, name of the output) and yields the file's parts; an empty file is one empty part.
+
+    Those whose outputs are among the finished ones are left out.
+    """
+
+    def __init__(self, file_lines: int, finished: Collection[str] = ()):
+        self.file_lines, self.finished = file_lines, finished
+        self._kept = Metrics.counter(COUNTERS, KEPT)
+
+    def process(self, element: tuple[str, str]) -> Iterator[Part]:
         path, name = element
         with naming(path), _unpacked(path) as file:
             # Packed files of Beam have no iterator. Only a line feed ends a line; a carriage return before
             # it is dropped.
             lines = (line.removesuffix(b"\n").removesuffix(b"\r") for line in iter(file.readline, b""))
             for number in itertools.count():
-                block = list(itertools.islice(lines, self.block_lines))
-                if number and not block:
+                some = list(itertools.islice(lines, self.file_lines))
+                if number and not some:
                     return
-                yield Block(path, name, number, 1 + number * self.block_lines, block)
+                part = Part(path, name, number, 1 + number * self.file_lines, some)
+                if part.output in self.finished:
+                    self._kept.inc(len(some))
+                else:
+                    yield part
 
 
 @contextlib.contextmanager
@@ -102,13 +123,13 @@ def _unpacked(path: str) -> Iterator[IO[bytes]]:
 
 
 class Translate(beam.DoFn):
-    """Replaces the lines of a block by the model's answers; yields what failed as JSON under the tag `FAILED`.
+    """Writes the model's answers to the lines of a part as `OUTPUT/name.NNNNN`, and yields that path.
 
-    An empty line takes the place of one that failed.
+    An empty line takes the place of one that failed, which `OUTPUT/failed-name.NNNNN.jsonl` lists.
     """
 
-    def __init__(self, settings: Settings):
-        self.settings = settings
+    def __init__(self, output: str, settings: Settings):
+        self.output, self.settings = output, settings
         self._shared = Shared()  # one model for all threads of a worker
         self._read = Metrics.counter(COUNTERS, "lines")
         self._failed = Metrics.counter(COUNTERS, FAILED)
@@ -119,20 +140,24 @@ class Translate(beam.DoFn):
             lambda: SavedModel(settings.model_path, settings.signature), tag=(settings.model_path, settings.signature)
         )
 
-    def process(self, block: Block) -> Iterator[Any]:
-        answers = [b""] * len(block.lines)
+    def process(self, part: Part) -> Iterator[str]:
+        answers, failures = [b""] * len(part.lines), []
         # Lines of similar length share a batch, so that little is padded.
-        by_length = sorted(range(len(block.lines)), key=lambda index: len(block.lines[index]))
+        by_length = sorted(range(len(part.lines)), key=lambda index: len(part.lines[index]))
         for start in range(0, len(by_length), self.settings.batch_size):
             indices = by_length[start : start + self.settings.batch_size]
-            for index, answer in zip(indices, self._answers([block.lines[index] for index in indices]), strict=True):
+            for index, answer in zip(indices, self._answers([part.lines[index] for index in indices]), strict=True):
                 if isinstance(answer, bytes):
                     answers[index] = answer
                 else:
-                    self._failed.inc()
-                    yield beam.pvalue.TaggedOutput(FAILED, _failure_record(block, index, answer))
+                    failures.append((index, answer))
+        records = [_failure_record(part, index, error).encode() for index, error in sorted(failures, key=itemgetter(0))]
+        if records:  # first: a part that has its answers is finished
+            write_whole(self.output, part.failures, records)
+        path = write_whole(self.output, part.output, answers)
         self._read.inc(len(answers))
-        yield dataclasses.replace(block, lines=answers)
+        self._failed.inc(len(failures))
+        yield path
 
     def _answers(self, texts: Sequence[bytes]) -> list[bytes | ModelError]:
         """Returns an answer or an error for each text; a batch that fails is halved until the culprits are alone."""
@@ -146,32 +171,25 @@ class Translate(beam.DoFn):
         return [*output_lines(outputs, self.settings.output_name, len(texts))]
 
 
-class WriteFile(beam.DoFn):
-    """Writes ((name, number of the output file), its blocks) as `OUTPUT/name.NNNNN` and yields that path."""
-
-    def __init__(self, output: str):
-        self.output = output
-
-    def process(self, element: tuple[tuple[str, int], Iterable[Block]]) -> Iterator[str]:
-        (name, number), blocks = element
-        *folders, name = name.split("/")
-        folder = FileSystems.join(self.output, *folders) if folders else self.output
-        path = FileSystems.join(folder, f"{name}.{number:05d}")
-        with contextlib.suppress(OSError, NotImplementedError):  # Object stores have no folders.
-            FileSystems.mkdirs(folder)  # Another worker may have made it.
-        # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
-        temporary = FileSystems.join(folder, f".{name}.{number:05d}.{uuid.uuid4().hex}")
-        with naming(path):
-            try:
-                with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
-                    for block in sorted(blocks, key=lambda block: block.number):
-                        file.write(b"".join(line + b"\n" for line in block.lines))
-                FileSystems.rename([temporary], [path])
-            except OSError:
-                with contextlib.suppress(OSError):
-                    FileSystems.delete([temporary])
-                raise
-        yield path
+def write_whole(folder: str, path: str, lines: Iterable[bytes]) -> str:
+    """Writes lines to a path below a folder, whole or not at all, and returns the whole path."""
+    *folders, name = path.split("/")
+    folder = FileSystems.join(folder, *folders) if folders else folder
+    path = FileSystems.join(folder, name)
+    with contextlib.suppress(OSError, NotImplementedError):  # Object stores have no folders.
+        FileSystems.mkdirs(folder)  # Another worker may have made it.
+    # A worker may be stopped, and its work be done twice, even at the same time: only whole files get the name.
+    temporary = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}{TEMPORARY}")
+    with naming(path):
+        try:
+            with FileSystems.create(temporary, "text/plain", CompressionTypes.UNCOMPRESSED) as file:
+                file.write(b"".join(line + b"\n" for line in lines))
+            FileSystems.rename([temporary], [path])
+        except OSError:
+            with contextlib.suppress(OSError):
+                FileSystems.delete([temporary])
+            raise
+    return path
 
 
 class SavedModel:
@@ -206,30 +224,33 @@ def output_lines(outputs: dict[str, np.ndarray], name: str | None, count: int) -
 
 
 def translate_files(
-    pipeline: beam.Pipeline, files: Sequence[tuple[str, str]], output: str, settings: Settings
+    pipeline: beam.Pipeline,
+    files: Sequence[tuple[str, str]],
+    output: str,
+    settings: Settings,
+    finished: Collection[str] = (),
 ) -> beam.PCollection:
-    """Adds all steps to a pipeline, and returns the paths that they write; `files` are inputs and names of outputs."""
-    translated, failed = (
+    """Adds all steps to a pipeline, and returns the paths that they write.
+
+    Args:
+        pipeline: The pipeline.
+        files: Inputs and names of outputs.
+        output: The folder of the outputs.
+        settings: What is done.
+        finished: Paths below that folder that were written before; these parts are left out.
+    """
+    return (
         pipeline
         | "Files" >> beam.Create(files)
         | "One file a worker" >> beam.Reshuffle()
-        | "Read" >> beam.ParDo(ReadBlocks(settings.block_lines))
-        | "Spread the blocks" >> beam.Reshuffle()
-        | "Translate" >> beam.ParDo(Translate(settings)).with_outputs(FAILED, main="translated")
-    )
-    failed | "Write failed" >> beam.io.WriteToText(
-        FileSystems.join(output, FAILED), ".jsonl", shard_name_template="-SSSSS", skip_if_empty=True
-    )
-    return (
-        translated
-        | "Of one file" >> beam.Map(lambda block: ((block.name, block.number // settings.file_blocks), block))
-        | "Together" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(WriteFile(output))
+        | "Read" >> beam.ParDo(ReadParts(settings.file_lines, frozenset(finished)))
+        | "Spread the parts" >> beam.Reshuffle()
+        | "Translate" >> beam.ParDo(Translate(output, settings))
     )
 
 
-def _failure_record(block: Block, index: int, error: ModelError) -> str:
-    text = block.lines[index].decode("utf-8", "replace")
+def _failure_record(part: Part, index: int, error: ModelError) -> str:
+    text = part.lines[index].decode("utf-8", "replace")
     reason = " ".join(str(error).split())
-    record = {"file": block.path, "line": block.first + index, "text": text, "error": reason}
+    record = {"file": part.path, "line": part.first + index, "text": text, "error": reason}
     return json.dumps(record, ensure_ascii=False)

@@ -15,6 +15,7 @@ NEEDED = ["--model_path=m", "--input=x", "--output=y"]
     [
         ([], "the following arguments are required: --model_path, --input, --output"),
         ([*NEEDED, "--batch_size=0"], "--batch_size must be positive. Received: 0"),
+        ([*NEEDED, "--file_lines=0"], "--file_lines must be positive. Received: 0"),
         ([*NEEDED, "--batchsize=3"], "unknown flag --batchsize=3; did you mean --batch_size?"),
         ([*NEEDED, "--json", "--output_name=label"], "not allowed with"),
     ],

@@ -20,7 +20,7 @@ logging.disable(logging.NOTSET)
 import tensorflow as tf  # noqa: E402
 
 from export import batch  # noqa: E402
-from export.batch.pipeline import FAILED, Block, Settings, Translate, translate_files  # noqa: E402
+from export.batch.pipeline import Part, Settings, Translate, translate_files  # noqa: E402
 from zoo.cli import run_command  # noqa: E402
 
 BAD = b"bad"
@@ -59,12 +59,12 @@ def write(folder, files):
         path.write_bytes(content)
 
 
-def run(tmp_path, model, names, **settings):
-    """Runs the pipeline with small blocks over files of `tmp_path/in`; returns the files it wrote by name."""
-    settings = Settings(model, **{"batch_size": 3, "block_lines": 7, "file_blocks": 2, **settings})
+def run(tmp_path, model, names, finished=(), **settings):
+    """Runs the pipeline with small parts over files of `tmp_path/in`; returns the files it wrote by name."""
+    settings = Settings(model, **{"batch_size": 3, "file_lines": 14, **settings})
     with beam.Pipeline("DirectRunner") as pipeline:
         translate_files(
-            pipeline, [(str(tmp_path / "in" / name), name) for name in names], str(tmp_path / "out"), settings
+            pipeline, [(str(tmp_path / "in" / name), name) for name in names], str(tmp_path / "out"), settings, finished
         )
     return {
         str(path.relative_to(tmp_path / "out")): path.read_bytes()
@@ -100,25 +100,25 @@ def test_lines_that_fail_are_listed_and_the_others_are_not_lost(tmp_path, model)
     written = run(tmp_path, model, ["a.txt"])
     expected = [b"" if line == BAD else line.upper() for line in lines]
     assert (written["a.txt.00000"] + written["a.txt.00001"]).split(b"\n")[:-1] == expected
-    (failed,) = (content for name, content in written.items() if name.startswith("failed"))
-    letters = sorted(map(json.loads, failed.splitlines()), key=lambda letter: letter["line"])
+    letters = [json.loads(line) for line in written["failed-a.txt.00000.jsonl"].splitlines()]
+    assert "failed-a.txt.00001.jsonl" not in written
     assert [letter["line"] for letter in letters] == [1, 10, 11]
     assert {letter["file"] for letter in letters} == {str(tmp_path / "in/a.txt")}
     assert all(letter["text"] == "bad" and "no shouting at the bad" in letter["error"] for letter in letters)
 
 
-def test_batches_are_of_like_length_and_full():
+def test_batches_are_of_like_length_and_full(tmp_path):
     texts = [b"x" * (number * 5 % 13) for number in range(13)]
     asked = []
-    step = Translate(Settings("unused", batch_size=4))
+    step = Translate(str(tmp_path), Settings("unused", batch_size=4))
     step._infer = lambda batch: asked.append([len(text) for text in batch]) or {"text": [b"a\nb\r\n"] * len(batch)}
-    (answer,) = step.process(Block("in", "out", 0, 1, texts))
+    (path,) = step.process(Part("in", "out", 0, 1, texts))
     assert asked == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12]]
-    assert answer.lines == [b"a b"] * 13, "an answer stays one line"
+    assert Path(path).read_bytes() == b"a b\n" * 13, "an answer stays one line"
 
 
 def test_a_worker_holds_one_model(model):
-    step = Translate(Settings(model))
+    step = Translate("unused", Settings(model))
     steps = [pickle.loads(pickle.dumps(step)) for _ in range(2)]
     for step in steps:
         step.setup()
@@ -141,15 +141,50 @@ def test_the_command(tmp_path, model, capsys):
     arguments = [f"--model_path={model}", *inputs, f"--output={tmp_path / 'out'}"]
     status, output, errors = command(capsys, *arguments, "--runner=DirectRunner")
     assert (status, errors) == (1, f"error: 1 of 3 lines failed; {tmp_path / 'out'}/failed-*.jsonl says why.\n")
-    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 3, "failed": 1}
+    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 3, "failed": 1, "kept": 0}
     assert (tmp_path / "out/in1.txt.00000").read_bytes() == b"EIN\n\n"
     assert (tmp_path / "out/more/in2.txt.00000").read_bytes() == b"ZWEI\n"
-    assert len((tmp_path / f"out/{FAILED}-00000.jsonl").read_text().splitlines()) == 1
+    assert len((tmp_path / "out/failed-in1.txt.00000.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path, model, capsys):
+    write(tmp_path, {"in.txt": b"ein\n", "out/in.txt.00000": b"mine"})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
     status, _, errors = command(capsys, *arguments)
-    assert (status, errors) == (
-        2,
-        f"error: {tmp_path / 'out'} is not empty; nothing is overwritten. Give another --output.\n",
-    )
+    expected = f"error: {tmp_path / 'out'} is not empty; nothing is overwritten. Give another --output.\n"
+    assert (status, errors) == (2, expected)
+
+
+def test_the_same_command_goes_on_with_what_is_not_finished(tmp_path, model, capsys, monkeypatch):
+    write(tmp_path, {"a.txt": b"ein\nzwei\nbad\nvier\nbad", "sub/b.txt": b"sechs\n"})
+    inputs = ["--input", str(tmp_path / "a.txt"), str(tmp_path / "sub/*")]
+    arguments = [f"--model_path={model}", *inputs, f"--output={tmp_path / 'out'}", "--file_lines=2"]
+
+    def killed_at_the_third_line(self, texts, answer=Translate._answers):
+        if texts[0] == BAD:
+            raise SystemExit("killed")
+        return answer(self, texts)
+
+    with monkeypatch.context() as patch, pytest.raises(BaseException, match="killed"):
+        patch.setattr(Translate, "_answers", killed_at_the_third_line)
+        command(capsys, *arguments)
+    first = tmp_path / "out/a.txt.00000"
+    first.write_bytes(b"not to be written again\n")
+    (tmp_path / "out/.a.txt.00001.0.unfinished").write_bytes(b"half")
+    status, output, errors = command(capsys, *arguments)
+    assert status == 1 and errors.startswith("error: 2 of ") and " that were done before; " in errors
+    counts = json.loads(output)
+    assert counts["lines"] + counts["kept"] == 6 and counts["kept"] >= 2
+    assert first.read_bytes() == b"not to be written again\n"
+    assert (tmp_path / "out/a.txt.00001").read_bytes() == b"\nVIER\n"
+    names = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    parts = {"a.txt.00000", "a.txt.00001", "a.txt.00002", "sub/b.txt.00000"}
+    assert names == {"batch.json", "failed-a.txt.00001.jsonl", "failed-a.txt.00002.jsonl", *parts}
+    status, output, _ = command(capsys, *arguments)
+    assert (status, json.loads(output)["kept"]) == (1, 6)  # what failed before is not forgotten
+    (tmp_path / "a.txt").write_bytes(b"other\n")
+    status, _, errors = command(capsys, *arguments)
+    assert (status, errors) == (2, f"error: {tmp_path / 'out'} is of a run with other inputs. Give another --output.\n")
 
 
 def test_the_command_succeeds_if_every_line_does(tmp_path, model, capsys):
@@ -157,7 +192,7 @@ def test_the_command_succeeds_if_every_line_does(tmp_path, model, capsys):
     arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
     status, output, errors = command(capsys, *arguments)
     assert (status, json.loads(output)["failed"], errors) == (0, 0, "")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["in.txt.00000"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"batch.json", "in.txt.00000"}
 
 
 def test_the_command_fails_if_every_line_does(tmp_path, model, capsys):
@@ -165,8 +200,8 @@ def test_the_command_fails_if_every_line_does(tmp_path, model, capsys):
     arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
     status, output, errors = command(capsys, *arguments)
     assert status == 1 and errors.startswith("error: 5 of 5 lines failed;") and errors.count("\n") == 1
-    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 5, "failed": 5}
-    assert len((tmp_path / f"out/{FAILED}-00000.jsonl").read_text().splitlines()) == 5
+    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 5, "failed": 5, "kept": 0}
+    assert len((tmp_path / "out/failed-in.txt.00000.jsonl").read_text().splitlines()) == 5
 
 
 @pytest.fixture
@@ -177,16 +212,19 @@ def largest_file():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize(("line", "file"), [(b"ein", "/in.txt.00000"), (BAD, "")])
+@pytest.mark.parametrize(
+    ("line", "file"), [(b"ein\n", "in.txt.00000"), (b"bad\n", "failed-in.txt.00000.jsonl"), (b"", "batch.json")]
+)
 def test_a_full_disk(tmp_path, model, capsys, caplog, largest_file, line, file):
-    """Answers that do not fit, and failures that do not."""
-    write(tmp_path, {"in.txt": line + b"\n" * 3000})
+    """Answers that do not fit, failures that do not, and what a run has to know when it goes on."""
+    write(tmp_path, {"in.txt": line * 900})
     arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
-    largest_file(100)
+    largest_file(1000 if line else 100)
     status, output, errors = command(capsys, *arguments)
     assert (status, output, errors.count("\n"), caplog.records) == (1, "", 1, [])
-    assert errors.startswith(f"error: {tmp_path}/out{file}: a file is larger than is allowed here")
-    assert not [path for path in (tmp_path / "out").iterdir() if path.is_file()], "nothing that is not whole"
+    assert errors.startswith(f"error: {tmp_path}/out/{file}: a file is larger than is allowed here")
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    assert left == ({"batch.json"} if line else set()), "nothing that is not whole"
 
 
 @pytest.mark.parametrize("name", ["in.txt.gz", "in.txt.bz2"])
@@ -201,10 +239,10 @@ def test_a_damaged_packed_file(tmp_path, model, capsys, caplog, name, damage):
 
 
 def test_other_errors_end_the_run():
-    step = Translate(Settings("unused"))
+    step = Translate("unused", Settings("unused"))
     step._infer = lambda batch: {"text": 1 / 0}
     with pytest.raises(ZeroDivisionError):
-        list(step.process(Block("in", "out", 0, 1, [b"a"])))
+        list(step.process(Part("in", "out", 0, 1, [b"a"])))
 
 
 def test_all_outputs_as_json(tmp_path, model):
@@ -268,5 +306,5 @@ def test_an_exported_model(tmp_path, text_export, text_run, text_spec):
 
     source = load_data(text_spec).split("test").source
     write(tmp_path / "in", {"a.txt": "".join(line + "\n" for line in source).encode()})
-    written = run(tmp_path, str(text_export / "1"), ["a.txt"], batch_size=16, block_lines=100)
+    written = run(tmp_path, str(text_export / "1"), ["a.txt"], batch_size=16, file_lines=100)
     assert b"".join(written.values()).decode().splitlines() == text_run.translate(source)
