@@ -40,7 +40,7 @@ RECIPES = {
             "model.scale_embeddings=true",
             "model.pooling_dropout=0.55",
             "training.label_smoothing=0.05",
-            "training.weight_decay=0.3",
+            "training.weight_decay=1.0",
             "training.max_steps=9000",
             "training.precision=float32",
         ),

@@ -1,0 +1,279 @@
+"""What training on many devices should cost, on paper: step time, memory, bytes on the wire, and where it stops paying.
+
+`python -m benchmarks.scaling [--model NAME] [--hardware NAME …] [--tokens N] [--length N] [--utilization X]`
+
+Nothing is measured: the figures of the hardware are those of its makers, and the arithmetic is that of the model. For P
+weights, a batch of n target symbols and a mesh of d · m devices, of which m share the weights (tensor parallel) and d
+the batch (data parallel), a device has
+
+- the work `3 F n / (d m)`: forward, and twice as much backward; F is what `zoo.cost` counts for a symbol;
+- on the wire `2 (d − 1) / d · 4 P / m` bytes for its gradients in float32, and `2 (m − 1) / m · 2 · 2 R D n / d` for
+  the sums of the R products of a forward pass whose terms are on several devices, D features in bfloat16 each, and for
+  as many in the backward pass (a ring moves each byte `2 (k − 1) / k` times between k devices);
+- in memory `4 P / m` for the weights and as much for the gradients, `8 P / m` for Adam's moments (with sharded moments
+  a d-th of that), and at most all results of a forward pass, in bfloat16.
+
+The time of a step is that of the work and that on the wire, one after the other: what overlaps makes it shorter.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import zoo
+from benchmarks.report import table
+from zoo.errors import InputError
+
+DEVICES = tuple(2**power for power in range(10))
+SHARES = (1, 2, 4, 8)
+PAYS = 0.5
+"""A mesh pays as long as its devices do this share of what so many single ones would."""
+VOCABULARY = 32_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """Figures of a device and of what connects it, as its maker gives them.
+
+    Attributes:
+        peak: Operations per second, dense, in bfloat16; an addition and a multiplication are two.
+        memory: Bytes.
+        link: Bytes per second that a device sends within its group, in one direction.
+        group: Devices that are connected so.
+        network: Bytes per second that a device sends to other groups.
+        latency: Seconds that a step of a collective operation takes, however little it moves; an assumption.
+        source: Where the figures are from.
+    """
+
+    peak: float
+    memory: float
+    link: float
+    group: int
+    network: float
+    latency: float
+    source: str
+
+
+HARDWARE = {
+    "a100": Hardware(312e12, 80e9, 300e9, 8, 25e9, 5e-6, "data sheets of NVIDIA A100 80GB SXM and DGX A100"),
+    "h100": Hardware(989e12, 80e9, 450e9, 8, 50e9, 5e-6, "data sheets of NVIDIA H100 SXM and DGX H100"),
+    "h200": Hardware(989e12, 141e9, 450e9, 8, 50e9, 5e-6, "data sheets of NVIDIA H200 SXM and DGX H200"),
+    "tpu-v5e": Hardware(197e12, 16e9, 200e9, 256, 3.1e9, 1e-6, "cloud.google.com/tpu/docs/v5e"),
+    "tpu-v5p": Hardware(459e12, 95e9, 600e9, 8960, 6.25e9, 1e-6, "cloud.google.com/tpu/docs/v5p"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a model asks of its devices.
+
+    Attributes:
+        weights: P.
+        operations: F, additions and multiplications of a forward pass for a target symbol and its share of the source.
+        kept: Bytes of all results of a forward pass for a target symbol, in bfloat16.
+        features: D.
+        sums: R, products of a forward pass whose terms are spread over the devices that share the weights: one for
+            each attention and each feed-forward layer.
+    """
+
+    weights: int
+    operations: float
+    kept: float
+    features: int
+    sums: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """d · m devices: `data` parts of the batch, each on `model` devices that share the weights."""
+
+    data: int
+    model: int
+
+    @property
+    def devices(self) -> int:
+        return self.data * self.model
+
+    def __str__(self) -> str:
+        return f"data={self.data},model={self.model}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of a training on a mesh.
+
+    Attributes:
+        compute: Seconds of work.
+        wire: Seconds on the wire.
+        sent: Bytes that a device sends.
+        memory: Bytes that a device has to hold, at most.
+    """
+
+    compute: float
+    wire: float
+    sent: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        return self.compute + self.wire
+
+
+def work_of(name: str, length: int, vocabulary: int) -> Work:
+    """Returns the work of a named Transformer that translates sentences of `length` symbols; InputError for another."""
+    if not name.startswith("transformer_") or zoo.get_spec(name).task != "seq2seq":
+        raise InputError(f"--model is a Transformer that translates. Received: {name}.")
+    model = zoo.create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary)
+    cost, options = zoo.cost(model, query_length=length), model.options
+    return Work(
+        weights=cost.weights,
+        operations=(cost.multiplications + cost.additions) / length,
+        kept=cost.bytes / 2 / length,  # half as many in bfloat16
+        features=options.model_dim,
+        sums=5 * options.num_layers,  # two of an encoder layer, three of a decoder layer
+    )
+
+
+def predict(
+    work: Work, hardware: Hardware, mesh: Mesh, tokens: float, utilization: float = 1.0, sharded_moments: bool = False
+) -> Step:
+    """Returns what a step costs each device.
+
+    Args:
+        work: The model.
+        hardware: The devices.
+        mesh: How they are arranged; those that share weights are next to one another.
+        tokens: Target symbols in a batch, of all devices.
+        utilization: The share of the peak that a single device reaches.
+        sharded_moments: Whether each part of the batch keeps its share of the optimizer's moments only.
+    """
+    own = tokens / mesh.data
+    gradients = 4 * work.weights / mesh.model
+    activations = 2 * 2 * work.sums * work.features * own
+    calls = 2 * work.sums if mesh.model > 1 else 0
+    within, across = _ways(hardware, mesh)
+    wire = (
+        _ring(activations, mesh.model, hardware.link if mesh.model <= hardware.group else hardware.network)
+        + _ring(gradients, within, hardware.link)
+        # Each device of a group sums its own share with those of the other groups.
+        + _ring(gradients / within, across, hardware.network)
+        + hardware.latency * (calls * (mesh.model - 1) + 2 * (within - 1) + 2 * (across - 1))
+    )
+    return Step(
+        compute=3 * work.operations * tokens / mesh.devices / (utilization * hardware.peak),
+        wire=wire,
+        sent=_moved(activations, mesh.model) + _moved(gradients, mesh.data),
+        memory=2 * gradients + 2 * gradients / (mesh.data if sharded_moments else 1) + work.kept * own / mesh.model,
+    )
+
+
+def _ways(hardware: Hardware, mesh: Mesh) -> tuple[int, int]:
+    """Returns how many parts of the batch are in one group of devices, and how many such groups there are."""
+    within = max(1, min(mesh.data, hardware.group // mesh.model))
+    return within, -(-mesh.data // within)
+
+
+def _moved(size: float, devices: int) -> float:
+    """Returns the bytes that each device sends until all have the sum of their tensors of so many bytes."""
+    return 2 * (devices - 1) / devices * size
+
+
+def _ring(size: float, devices: int, bandwidth: float) -> float:
+    return _moved(size, devices) / bandwidth
+
+
+def meshes(devices: int) -> list[Mesh]:
+    """Returns the meshes of so many devices."""
+    return [Mesh(devices // share, share) for share in SHARES if share <= devices]
+
+
+def best(work: Work, hardware: Hardware, devices: int, tokens: float, utilization: float) -> tuple[Mesh, Step] | None:
+    """Returns the quickest mesh of those whose devices have room enough, or `None` if none has."""
+    steps = [(mesh, predict(work, hardware, mesh, tokens, utilization)) for mesh in meshes(devices)]
+    fitting = [each for each in steps if each[1].memory <= hardware.memory]
+    return min(fitting, key=lambda each: each[1].seconds, default=None)
+
+
+def last_that_pays(rates: Sequence[tuple[int, float]]) -> int:
+    """Returns the largest of the device counts up to which each does `PAYS` of its share, from (devices, rate)."""
+    (first, rate), *_ = rates
+    paying = itertools.takewhile(lambda each: each[1] >= PAYS * rate * each[0] / first, rates)
+    return max(devices for devices, _ in paying)
+
+
+def section(name: str, work: Work, tokens: float, utilization: float, grows: bool) -> list[str]:
+    """Returns the table of some hardware: rows by the number of devices; the batch may grow with it."""
+    hardware, rows, rates = HARDWARE[name], [], []
+    for devices in DEVICES:
+        batch = tokens * devices if grows else tokens
+        found = best(work, hardware, devices, batch, utilization)
+        if found is None:
+            rows.append([f"{devices}", "no room", *[""] * 6])
+            continue
+        mesh, step = found
+        rates.append((devices, batch / step.seconds))
+        rows.append(
+            [
+                f"{devices}",
+                str(mesh),
+                f"{1000 * step.compute:,.1f} ms",
+                f"{1000 * step.wire:,.1f} ms",
+                f"{step.sent / 1e6:,.0f} MB",
+                f"{step.memory / 1e9:,.1f} GB",
+                f"{batch / step.seconds:,.0f}",
+                f"{step.compute / step.seconds:.0%}",
+            ]
+        )
+    lines = table(["devices", "best mesh", "work", "wire", "sent", "memory", "symbols/s", "at work"], rows)
+    if rates:
+        lines += ["", f"It pays up to {last_that_pays(rates)} devices."]
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scaling", description="Training on many devices, on paper."
+    )
+    parser.add_argument("--model", default="transformer_big", help="a Transformer that translates (transformer_big)")
+    parser.add_argument("--hardware", action="append", choices=list(HARDWARE), help="more than once for several (all)")
+    parser.add_argument("--tokens", type=int, default=400_000, help="target symbols in a batch (400,000)")
+    parser.add_argument("--own_tokens", type=int, default=16_000, help="those of a device if the batch grows (16,000)")
+    parser.add_argument("--length", type=int, default=32, help="symbols of a sentence on either side (32)")
+    parser.add_argument(
+        "--utilization", type=float, default=0.4, help="share of the peak that one device reaches (0.4, an assumption)"
+    )
+    parser.add_argument("--output", type=Path, help="file to write the tables into as well")
+    options = parser.parse_args(arguments)
+    if not 0 < options.utilization <= 1:
+        parser.error(f"--utilization must be above 0 and at most 1. Received: {options.utilization}")
+    for count in ("tokens", "own_tokens", "length"):
+        if getattr(options, count) < 1:
+            parser.error(f"--{count} must be positive. Received: {getattr(options, count)}")
+    try:
+        work = work_of(options.model, options.length, VOCABULARY)
+    except InputError as error:
+        parser.error(str(error))
+    lines = [
+        f"`{options.model}`, {work.weights:,} weights, vocabularies of {VOCABULARY:,}, sentences of {options.length} "
+        f"symbols: {work.operations / 1e6:,.0f} million operations for a target symbol forward. Devices reach "
+        f"{options.utilization:.0%} of their peak. On paper, nothing is measured.",
+    ]
+    for name in options.hardware or HARDWARE:
+        for grows, batch in ((False, options.tokens), (True, options.own_tokens)):
+            what = "each device" if grows else "all devices"
+            lines += ["", f"### {name}, {batch:,} symbols in the batch of {what}", ""]
+            lines += section(name, work, batch, options.utilization, grows)
+        lines += ["", f"Figures of {name}: {HARDWARE[name].source}."]
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
