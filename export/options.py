@@ -49,7 +49,7 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
     def resolved(self, model: Any) -> Self:
         """See `ExportOptions`."""
         default = self.beam_size if self.beam_size > 1 else DEFAULT_NBEST
-        return replace(self, nbest=self.nbest or default)
+        return replace(self, nbest=self.nbest or default, length_penalty=self.exponent())
 
     def decoding(self, nbest: int) -> TranslationOptions:
         """Returns the request for so many answers to each text."""

@@ -14,7 +14,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(
         prog="training.import_model", description="Makes a work directory of a checkpoint that others have trained."
     )
-    parser.add_argument("source", metavar="SOURCE", help="hf:DIR, a folder as the hub of Hugging Face has it")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="hf:DIR, a folder as the hub of Hugging Face has it; or ctranslate2:DIR"
+    )
     parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
     arguments = parser.parse_args(argv)
     start_backend()

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from zoo.errors import InputError
-from zoo.options import Option, Options, count, number, size
+from zoo.options import Option, Options, choice, count, number, size
+
+RULES = ("gnmt", "huggingface", "huggingface_early", "huggingface_never", "ctranslate2")
+"""Whose rules a search may follow; see `zoo.decoding.BEAM_RULES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,20 @@ class TranslationOptions(Options):
     """How a sequence-to-sequence model is decoded."""
 
     beam_size: int = size(1, "Hypotheses that beam search keeps; 1 for greedy search.")
-    length_penalty: float = number(0.6, "Exponent of the length penalty of beam search.", minimum=0)
+    rules: str = choice(
+        "gnmt",
+        RULES,
+        "Whose rules search follows, so that a checkpoint gives the answers that it gives there: those of GNMT, where "
+        "texts that have ended rank by log P / ((5 + length) / 6)^length_penalty; or those of Hugging Face's "
+        "`transformers` (early_stopping False, True or never) or CTranslate2, where they rank by "
+        "log P / length^length_penalty and have no limit but `max_length`; by those of CTranslate2 none is empty.",
+    )
+    length_penalty: float | None = number(
+        None,
+        "Exponent of the length penalty of beam search: 0.6 by the rules of GNMT, else 1.",
+        minimum=0,
+        automatic=True,
+    )
     coverage_penalty: float = number(
         0.0,
         "Factor of the coverage penalty of beam search, for models that attend; the mean over layers and heads counts.",
@@ -24,7 +40,7 @@ class TranslationOptions(Options):
     max_length: int = size(
         256,
         "Largest number of target symbols, the end included; a sentence is also limited to twice the number of its "
-        "source symbols plus 10.",
+        "source symbols plus 10 by the rules of GNMT.",
     )
     no_repeat_ngram: int = count(0, "No n symbols come twice in an answer; 0: they may.")
     nbest: int | None = size(
@@ -51,7 +67,18 @@ class TranslationOptions(Options):
                 f"{type(model).__name__} has no attention that could cover the source. Received: "
                 f"coverage_penalty={self.coverage_penalty}."
             )
-        return replace(self, nbest=self.nbest or self.beam_size)
+        if self.coverage_penalty and self.rules != "gnmt":
+            raise InputError(
+                "`coverage_penalty` is for the rules of GNMT. "
+                f"Received: coverage_penalty={self.coverage_penalty}, rules={self.rules!r}."
+            )
+        return replace(self, nbest=self.nbest or self.beam_size, length_penalty=self.exponent())
+
+    def exponent(self) -> float:
+        """Returns the exponent of the length penalty."""
+        if self.length_penalty is None:
+            return 0.6 if self.rules == "gnmt" else 1.0
+        return self.length_penalty
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,5 +130,6 @@ def read_texts(tokenizer: TokenizerGraph, text: tf.Tensor, limit: int) -> tf.Ten
     """Returns ids [B, S], S ≥ 1, of whole texts [B], see `zoo.text.Tokenizer.whole`, cut at `limit` symbols."""
     count = tf.shape(text)[0]
     start = [tf.fill([count, 1], START)] if tokenizer.has_start else []
-    rows = tokenizer.encode(first_bytes(text))[:, : limit - 1 - len(start)]
-    return dense(tf.concat([*start, rows, tf.fill([count, 1], END)], axis=1))
+    end = [tf.fill([count, 1], END)] if tokenizer.has_end else []
+    rows = tokenizer.encode(first_bytes(text))[:, : limit - len(start) - len(end)]
+    return dense(tf.concat([*start, rows, *end], axis=1))

@@ -21,7 +21,7 @@ from zoo.errors import InputError
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
 OF_EVERY_TASK = {"weights": "float32", "dynamic_batching": False, "num_batch_threads": 2, "xla": False}
-SEARCH = {"length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no_repeat_ngram": 0}
+SEARCH = {"rules": "gnmt", "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no_repeat_ngram": 0}
 DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5}
 
 

@@ -49,17 +49,18 @@ class Encoder:
     def __call__(self, examples: Split) -> Columns:
         """Returns the rows of some examples; raises InputError for a label that is not among the classes."""
         if isinstance(examples, Pairs):
-            return {"source": self._rows("source", examples.source), "target": self._rows("target", examples.target)}
+            return {"source": self._whole("source", examples.source), "target": self._whole("target", examples.target)}
         if isinstance(examples, Labelled):
             numbers = class_numbers(examples.labels, self.classes, self.where)
-            tokenizer = self.tokenizers["text"]
-            rows = [tokenizer.whole(row) for row in tokenizer.encode(examples.texts)]
-            return {"text": rows, "label": [[number] for number in numbers]}
+            return {"text": self._whole("text", examples.texts), "label": [[number] for number in numbers]}
         assert isinstance(examples, Texts)
-        return {"text": self._rows("text", examples.texts)}
+        return {"text": self._running(self.tokenizers["text"], examples.texts)}
 
-    def _rows(self, name: str, texts: Sequence[str]) -> list[list[int]]:
+    def _whole(self, name: str, texts: Sequence[str]) -> list[list[int]]:
         tokenizer = self.tokenizers[name]
+        return [tokenizer.whole(row) for row in tokenizer.encode(texts)]
+
+    def _running(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         end = tokenizer.encode(["\n"])[0] if self.line_break else [END]
         rows = tokenizer.encode(texts)
         for row in rows:

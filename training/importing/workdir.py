@@ -11,12 +11,14 @@ import keras
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
 from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
 from zoo.errors import InputError
 from zoo.registry import create_model, get_spec
 from zoo.workdir import WorkDir
 
-HF = "hf:"
+SOURCES: dict[str, type[Checkpoint]] = {"hf": Checkpoint, "ctranslate2": CTranslate2Checkpoint}
+"""The kinds of folders."""
 
 
 def open_source(source: str) -> Checkpoint:
@@ -25,9 +27,13 @@ def open_source(source: str) -> Checkpoint:
     Raises:
         InputError: If it is none.
     """
-    if not source.startswith(HF):
-        raise InputError(f"SOURCE must be hf:DIR, the folder of a checkpoint. Received: {source!r}.")
-    checkpoint = Checkpoint(Path(source.removeprefix(HF)))
+    kind, _, path = source.partition(":")
+    if kind not in SOURCES or not path:
+        raise InputError(
+            f"SOURCE must be {' or '.join(f'{kind}:DIR' for kind in SOURCES)}, the folder of a checkpoint. "
+            f"Received: {source!r}."
+        )
+    checkpoint = SOURCES[kind](Path(path))
     if "model_type" not in checkpoint.config:
         raise InputError(f"{checkpoint.path / 'config.json'} names no model_type.")
     return checkpoint

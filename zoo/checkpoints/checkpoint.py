@@ -36,12 +36,16 @@ class Checkpoint:
         self.path = path
         if not path.is_dir():
             raise InputError(f"{path} is no folder. A checkpoint is a folder with config.json and its weights.")
-        self.config: dict[str, Any] = self.json("config.json")
+        self.config: dict[str, Any] = self._configuration()
         self._tensors: dict[str, tuple[Path, tuple[int, ...], Callable[[], np.ndarray]]] = {}
         self.files = self._open()
         self._used: set[str] = set()
         self._parts: list[Checkpoint] = []
         self.left_out: dict[str, str] = {}
+
+    def _configuration(self) -> dict[str, Any]:
+        config: dict[str, Any] = self.json("config.json")
+        return config
 
     def _open(self) -> list[Path]:
         if (self.path / _INDEX).is_file():

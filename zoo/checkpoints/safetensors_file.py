@@ -62,6 +62,11 @@ class SafetensorsFile:
         if end - start != count * np.dtype(dtype).itemsize or self._first + end > self._size:
             raise InputError(f"{self.path} is cut off or damaged: {name} of the shape {shape} is not whole in it.")
         values = np.memmap(self.path, dtype, "r", self._first + start, (count,)) if count else np.zeros(0, dtype)
-        if entry["dtype"] == "BF16":  # the upper half of a float32
-            values = (values.astype(np.uint32) << 16).view(np.float32)
-        return (values.astype(np.float32) if values.dtype.kind == "f" else np.asarray(values)).reshape(shape)
+        return widened(values, entry["dtype"] == "BF16").reshape(shape)
+
+
+def widened(values: np.ndarray, bfloat16: bool) -> np.ndarray:
+    """Returns floats in float32 and other numbers as they are; of bfloat16 the halves of their bits are given."""
+    if bfloat16:  # the upper half of a float32
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32) if values.dtype.kind == "f" else np.asarray(values)

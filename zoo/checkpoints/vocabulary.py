@@ -22,10 +22,10 @@ class Arrangement:
 
     original_ids: tuple[int, ...]
 
-    def rows(self, table: np.ndarray) -> np.ndarray:
-        """Returns the rows of a table [V, …] of the checkpoint in our order; those of new symbols are zeros."""
+    def rows(self, table: np.ndarray, new: float = 0.0) -> np.ndarray:
+        """Returns the rows of a table [V, …] of the checkpoint in our order; those of new symbols are `new`."""
         taken = table[np.maximum(self.original_ids, 0)]
-        taken[np.equal(self.original_ids, NEW)] = 0
+        taken[np.equal(self.original_ids, NEW)] = new
         return taken
 
     def pieces(self, pieces: Sequence[str]) -> list[str]:

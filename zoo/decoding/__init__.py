@@ -10,7 +10,8 @@ Everything here runs eagerly, in a TensorFlow graph and under JAX's jit. Where t
 rows leave the loop and cost nothing any more.
 """
 
-from zoo.decoding.beam import beam_search, coverage_penalty, length_penalty
+from zoo.decoding.beam import coverage_penalty, length_penalty
+from zoo.decoding.beam_rules import BEAM_RULES, beam_search
 from zoo.decoding.constraints import Constraints, SpecialIds, sequence_log_prob, symbol_log_probs
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.greedy_and_sampling import greedy_search, sample
@@ -18,6 +19,7 @@ from zoo.decoding.while_loops import can_resize
 from zoo.row_selection import repeat_rows
 
 __all__ = [
+    "BEAM_RULES",
     "Constraints",
     "SpecialIds",
     "beam_search",

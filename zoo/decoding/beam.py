@@ -1,11 +1,11 @@
-"""Beam search."""
+"""Beam search by the rules of GNMT."""
 
 from typing import Any
 
 from keras import ops
 
-from zoo.decoding.constraints import LOWEST, Constraints, ban_special
-from zoo.decoding.search import Rows, Search, Step
+from zoo.decoding.constraints import LOWEST, ban_special
+from zoo.decoding.search import Rows, Search
 from zoo.decoding.top_k import log_sum_exp, top_k
 from zoo.row_selection import take_per_row, take_rows
 
@@ -34,7 +34,7 @@ def coverage_penalty(coverage: Any, mask: Any, beta: float) -> Any:
     return beta * ops.sum(ops.where(mask, ops.log(coverage), 0.0), axis=-1)
 
 
-class _BeamSearch(Search):
+class BeamSearch(Search):
     """Keeps K live hypotheses of each sentence, and the best N that have ended.
 
     Args:
@@ -43,6 +43,8 @@ class _BeamSearch(Search):
         source_mask: Which source symbols are real, [B, S]; or `None` without coverage penalty.
         nbest: How many ended hypotheses of each sentence are kept, N.
         arguments: See `Search`.
+
+    A subclass has other rules: it overrides `penalty`, `log_total`, `may_end`, `finished` and what that needs.
     """
 
     results = ("done_ids", "done_scores", "done_log_probs")
@@ -55,8 +57,11 @@ class _BeamSearch(Search):
         size, room = self.width, self.constraints.room
         # All beams start equal: only the first one counts, or every hypothesis would occur K times.
         first = ops.where(ops.arange(size) == 0, 0.0, LOWEST)
-        lowest = ops.full((batch, self.nbest), LOWEST, dtype="float32")
+        # Where there is no room for a symbol, the one sequence is the empty one.
+        empty = ops.logical_and(self.constraints.max_lengths[:, None] <= 0, ops.arange(self.nbest) == 0)
+        lowest = ops.where(empty, 0.0, ops.full((batch, self.nbest), LOWEST, dtype="float32"))
         rows = {
+            **self.variables(batch),
             "live_ids": ops.full((batch, size, room), self.special.pad, dtype="int32"),
             "live_scores": ops.zeros((batch, size), dtype="float32") + first,
             "last": ops.full((batch, size), self.special.start, dtype="int32"),
@@ -75,9 +80,28 @@ class _BeamSearch(Search):
         Log probabilities only fall, the length penalty only grows and the coverage penalty is never above 0: a live
         hypothesis cannot end with more than its present log probability divided by the largest length penalty.
         """
-        bound = rows["live_scores"][:, 0] / length_penalty(rows["max_length"], self.alpha)
+        bound = rows["live_scores"][:, 0] / self.penalty(rows["max_length"])
         worst = rows["done_scores"][:, -1]  # they are sorted
         return ops.logical_or(index >= rows["max_length"], worst >= bound)
+
+    def penalty(self, length: Any) -> Any:
+        """Returns what log probabilities of ended hypotheses of this length are divided by."""
+        return length_penalty(length, self.alpha)
+
+    def log_total(self, logits: Any, allowed: Any, best: Any) -> Any:
+        """Returns the logarithm of what probabilities are divided by to add up to 1, [R].
+
+        Args:
+            logits: Those of the model, [R, V].
+            allowed: The same in float32, without the symbols that are never written.
+            best: The largest of these, [R, 2K].
+        """
+        # The maximum is the first column of `best`, but taking that would make XLA sort all logits.
+        return log_sum_exp(allowed, ops.max(best, axis=-1))
+
+    def may_end(self, ends: Any) -> Any:
+        """Returns which of the 2K best extensions end hypotheses, boolean [B, 2K], given those that could."""
+        return ends
 
     def extensions(self, index: Any, rows: Rows, logits: Any) -> tuple[Any, Any, Any]:
         """Returns log probabilities, parents and symbols of the 2K best extensions of each sentence, [B, 2K].
@@ -86,13 +110,13 @@ class _BeamSearch(Search):
         """
         size, batch = self.width, ops.shape(rows["max_length"])[0]
         count = min(2 * size, logits.shape[-1])  # of each beam, which can have no more of the 2K best
-        logits = ban_special(logits, self.special)
-        best, symbols = top_k(logits, count)
-        # The maximum is the first column of `best`, but taking that would make XLA sort all logits.
-        total = log_sum_exp(logits, ops.max(best, axis=-1))
+        logits = self.constraints.without_early_end(logits, index)
+        allowed = ban_special(logits, self.special)
+        best, symbols = top_k(allowed, count)
+        total = self.log_total(logits, allowed, best)
         if self.constraints.no_repeat_ngram:
             history = ops.reshape(rows["live_ids"], (batch * size, -1))
-            best, symbols = top_k(self.constraints.without_repeats(logits, history, index), count)
+            best, symbols = top_k(self.constraints.without_repeats(allowed, history, index), count)
         log_probs = ops.reshape(best - total[:, None], (batch, size, count))
         symbols = ops.reshape(ops.cast(symbols, "int32"), (batch, size, count))
         if self.constraints.prompt is not None:
@@ -121,8 +145,9 @@ class _BeamSearch(Search):
             ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_symbols(rows, index)[1])[:, None])
         # At its maximal length a hypothesis ends as it is.
         closed = ops.logical_or(ends, (length >= rows["max_length"])[:, None])
-        final = ops.where(ops.logical_and(closed, ops.logical_not(finished)), scores, LOWEST)
-        ranked = final / length_penalty(length, self.alpha)
+        closed = ops.logical_and(self.may_end(closed), ops.logical_not(finished))
+        final = ops.where(closed, scores, LOWEST)
+        ranked = final / self.penalty(length)
         if attention:
             coverage = rows["coverage"] + ops.reshape(ops.cast(attention[0], "float32"), ops.shape(rows["coverage"]))
             coverage = take_per_row(coverage, parents)
@@ -139,49 +164,20 @@ class _BeamSearch(Search):
         parents = take_per_row(parents, keep)
         changes |= {"live_ids": take_per_row(ids, keep), "last": take_per_row(chosen, keep)}
         changes |= {"coverage": take_per_row(coverage, keep)} if attention else {}
+        changes |= self.noted(rows, finished[:, 0], closed)
         state_rows = ops.arange(ops.shape(parents)[0], dtype="int32")[:, None] * self.width + parents
         return {**rows, **changes}, take_rows(state, ops.reshape(state_rows, (-1,)))
 
+    def variables(self, batch: Any) -> Rows:
+        """Returns the variables of each sentence that `finished` needs, before the first step."""
+        return {}
 
-def beam_search(
-    step: Step,
-    state: Any,
-    constraints: Constraints,
-    beam_size: int,
-    alpha: float = 0.6,
-    memory: Any = None,
-    beta: float = 0.0,
-    source_mask: Any = None,
-    resizes: bool | None = None,
-    nbest: int | None = None,
-) -> tuple[Any, Any]:
-    """Keeps the `beam_size` best hypotheses at every step.
+    def noted(self, rows: Rows, finished: Any, closed: Any) -> Rows:
+        """Returns these variables after a step.
 
-    Those that have ended are ranked by `log P / length_penalty(length, alpha) + coverage_penalty(coverage, beta)`.
-    Search ends for a sentence when no live hypothesis can beat the worst of its `nbest` finished ones.
-
-    Args:
-        step: The step function, on B · `beam_size` rows, with those of one sentence adjacent; with a `source_mask` it
-            returns `(logits, attention [B · beam_size, S], state)`.
-        state: Its state before the first step, with that many rows.
-        constraints: The `Constraints`.
-        beam_size: Number of hypotheses K, at least 1 and at most half the vocabulary.
-        alpha: Exponent of the length penalty, ≥ 0.
-        memory: See `greedy_search`.
-        beta: Factor of the coverage penalty, ≥ 0.
-        source_mask: Which source symbols are real, boolean [B, S]; `None` for no coverage penalty.
-        resizes: See `greedy_search`.
-        nbest: Number of hypotheses returned, N, 1 to K; with fewer, search ends sooner. Default: K.
-
-    Returns:
-        Ids [B, N, room] and the float32 sum of the log probabilities [B, N] of what follows the prompt, best first by
-        that rank. If there are fewer than N sequences, the others have log probabilities below −1e29.
-
-    Reference:
-        Wu et al. 2016, "Google's Neural Machine Translation System", section 7, https://arxiv.org/abs/1609.08144
-    """
-    if constraints.begins_with_prompt:
-        raise ValueError("Beam search begins with the start symbol. Received: constraints.begins_with_prompt=True.")
-    search = _BeamSearch(alpha, beta, source_mask, nbest or beam_size, step, constraints, resizes, beam_size)
-    results = search.run(state, memory or {})
-    return results["done_ids"], results["done_log_probs"]
+        Args:
+            rows: Those before the step.
+            finished: Which sentences were finished before it, boolean [B].
+            closed: Which of the 2K best extensions have ended a hypothesis, boolean [B, 2K].
+        """
+        return {}

@@ -35,6 +35,7 @@ class Constraints:
         no_repeat_ngram: No sequence of n symbols occurs twice, including the prompt's; 0 for no such constraint.
         begins_with_prompt: Whether the first symbol of each prompt takes the place of the start symbol; no row's prompt
             is then empty. Beam search always begins with the start symbol.
+        min_length: How many symbols, the prompt's included, come before the end at least; at most `max_lengths`.
 
     Reference:
         Paulus et al. 2018, "A Deep Reinforced Model for Abstractive Summarization", section 2.5 (no trigram twice),
@@ -47,6 +48,7 @@ class Constraints:
     prompt: Any = None
     no_repeat_ngram: int = 0
     begins_with_prompt: bool = False
+    min_length: int = 0
 
     def by_row(self) -> dict[str, Any]:
         """Returns the constraints of each row, tensors with the batch first."""
@@ -61,6 +63,13 @@ class Constraints:
         prompt = rows["prompt"]
         symbols = ops.take(prompt, ops.minimum(index, ops.shape(prompt)[1] - 1), axis=1)
         return symbols, index < rows["prompt_length"]
+
+    def without_early_end(self, logits: Any, index: Any) -> Any:
+        """Returns logits [R, V] of the symbols at `index`, that of the end at `LOWEST` where it would be too early."""
+        if not self.min_length:
+            return logits
+        is_early = ops.logical_and(ops.equal(ops.arange(logits.shape[-1]), self.special.end), index < self.min_length)
+        return ops.add(ops.cast(logits, "float32"), ops.where(is_early, LOWEST, 0.0))
 
     def without_repeats(self, logits: Any, ids: Any, index: Any) -> Any:
         """Returns logits [R, V] of the symbols at `index`, `LOWEST` where they repeat an n-gram of `ids` [R, room]."""

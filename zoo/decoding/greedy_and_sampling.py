@@ -46,7 +46,7 @@ class _SingleSequenceSearch(Search):
 
     def advance(self, index: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any]:
         logits, state = self.step(rows["last"], state, memory)
-        logits = ban_special(logits, self.special)
+        logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
         total = log_sum_exp(logits, largest)
         if self.choose is not None or self.constraints.no_repeat_ngram:

@@ -9,6 +9,9 @@ from zoo.decoding_options import TranslationOptions
 from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
 from zoo.vocabulary import PAD
 
+MIN_LENGTHS = {"ctranslate2": 1}
+"""How many symbols come before the end at least, by the rules of others."""
+
 LEAST_LOG_PROB = -1e29
 """Log probabilities below this are of no sequence: a search had fewer sequences than beams."""
 
@@ -67,12 +70,22 @@ class Translator(Decoder):
 
     def _constraints(self, source: Any, prefix: Any) -> decoding.Constraints:
         longest = self.options.max_length
-        length = ops.shape(source)[1]
-        room = 2 * length + 10
-        room = min(room, longest) if isinstance(room, int) else ops.minimum(room, longest)
         lengths = ops.sum(ops.cast(ops.not_equal(source, PAD), "int32"), axis=1)
-        limits = ops.minimum(2 * lengths + 10, longest)
-        return decoding.Constraints(SYMBOLS, limits, room, prefix, self.options.no_repeat_ngram)
+        if self.options.rules == "gnmt":
+            room = 2 * ops.shape(source)[1] + 10
+            room = min(room, longest) if isinstance(room, int) else ops.minimum(room, longest)
+            limits = ops.minimum(2 * lengths + 10, longest)
+        else:
+            room, limits = longest, ops.full_like(lengths, longest)
+        limits = ops.where(lengths > 0, limits, 0)  # nothing is written for a source without symbols
+        return decoding.Constraints(
+            SYMBOLS,
+            limits,
+            room,
+            prefix,
+            self.options.no_repeat_ngram,
+            min_length=MIN_LENGTHS.get(self.options.rules, 0),
+        )
 
     def _step(self, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
         logits, *attention, state = self.model.decode_step(
@@ -95,7 +108,7 @@ class Translator(Decoder):
         if options.beam_size == 1:
             ids, log_prob = decoding.greedy_search(**search)
             return {"ids": ids[:, None], "log_prob": log_prob[:, None]}
-        penalties: dict[str, Any] = {"alpha": options.length_penalty}
+        penalties: dict[str, Any] = {"alpha": options.length_penalty, "rules": options.rules}
         if self._penalizes_coverage:
             penalties |= {"beta": options.coverage_penalty, "source_mask": ops.not_equal(source, PAD)}
         ids, log_prob = decoding.beam_search(**search, **penalties, beam_size=options.beam_size, nbest=options.nbest)

@@ -1,8 +1,10 @@
 """What all tokenizers have in common."""
 
 import abc
+import copy
 import hashlib
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +26,7 @@ class Tokenizer(abc.ABC):
 
     Attributes:
         has_start: Whether texts that are classified or embedded begin with the start symbol, as those of BERT do.
+        has_end: Whether whole texts end with the end symbol where a model reads them; see `without_end`.
 
     Args:
         lowercase: Whether text is read in lower case (Unicode's mapping of letters; ß stays ß).
@@ -31,6 +34,7 @@ class Tokenizer(abc.ABC):
 
     kind: str
     has_start = False
+    has_end = True
 
     def __init__(self, lowercase: bool = False):
         self.lowercase = lowercase
@@ -45,15 +49,15 @@ class Tokenizer(abc.ABC):
         """Returns the ids of each text, without special ids around them."""
 
     def whole(self, row: list[int], limit: int | None = None) -> list[int]:
-        """Returns the ids of a whole text from those of `encode`: with the end symbol, with the start if texts have it.
+        """Returns the ids of a whole text from those of `encode`: with the end and the start, if texts have them.
 
         Args:
             row: The ids.
             limit: Largest number of all ids together, so that some may be cut off at the end; `None` for any.
         """
-        start = [START] if self.has_start else []
-        kept = row if limit is None else row[: max(0, limit - 1 - len(start))]
-        return [*start, *kept, END]
+        start, end = [START] if self.has_start else [], [END] if self.has_end else []
+        kept = row if limit is None else row[: max(0, limit - len(start) - len(end))]
+        return [*start, *kept, *end]
 
     def decode(self, rows: Iterable[Iterable[int]]) -> list[str]:
         """Returns the text of each row of ids.
@@ -71,6 +75,12 @@ class Tokenizer(abc.ABC):
     def piece_table(self) -> tuple[str, ...]:
         """Returns the printable piece of every id in order."""
 
+    def without_end(self) -> Self:
+        """Returns the same tokenizer for a model that reads whole texts without the end symbol behind them."""
+        tokenizer = copy.copy(self)
+        tokenizer.has_end = False
+        return tokenizer
+
     def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
         """Writes the tokenizer beside a model, to temporary names that are then renamed.
 
@@ -82,7 +92,7 @@ class Tokenizer(abc.ABC):
         """
         path = Path(path)
         # The JSON file comes last: when it exists, the tokenizer is complete.
-        for suffix, data in self._files().items():
+        for suffix, data in self._saved().items():
             with replace(path.with_name(f"{path.name}{suffix}")) as temporary:
                 temporary.write_bytes(data)
 
@@ -106,9 +116,18 @@ class Tokenizer(abc.ABC):
     def identity(self) -> str:
         """Returns a hash of all that the ids of a text depend on, the same for every copy of the tokenizer."""
         state = hashlib.sha256()
-        for suffix, data in self._files().items():
+        for suffix, data in self._saved().items():
             state.update(f"{suffix} {len(data)} ".encode() + data)
         return state.hexdigest()
+
+    def _saved(self) -> dict[str, bytes]:
+        files = self._files()
+        if self.has_end:
+            return files
+        return {
+            **files,
+            ".json": json.dumps({**json.loads(files[".json"]), "ends": False}, ensure_ascii=False).encode(),
+        }
 
     @abc.abstractmethod
     def _files(self) -> dict[str, bytes]:

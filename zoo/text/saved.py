@@ -60,7 +60,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     if kind not in _KINDS:
         raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
     try:
-        return _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
+        tokenizer = _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
+        return tokenizer if state.get("ends", True) else tokenizer.without_end()
     except InputError as error:
         raise InputError(f"{described}: {error}") from error
 

@@ -24,7 +24,7 @@ class TokenizerGraph(tf.Module, abc.ABC):
         super().__init__()
         self.vocab_size = tokenizer.vocab_size
         self.lowercase = tokenizer.lowercase
-        self.has_start = tokenizer.has_start
+        self.has_start, self.has_end = tokenizer.has_start, tokenizer.has_end
         # Held as NumPy bytes: an EagerTensor would tie the module to the runtime that made it.
         self._pieces = string_table(("", *tokenizer.piece_table()[PAD + 1 :]))
 

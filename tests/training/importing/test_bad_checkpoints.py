@@ -85,7 +85,7 @@ def test_what_exists_is_not_overwritten(folder, tmp_path):
     (tmp_path / "made" / "file").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match="exists already"):
         import_checkpoint(f"hf:{folder}", tmp_path / "made")
-    with pytest.raises(InputError, match="SOURCE must be hf:DIR"):
+    with pytest.raises(InputError, match="SOURCE must be hf:DIR or ctranslate2:DIR"):
         import_checkpoint(str(folder), tmp_path / "other")
     assert (tmp_path / "made" / "file").read_text(encoding="utf-8") == "mine"
 

@@ -151,3 +151,18 @@ def test_it_is_fine_tuned_exported_and_served_like_others(workdir, tmp_path):
     signature = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]
     texts = signature(text=tf.constant(SOURCES))["text"].numpy()
     assert [text.decode() for text in texts] == EXPECTED["translations"]
+
+
+@pytest.mark.parametrize("searches", [slice(3, None, 4), pytest.param(slice(None), marks=pytest.mark.slow)])
+def test_beams_by_the_rules_of_the_reference_are_those_of_the_reference(searches, workdir):
+    run, expected = zoo.load(workdir), json.loads((checkpoints.FIXTURES / "marian" / "beams.json").read_text())
+    table, bias = run.model.target_embedding.embeddings, run.model.output_layer.bias
+    table.assign(table * expected["smaller"])
+    bias.assign(bias + np.eye(bias.shape[0])[END] * expected["more_ends"])
+    original = run.tokenizers.target.original_ids
+    for search in expected["found"][searches]:
+        options = {name: search[name] for name in ("rules", "beam_size", "length_penalty")}
+        found = run.nbest(expected["sources"], max_length=expected["max_length"], **options)
+        assert [[original[i] for i in best.ids if i != END] for best, *_ in found] == [
+            [i for i in row if i != 0] for row in search["ids"]
+        ]

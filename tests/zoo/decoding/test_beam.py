@@ -23,6 +23,7 @@ from support.decoding import (
 
 from zoo import decoding
 from zoo.decoding import beam_search, length_penalty, repeat_rows
+from zoo.decoding_options import RULES
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
@@ -151,3 +152,30 @@ def test_coverage_penalty_by_hand():
     mask = ops.convert_to_tensor([[True, True, True, False], [True, True, True, True]])
     found = ops.convert_to_numpy(decoding.coverage_penalty(coverage, mask, 0.2))
     np.testing.assert_allclose(found, [0.2 * np.log(0.125), 0.0], rtol=1e-6)
+
+
+def test_the_rules_are_those_that_a_request_may_name():
+    assert tuple(decoding.BEAM_RULES) == RULES
+
+
+def test_an_end_that_would_be_too_early_is_not_written(resizes):
+    # By itself every row ends at once.
+    table = np.zeros((2, 2 * 5**4, 5), "float32")
+    table[:, :, END] = 9.0
+    step, state = stepper(table)
+    limits = constraints([4, 4], min_length=2)
+    ids, _ = decoding.greedy_search(step, state, limits, resizes=resizes)
+    assert ops.convert_to_numpy(ids)[:, :3].tolist() == [[3, 3, END]] * 2
+    ids, _ = beam_search(step, repeat_rows(state, 2), limits, 2, resizes=resizes)
+    assert np.all(ops.convert_to_numpy(ids)[:, :, 2] == END)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_without_room_there_is_one_answer_and_it_is_empty(rules, resizes):
+    step, state = stepper(scripts(5, 3, 7, 4))
+    ids, log_probs = beam_search(
+        step, repeat_rows(state, 2), constraints([4, 0, 4]), 2, 1.0, resizes=resizes, rules=rules
+    )
+    ids, log_probs = ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
+    assert np.all(ids[1, 0] == PAD) and log_probs[1, 0] == 0.0 and log_probs[1, 1] < -1e29
+    assert np.all(ids[[0, 2], :, 0] > START)

@@ -16,6 +16,7 @@ import tensorflow as tf
 import zoo.text
 from export.graph.tokenizers import tokenizer_graph
 from zoo.errors import InputError
+from zoo.inference.base_run import read_texts
 from zoo.text import CharTokenizer, SubwordTokenizer, load_tokenizer, train_tokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
@@ -339,3 +340,12 @@ def test_halves_agree_on_every_line_of_multi30k(kind):
     graph = tokenizer_graph(tokenizer)
     for lines in files.values():
         _assert_halves_agree(tokenizer, graph, lines)
+
+
+def test_a_tokenizer_without_end_is_saved_and_is_another_one(tmp_path):
+    whole = CharTokenizer("ab")
+    without = whole.without_end()
+    assert (whole.has_end, without.has_end) == (True, False) and whole.identity() != without.identity()
+    without.save(tmp_path / "saved")
+    assert not load_tokenizer(tmp_path / "saved").has_end
+    assert read_texts(without, ["ab", ""], 9) == [[4, 5], []] and read_texts(whole, ["ab"], 2) == [[4, END]]

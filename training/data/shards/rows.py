@@ -24,7 +24,8 @@ class Rows:
 
     Args:
         parts: The arrays, in order; they may be mapped from files.
-        limit: Largest length of a row, if there is one: a longer row is cut, and its last symbol is then the end.
+        limit: Largest length of a row, if there is one: a longer row is cut, and its last symbol is then the end, if
+            it had one.
 
     Example:
         >>> rows = Rows.of([[7, 8, 2], [9, 2]])
@@ -97,7 +98,9 @@ class Rows:
             filled = np.full(inside.shape, PAD, np.int32)
             filled[inside] = part.values[positions]
             if self.limit is not None:
-                filled[lengths > self.limit, self.limit - 1 : self.limit] = END
+                cut = np.flatnonzero(lengths > self.limit)
+                ended = cut[part.values[(starts + lengths - 1)[cut]] == END]
+                filled[ended, self.limit - 1 : self.limit] = END
             gathered[places] = filled
         return gathered
 

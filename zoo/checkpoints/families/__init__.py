@@ -3,7 +3,14 @@
 A new one is a function, here or in a module of yours that `--import` names, under `register_family`.
 """
 
-from zoo.checkpoints.families import bert, gpt2, gpt_neox, llama, marian  # noqa: F401 (they register their families)
+from zoo.checkpoints.families import (  # noqa: F401 (they register their families)
+    bert,
+    ctranslate2,
+    gpt2,
+    gpt_neox,
+    llama,
+    marian,
+)
 from zoo.checkpoints.families.base import Imported, get_family, register_family
 
 __all__ = ["Imported", "get_family", "register_family"]

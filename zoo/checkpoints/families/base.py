@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.errors import unknown_name
 from zoo.text import Tokenizer
 
@@ -39,7 +38,7 @@ class Imported:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-Family = Callable[[Checkpoint], Imported]
+Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types
 _FAMILIES: dict[str, Family] = {}
 
 

@@ -85,6 +85,10 @@ def test_rows_in_several_arrays_are_those_in_one():
         expected = [row if len(row) <= 5 else [*row[:4], END] for row in lists]
         assert [row[row > 0].tolist() for row in cut.gather(range(43), 5)] == expected
         assert count_longer([cut, rows], 5) == sum(len(row) > 5 for row in lists)
+        assert [row[row > 0].tolist() for row in Rows.of([[5, 6, 7], [8, 9]]).cut(2).gather([0, 1], 2)] == [
+            [5, 6],
+            [8, 9],
+        ]
         broken = rows.split_long(5)
         assert [row[row > 0].tolist() for row in broken.gather(range(len(broken)), 5)] == [
             row[first : first + 5] for row in lists for first in range(0, len(row), 5)

@@ -1,0 +1,160 @@
+"""A model of CTranslate2: a folder with `model.bin`, `config.json` in newer ones, and the vocabularies."""
+
+import functools
+import math
+import mmap
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.safetensors_file import widened
+from zoo.errors import InputError, unknown_name
+
+MODEL_TYPE = "ctranslate2"
+_TYPES = {0: "<f4", 1: "i1", 2: "<i2", 3: "<i4", 4: "<f2", 5: "<u2"}
+_BFLOAT16 = 5
+# Before version 4 a tensor told the size of its numbers and not their type; whole numbers were weights of 8 or 16 bits.
+_TYPES_BY_SIZE = {1: 1, 2: 2, 4: 0}
+_VERSIONS = range(2, 7)
+
+
+class _Reader:
+    """Reads a file from its beginning on."""
+
+    def __init__(self, path: Path):
+        self.path, self.at = path, 0
+        try:
+            with path.open("rb") as file:
+                self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise InputError(f"{path} is missing.") from None
+        except ValueError:
+            raise InputError(f"{path} is empty.") from None
+
+    def number(self, kind: str) -> int:
+        (number,) = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))
+        return int(number)
+
+    def name(self) -> str:
+        size = self.number("H")
+        begin = self.skip(size)
+        try:
+            return self.data[begin : begin + size].rstrip(b"\0").decode("utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{self.path} is no model of CTranslate2, or damaged.") from None
+
+    def skip(self, size: int) -> int:
+        """Goes on by a number of bytes, and returns where they begin."""
+        begin, self.at = self.at, self.at + size
+        if self.at > len(self.data):
+            raise InputError(f"{self.path} is no model of CTranslate2, or ends too early.")
+        return begin
+
+    def ended(self) -> bool:
+        return self.at == len(self.data)
+
+
+class CTranslate2Checkpoint(Checkpoint):
+    """A folder of CTranslate2; its configuration is that of `config.json`, if it has one, and what `model.bin` is.
+
+    Names may stand for one tensor: `aliases` has the name of the tensor for each of the others. Weights of 8 and 16
+    bits are read as what they stand for.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        InputError: If it is no such folder, or damaged.
+    """
+
+    aliases: dict[str, str]
+
+    def _configuration(self) -> dict[str, Any]:
+        self._reader = reader = _Reader(self.path / "model.bin")
+        self._version = reader.number("I")
+        if self._version not in _VERSIONS:
+            raise InputError(
+                f"{reader.path}: versions {_VERSIONS[0]} to {_VERSIONS[-1]} of the format are read. "
+                f"Received: {self._version}."
+            )
+        described = self.json("config.json") if (self.path / "config.json").is_file() else {}
+        return {**described, "model_type": f"{MODEL_TYPE} {reader.name()}", "revision": reader.number("I")}
+
+    def _open(self) -> list[Path]:
+        reader = self._reader
+        for _ in range(reader.number("I")):
+            name = reader.name()
+            shape = tuple(reader.number("I") for _ in range(reader.number("B")))
+            kind, count = reader.number("B"), reader.number("I")
+            known = _TYPES if self._version >= 4 else _TYPES_BY_SIZE
+            if kind not in known:
+                raise InputError(f"{reader.path}: {name} has numbers of the type {kind}, which is not known.")
+            kind = kind if self._version >= 4 else _TYPES_BY_SIZE[kind]
+            itemsize = np.dtype(_TYPES[kind]).itemsize
+            size = count if self._version >= 4 else count * itemsize
+            begin = reader.skip(size)
+            if size != itemsize * math.prod(shape):
+                raise InputError(f"{reader.path}: {name} has {size} bytes, and the shape {shape}.")
+            self._tensors[name] = reader.path, shape, functools.partial(_read, reader.data, begin, kind, shape)
+        self.aliases = {}
+        if not reader.ended():
+            self.aliases = {reader.name(): reader.name() for _ in range(reader.number("I"))}
+        if wrong := [name for name in self.aliases.values() if name not in self._tensors]:
+            raise InputError(f"{reader.path}: {unknown_name('tensor', wrong[0], self._tensors)}")
+        return [reader.path]
+
+    def has(self, name: str) -> bool:
+        return super().has(self.aliases.get(name, name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of a tensor.
+
+        Raises:
+            InputError: If there is none of that name.
+        """
+        if not self.has(name):
+            raise InputError(f"{self._reader.path}: {unknown_name('tensor', name, self._tensors)}")
+        return self._tensors[self.aliases.get(name, name)][1]
+
+    def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """See `Checkpoint`; of weights in whole numbers, what these stand for in float32."""
+        name = self.aliases.get(name, name)
+        values = super().read(name, shape)
+        if not super().has(f"{name}_scale"):
+            return values
+        scale = super().read(f"{name}_scale", self.shape(f"{name}_scale"))
+        # One for each row of 8 bits, one for all of 16.
+        stood_for: np.ndarray = values.astype(np.float32) / (scale[:, None] if scale.size > 1 else scale.reshape(()))
+        return stood_for
+
+    def scalar(self, *names: str, default: Any) -> Any:
+        """Returns the first of these numbers that is there, else a default."""
+        for name in names:
+            if self.has(name):
+                return self.read(name, ()).item()
+        return default
+
+    def symbols(self, side: str) -> list[str]:
+        """Returns the vocabulary of `"source"` or `"target"`, a list of symbols.
+
+        Raises:
+            InputError: If it is missing or damaged.
+        """
+        for name in (f"{side}_vocabulary", "shared_vocabulary"):
+            if (self.path / f"{name}.json").is_file():
+                return [str(symbol) for symbol in self.json(f"{name}.json")]
+            path = self.path / f"{name}.txt"
+            if path.is_file():
+                try:
+                    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+                except UnicodeDecodeError:
+                    raise InputError(f"{path} is no UTF-8.") from None
+        raise InputError(f"{self.path} has no vocabulary: {side}_vocabulary or shared_vocabulary, .json or .txt.")
+
+
+def _read(data: mmap.mmap, begin: int, kind: int, shape: tuple[int, ...]) -> np.ndarray:
+    values = np.frombuffer(data, _TYPES[kind], math.prod(shape), begin)
+    return widened(values, kind == _BFLOAT16).reshape(shape)
