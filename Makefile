@@ -10,7 +10,7 @@ demo: $(READY) ; $(BIN)/python examples/demo.py
 
 test: $(READY) ; $(PYTEST)
 
-test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[jax,beam,bench,browser]' && $(PYTEST) -m ''
+test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m ''
 
 check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 

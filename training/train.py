@@ -118,14 +118,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     from training.loop.trainer import train
 
     processes = join(cluster)
+    metrics: dict[str, Any] = {}
+    stopped = None
     with processes.watched(functools.partial(missing_process, workdir)):
         try:
             metrics = train(workdir, run, arguments.profile, processes)
-        except RunStopped as stopped:
-            processes.report(str(stopped))
-            print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
-            sys.exit(stopped.status)
-        processes.leave()
+        except RunStopped as error:
+            stopped = error
+            if not error.everywhere:
+                processes.report(str(error))
+        if stopped is None or stopped.everywhere:
+            processes.leave()
+    if stopped is not None:
+        print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
+        processes.end(stopped.status)
     if processes.leads:
         print(json.dumps({"workdir": arguments.workdir, **metrics}))
 

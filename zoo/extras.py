@@ -10,6 +10,7 @@ EXTRAS = {
     "train": ("babel", "google_crc32c", "sacrebleu", "tensorboardX", "tqdm", "yaml"),
     "tensorflow": ("tensorflow", "tensorflow_datasets", "tensorflow_text"),
     "jax": ("jax",),
+    "hosts": ("orbax", "tensorstore"),
     "torch": ("torch",),
     "serve": (
         "grpc",

@@ -50,8 +50,8 @@ class Trainings:
             }
         self.running = {}
 
-    def start(self, *words, only=None, **environment):
-        """Starts all processes, or one."""
+    def start(self, *words, only=None, folder=ROOT, **environment):
+        """Starts all processes, or one, in a folder."""
         for number in range(self.count) if only is None else [only]:
             command = [sys.executable, "-m", "training.train", "--workdir", str(self.workdir), *words]
             if self.count > 1:
@@ -59,8 +59,8 @@ class Trainings:
                 command += ["--process_id", str(number), "--join_seconds", str(self.join_seconds)]
             self.running[number] = subprocess.Popen(
                 command,
-                cwd=ROOT,
-                env=self.environment | environment,
+                cwd=folder,
+                env={"PYTHONPATH": str(ROOT)} | self.environment | environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -115,6 +115,12 @@ class TrainingConfig(Options):
         "average is what is validated and kept, while training goes on from the weights themselves.",
     )
     average_checkpoints: int = size(5, "Number of last checkpoints whose mean the final weights are.")
+    checkpoints: str = choice(
+        "auto",
+        ("auto", "npz", "orbax"),
+        'How checkpoints are written: `"npz"` as a file, by one process; `"orbax"` as folders, on JAX, by all '
+        'processes and while training goes on; `"auto"` takes that for several processes if Orbax is installed.',
+    )
     patience: int = count(10, "Rounds without a better validation loss before training stops; 0 for never.")
     precision: str = choice(
         "auto",

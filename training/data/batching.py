@@ -61,6 +61,7 @@ class Batches(keras.utils.PyDataset):
 
     Attributes:
         round: Number of the current round, to be set before each.
+        skip: Batches of the current round that are left out, where a run was stopped within it.
         symbols: Number of real symbols in the batch of each step that was asked for. (Another thread makes batches
             ahead of time.)
         structure: The axes of a batch, a letter each.
@@ -71,7 +72,7 @@ class Batches(keras.utils.PyDataset):
     def __init__(self, steps: int | None = None, share: Share | None = None):
         super().__init__()
         self.steps, self.share = steps, share or Share()
-        self.round = 0
+        self.round = self.skip = 0
         self.symbols: dict[int, int] = {}
 
     def pass_length(self) -> int:
@@ -86,10 +87,10 @@ class Batches(keras.utils.PyDataset):
         raise NotImplementedError
 
     def __len__(self) -> int:
-        return self.steps or self.pass_length()
+        return (self.steps or self.pass_length()) - self.skip
 
     def __getitem__(self, index: int) -> Batch:
-        step = self.round * len(self) + index
+        step = self.round * (len(self) + self.skip) + self.skip + index
         batch, self.symbols[step] = self.batch_of(step)
         return batch
 

@@ -9,7 +9,7 @@ from zoo.errors import InputError
 
 # What JAX's own detection goes by, see jax/_src/clusters; TPU machines name their workers.
 _SIGNS = (
-    *("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"),
+    *("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "JOB_COMPLETION_INDEX"),
     *("TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES", "JAX_COORDINATOR_ADDRESS"),
 )
 

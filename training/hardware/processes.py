@@ -9,19 +9,22 @@ line by `training.hardware.supervisor`.
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
 
 from training.hardware.cluster import Cluster
 from zoo.errors import InputError
+from zoo.signals import exit_status
 
 # Longer than a process may be stopped, and shorter than the minute in which all have to have ended.
 SILENCE = 45.0
@@ -69,12 +72,23 @@ class Processes:
                 )
         self.wait(key)
 
+    def asked_to_end(self, step: int) -> bool:
+        """Returns whether a process was asked to end by SIGTERM, after the same step in all processes.
+
+        All have to ask after each step.
+        """
+        if self.count == 1:
+            return False
+        from jax.experimental import multihost_utils
+
+        return bool(multihost_utils.reached_preemption_sync_point(step))
+
     def report(self, reason: str) -> None:
         """Tells the others why this process ends before its time."""
         if self.count > 1 and not self._reported:
             self._reported = True
             with contextlib.suppress(Exception):
-                self._client.key_value_set(f"zoo/ended/{self.index}", f"{self._name(self.index)} ended: {reason}")
+                self._client.key_value_set(f"zoo/ended/{self.index}", f"{self._name()} ended: {reason.rstrip('.')}")
             if self.leads:  # with it the service goes
                 time.sleep(3 * _BETWEEN_BEATS)
 
@@ -82,8 +96,8 @@ class Processes:
     def watched(self, explain: Callable[[str], str]) -> Iterator[None]:
         """Ends this process with one line, during the block, when another one ended or is missing.
 
-        An error of the block is told to the others; one that only says that a connection broke waits until it is known
-        whose.
+        An error of the block ends it as well, and is told to the others; one that only says that a connection broke
+        waits until it is known whose. JAX would wait for the others when the interpreter ends.
 
         Args:
             explain: Makes the line from what happened.
@@ -98,15 +112,16 @@ class Processes:
             yield
         except InputError as error:
             self.report(str(error))
-            raise
-        except Exception as error:
+            _end(" ".join(str(error).split()), 2)
+        except KeyboardInterrupt:
+            self.report("interrupted")
+            _end("interrupted", exit_status(signal.SIGINT))
+        except BaseException as error:
             if _is_broken_connection(error):
                 watch.join(SILENCE + 10)
             self.report(str(error) or type(error).__name__)
-            raise
-        except BaseException as error:
-            self.report(type(error).__name__)
-            raise
+            traceback.print_exc()
+            self.end(1)
         finally:
             done.set()
 
@@ -118,8 +133,16 @@ class Processes:
             self.wait("end")
             jax.distributed.shutdown()
 
-    def _name(self, index: int) -> str:
-        return f"process {index} of {self.count} ({socket.gethostname()})"
+    def end(self, status: int) -> NoReturn:
+        """Ends this process with a status, without waiting for a connection whose other end may be gone."""
+        if self.count == 1:
+            sys.exit(status)
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(status)
+
+    def _name(self) -> str:
+        return f"process {self.index} of {self.count} ({socket.gethostname()})"
 
     def _watch(self, explain: Callable[[str], str], done: threading.Event) -> None:
         heard: dict[str, tuple[str, float]] = {}
@@ -240,13 +263,13 @@ def bring_home(model: keras.Model) -> None:
             variable._value = jax.device_put(value, home)
 
 
-def _is_broken_connection(error: Exception) -> bool:
+def _is_broken_connection(error: BaseException) -> bool:
     """Returns whether an error comes from a computation of several processes, of which one may have died."""
     return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") or "Gloo" in str(error)
 
 
-def _end(line: str) -> None:
+def _end(line: str, status: int = 1) -> NoReturn:
     """Ends the process at once: its main thread may wait for what never comes."""
     sys.stderr.flush()
     os.write(2, f"error: {line}\n".encode())
-    os._exit(1)
+    os._exit(status)

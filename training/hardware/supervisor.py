@@ -21,7 +21,7 @@ _WORKER = "ATTENTION_ZOO_WORKER"
 _NOISE = re.compile(
     rb"[IWEF]\d{4} |\[Gloo\] |WARNING: All log messages before absl|\*\*\* |    @ |terminate called|  what\(\)"
     rb"|Additional GRPC|:UNKNOWN:Error received|Fatal Python error|Current thread|Thread 0x|  File \"|Extension modules"
-    rb"|\s*$|  <no Python frame>|RPC: /|/job:|Barrier |Some timed out"
+    rb"|\s*$|  <no Python frame>|RPC: /"
 )
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -78,9 +78,6 @@ def _pass_on(child: "subprocess.Popen[bytes]", number: int) -> None:
 
 def _cause(noise: str, cluster: Cluster) -> str:
     """Returns what made JAX abort a process."""
-    if missing := sorted({int(number) for number in re.findall(r"^/job:.*/task:(\d+)", noise, re.MULTILINE)}):
-        which = ", ".join(map(str, missing))
-        return f"of {cluster.num_processes} processes, {which} did not come within {cluster.seconds} s"
     if "DEADLINE_EXCEEDED" in noise:
         return f"not all {cluster.num_processes} processes came to {cluster.coordinator} within {cluster.seconds} s"
     if "ALREADY_EXISTS" in noise or "different incarnation" in noise:

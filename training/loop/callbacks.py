@@ -12,10 +12,10 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
 
-from training.hardware.processes import whole
-from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
-from training.loop.checkpoints import averages_of, save_checkpoint
-from training.loop.failures import LossLost
+from training.hardware.processes import Processes, whole
+from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, remove_checkpoint, step_of
+from training.loop.checkpoints import CheckpointWriter, averages_of
+from training.loop.failures import LossLost, Preempted
 from training.loop.state import RunState, append_to_log
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
@@ -34,11 +34,15 @@ class Checkpoints(keras.callbacks.Callback):
         eval_every: Steps in a round.
         keep: How many of the last checkpoints to keep, besides the best one.
         patience: Rounds without improvement before training stops; 0 for never.
+        writer: Writes the checkpoints.
     """
 
-    def __init__(self, workdir: WorkDir, state: RunState, eval_every: int, keep: int, patience: int):
+    def __init__(
+        self, workdir: WorkDir, state: RunState, eval_every: int, keep: int, patience: int, writer: CheckpointWriter
+    ):
         super().__init__()
         self.workdir, self.state, self.eval_every, self.keep, self.patience = workdir, state, eval_every, keep, patience
+        self.writer = writer
         self.tensorboard: Any = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -64,13 +68,25 @@ class Checkpoints(keras.callbacks.Callback):
         if loss < state.best:
             state.best, state.best_round = loss, state.rounds
         self._log(step, {name: float(value) for name, value in logs.items()})
-        save_checkpoint(self.workdir, step, self.model, dataclasses.asdict(state))
-        best = checkpoint_path(self.workdir.checkpoints, state.best_round * self.eval_every)
-        for old in list_checkpoints(self.workdir.checkpoints)[: -self.keep] if self.workdir.writes else ():
-            if old != best:
-                old.unlink()
+        self.writer.save(step, self.model, dataclasses.asdict(state))
+        if self.workdir.writes:
+            self._remove_old()
         if state.has_stalled(self.patience):
             self.model.stop_training = True
+
+    def _remove_old(self) -> None:
+        """Removes all checkpoints but the last ones, of whole rounds, and the best one."""
+        checkpoints = list_checkpoints(self.workdir.checkpoints)
+        of_rounds = [path for path in checkpoints if step_of(path) % self.eval_every == 0]
+        best = checkpoint_path(self.workdir.checkpoints, self.state.best_round * self.eval_every)
+        for path in checkpoints:
+            if path not in (best, *of_rounds[-self.keep :]) and step_of(path) < self.state.rounds * self.eval_every:
+                remove_checkpoint(path)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        self.writer.wait()
+        if self.workdir.writes:
+            self._remove_old()
 
     def _log(self, step: int, values: dict[str, float]) -> None:
         append_to_log(self.workdir, {"step": step, **values, "seconds": round(self.state.seconds, 1)})
@@ -104,3 +120,54 @@ class Averages(keras.callbacks.Callback):
             value = whole(variable)
             variable.assign(whole(average))
             average.assign(value)
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends all processes of a training after the same step when one is asked to end, with a checkpoint of that step.
+
+    Other than those of whole rounds it has what the unfinished round has counted, so that a resumed run repeats
+    nothing.
+
+    Args:
+        processes: The processes.
+        state: The run's state, as the other callbacks have it.
+        eval_every: Steps in a round.
+        batches_per_step: Batches whose gradients make a step.
+        writer: Writes the checkpoint.
+    """
+
+    def __init__(
+        self, processes: Processes, state: RunState, eval_every: int, batches_per_step: int, writer: CheckpointWriter
+    ):
+        super().__init__()
+        self.processes, self.state, self.writer = processes, state, writer
+        self.eval_every, self.batches_per_step = eval_every, batches_per_step
+        self.batches, self.ending = state.batches, False
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self.batches = self.state.batches
+        for variable, value in zip(self.model.metrics_variables, self.state.counted, strict=False):
+            variable.assign(value)
+        self.state.batches, self.state.counted = 0, []
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self.batches += 1
+        done, rest = divmod(self.batches, self.batches_per_step)
+        step = self.state.rounds * self.eval_every + done
+        if rest or not self.processes.asked_to_end(step):
+            return
+        self.ending = True
+        if done < self.eval_every:  # else the checkpoint of the round follows
+            self.model.jax_state_sync()
+            self.state.batches = self.batches
+            self.state.counted = [whole(variable).tolist() for variable in self.model.metrics_variables]
+            self.writer.save(step, self.model, dataclasses.asdict(self.state))
+            self._end()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if self.ending:
+            self._end()
+
+    def _end(self) -> None:
+        self.writer.wait()
+        raise Preempted

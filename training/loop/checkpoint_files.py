@@ -1,23 +1,31 @@
 """The files of checkpoints in a work directory, which are found without Keras."""
 
 import re
+import shutil
 import sys
 import zipfile
 from pathlib import Path
 
 from zoo.errors import InputError
 
-_NAME = re.compile(r"step_(\d+)\.npz")
+NPZ, ORBAX = ".npz", ".orbax"
+"""The endings of a file that one process writes, and of a folder that Orbax writes."""
+
+_NAME = re.compile(rf"step_(\d+)({re.escape(NPZ)}|{re.escape(ORBAX)})")
+# Orbax gives a folder its name once it is whole.
+_IN_ORBAX = "_CHECKPOINT_METADATA"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Returns the checkpoints in a folder, oldest first."""
-    return sorted(path for path in folder.glob("step_*.npz") if _NAME.fullmatch(path.name))
+    return sorted(path for path in folder.glob("step_*") if _NAME.fullmatch(path.name))
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Returns where the checkpoint after a step is written."""
-    return folder / f"step_{step:08d}.npz"
+    """Returns where the checkpoint after a step is, or is to be written as a file."""
+    path = folder / f"step_{step:08d}{NPZ}"
+    other = path.with_suffix(ORBAX)
+    return other if other.exists() and not path.exists() else path
 
 
 def step_of(path: Path) -> int:
@@ -25,21 +33,37 @@ def step_of(path: Path) -> int:
     return int(path.stem.removeprefix("step_"))
 
 
+def is_whole(path: Path) -> bool:
+    """Returns whether a checkpoint is not cut off."""
+    return (path / _IN_ORBAX).is_file() if path.suffix == ORBAX else zipfile.is_zipfile(path)
+
+
 def last_step(folder: Path) -> int:
     """Returns the step of the last checkpoint that is whole; 0 without one."""
-    return max((step_of(path) for path in list_checkpoints(folder) if zipfile.is_zipfile(path)), default=0)
+    return max((step_of(path) for path in list_checkpoints(folder) if is_whole(path)), default=0)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Removes a checkpoint; one that is a folder first loses its name, so that it is never found half removed."""
+    if path.is_dir():
+        path = path.rename(path.with_name(f".tmp-removed-{path.name}"))
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def set_damaged_aside(folder: Path) -> None:
     """Renames checkpoints that are cut off, such as after a crash of the machine, and says so on standard error.
 
-    So a run goes on from the last one that is whole.
+    So a run goes on from the last one that is whole. What Orbax left unfinished, or was half removed, is removed.
 
     Raises:
         InputError: If all of them are damaged.
     """
+    for path in [*folder.glob("*.orbax-checkpoint-tmp*"), *folder.glob(".tmp-removed-*")]:
+        shutil.rmtree(path, ignore_errors=True)
     checkpoints = list_checkpoints(folder)
-    damaged = [path for path in checkpoints if not zipfile.is_zipfile(path)]
+    damaged = [path for path in checkpoints if not is_whole(path)]
     if checkpoints and damaged == checkpoints:
         raise InputError(f"All checkpoints in {folder} are damaged. Without these files, --resume begins the run anew.")
     for path in damaged:

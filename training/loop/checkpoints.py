@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from training.hardware.processes import whole
-from training.loop.checkpoint_files import checkpoint_path
+from training.loop.checkpoint_files import ORBAX, checkpoint_path
 from zoo.errors import InputError
 from zoo.workdir import WorkDir, replacing
 
@@ -35,17 +35,40 @@ def averages_of(model: keras.Model) -> list[keras.Variable]:
     return [variable for variable in model.optimizer.variables if variable.path.endswith("_average")]
 
 
-def save_checkpoint(workdir: WorkDir, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
-    """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, for JSON.
+class CheckpointWriter:
+    """Writes the checkpoints of a run: as a file that is written at once, or by Orbax in the background.
 
-    Of several processes all have to call it, since each may have a part of the variables; one of them writes.
+    Of several processes all have to call it, since each may have a part of the variables.
+
+    Args:
+        workdir: The work directory.
+        orbax: Whether Orbax writes; each process then writes its part.
     """
-    path = checkpoint_path(workdir.checkpoints, step)
-    arrays: dict[str, Any] = {name: whole(variable) for name, variable in _variables(model).items()}
-    if workdir.writes:
-        with replacing(path) as temporary:
-            np.savez(temporary, state=np.array(json.dumps(state)), **arrays)
-    return path
+
+    def __init__(self, workdir: WorkDir, orbax: bool = False):
+        self.workdir, self._orbax = workdir, None
+        if orbax:
+            from training.loop.orbax_checkpoints import OrbaxWriter
+
+            self._orbax = OrbaxWriter()
+
+    def save(self, step: int, model: keras.Model, state: dict[str, Any]) -> Path:
+        """Writes the checkpoint after a step and returns its path; `state` is the rest of the run's state, for JSON."""
+        path = checkpoint_path(self.workdir.checkpoints, step)
+        if self._orbax is not None:
+            path = path.with_suffix(ORBAX)
+            self._orbax.save(path, _variables(model), state)
+            return path
+        arrays: dict[str, Any] = {name: whole(variable) for name, variable in _variables(model).items()}
+        if self.workdir.writes:
+            with replacing(path) as temporary:
+                np.savez(temporary, state=np.array(json.dumps(state)), **arrays)
+        return path
+
+    def wait(self) -> None:
+        """Waits until all is written."""
+        if self._orbax is not None:
+            self._orbax.wait()
 
 
 def restore_checkpoint(path: Path, model: keras.Model) -> dict[str, Any]:
@@ -55,14 +78,31 @@ def restore_checkpoint(path: Path, model: keras.Model) -> dict[str, Any]:
         InputError: If it is no checkpoint, or that of another model.
     """
     _build_optimizer(model)
-    with _opened(path) as file:
-        variables, arrays = _variables(model), {"state": file["state"], **file}
-    state: dict[str, Any] = json.loads(str(arrays.pop("state")))
-    if {name: array.shape for name, array in arrays.items()} != {name: v.shape for name, v in variables.items()}:
-        raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
+    variables = _variables(model)
+    arrays, state = _read(path, variables, set(variables))
     for name, variable in variables.items():
         variable.assign(arrays[name])
     return state
+
+
+def _read(path: Path, variables: dict[str, keras.Variable], wanted: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the values of the wanted variables in a checkpoint, and the rest of the run's state."""
+    if path.suffix == ORBAX:
+        if keras.backend.backend() != "jax":
+            raise InputError(f"{path.name} was written by Orbax, and is read on JAX: KERAS_BACKEND=jax.")
+        from training.loop.orbax_checkpoints import read_orbax
+
+        return read_orbax(path, variables, wanted)
+    with _opened(path) as file:
+        arrays = {
+            "state": file["state"],
+            **(file if wanted == set(variables) else {name: file[name] for name in wanted}),
+        }
+    state: dict[str, Any] = json.loads(str(arrays.pop("state")))
+    expected = {name: tuple(variables[name].shape) for name in wanted}
+    if {name: array.shape for name, array in arrays.items()} != expected:
+        raise InputError(f"{path} is a checkpoint of another model or of another version of Keras.")
+    return arrays, state
 
 
 @contextlib.contextmanager
@@ -85,12 +125,15 @@ def load_average(paths: list[Path], model: keras.Model) -> None:
         InputError: If one is no checkpoint.
     """
     _build_optimizer(model)
-    names = {id(variable): name for name, variable in _variables(model).items()}
-    averaged = averages_of(model) or model.trainable_variables
-    totals = [np.zeros(variable.shape) for variable in averaged]
+    variables = _variables(model)
+    names = {id(variable): name for name, variable in variables.items()}
+    averaged = [names[id(variable)] for variable in averages_of(model) or model.trainable_variables]
+    totals: dict[str, Any] = {}
     for path in paths:
-        with _opened(path) as arrays:
-            for variable, total in zip(averaged, totals, strict=True):
-                total += arrays[names[id(variable)]] / len(paths)
-    for variable, total in zip(model.trainable_variables, totals, strict=True):
-        variable.assign(total)
+        arrays, _ = _read(path, variables, set(averaged))
+        for name, array in arrays.items():
+            # In float64 where a process has all of it; else each device sums its part.
+            part = (np.asarray(array, "float64") if isinstance(array, np.ndarray) else array) / len(paths)
+            totals[name] = totals[name] + part if name in totals else part
+    for variable, name in zip(model.trainable_variables, averaged, strict=True):
+        variable.assign(totals[name])

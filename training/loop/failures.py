@@ -13,11 +13,18 @@ from zoo.workdir import WorkDir
 
 
 class RunStopped(Exception):
-    """A run ended before its last step; says why and how to go on, and has the exit status of the command."""
+    """A run ended before its last step; says why and how to go on, and has the exit status of the command.
 
-    def __init__(self, message: str, status: int):
+    Of several processes either each sees it, `everywhere`, or this one has to tell the others.
+    """
+
+    def __init__(self, message: str, status: int, everywhere: bool = False):
         super().__init__(message)
-        self.status = status
+        self.status, self.everywhere = status, everywhere
+
+
+class Preempted(Exception):
+    """One of several processes was asked to end, and all have written a checkpoint."""
 
 
 class LossLost(Exception):
@@ -44,6 +51,8 @@ def _explanation(error: BaseException) -> tuple[str, str, int] | None:
     number = received_signal() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
     if number:  # whatever it came out as
         return NAMES[signal.Signals(number)], "", exit_status(number)
+    if isinstance(error, Preempted):
+        return NAMES[signal.SIGTERM], "", exit_status(signal.SIGTERM)
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
     if reason := disk_full(error):  # before memory, since TensorFlow has one kind of error for both
@@ -103,4 +112,5 @@ def explained(workdir: WorkDir) -> Iterator[None]:
         if explanation is None:
             raise
         reason, lower, status = explanation
-        raise RunStopped(_message(workdir, reason, lower), status) from error
+        everywhere = isinstance(error, (LossLost, Preempted))
+        raise RunStopped(_message(workdir, reason, lower), status, everywhere) from error

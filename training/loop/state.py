@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.workdir import WorkDir
@@ -17,6 +17,8 @@ class RunState:
     best_round: int = 0  # the round that had it, from 1
     seconds: float = 0.0  # training time so far
     validated_on: str = ""  # a hash of the validation data that `best` belongs to
+    batches: int = 0  # batches of the unfinished round, if there is one
+    counted: list[Any] = field(default_factory=list)  # the values of its metrics so far
 
     def validate_on(self, data: str) -> None:
         """Names the validation data by a hash; on others than before, which a resume may accept, no round was best yet.

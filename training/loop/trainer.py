@@ -19,14 +19,14 @@ from training.config.recipes import recipe
 from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.data.fingerprint import fingerprint, identify
-from training.hardware.choice import choose_hardware
+from training.hardware.choice import Hardware, choose_hardware
 from training.hardware.devices import spread_over
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
 from training.loop.build import compile_model, make_batches, save_model
-from training.loop.callbacks import Averages, Checkpoints
+from training.loop.callbacks import Averages, Checkpoints, Stop
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, set_damaged_aside, step_of
-from training.loop.checkpoints import load_average, restore_checkpoint
+from training.loop.checkpoints import CheckpointWriter, load_average, restore_checkpoint
 from training.loop.failures import explained
 from training.loop.feed import TrainingFeed, ValidationFeed
 from training.loop.lock import check_vacant, locked
@@ -82,7 +82,9 @@ def _agreed(run: Run, processes: Processes) -> Run:
     processes.agree({"--resume": run.begun, **settings})
     data = run.data or run.config.open_data()
     with taking_long(f"reading {run.config.data.spec}"):
-        processes.agree({f"the data, {split}": values for split, values in fingerprint(data).items()})
+        for split, about in fingerprint(data).items():
+            examples = f"{about['examples']:,} examples with the hash {identify(data.split(split))[:12]}"
+            processes.agree({f"the data, {split}": examples})
     return dataclasses.replace(run, data=data)
 
 
@@ -136,7 +138,7 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     _introduce(run, model)
     state = _restore(workdir, model)
     state.validate_on(identify(run.data.split("val")))
-    fit(workdir, settings, model, batches, validation, state, profile)
+    fit(workdir, settings, model, batches, validation, state, run.hardware, profile)
     run.hardware.processes.wait("checkpoints are written")
     measured = finish(workdir, settings, model, validation, state)
     num_symbols = sum(validation.symbols.values())
@@ -200,16 +202,21 @@ def fit(
     batches: Batches,
     validation: Batches,
     state: RunState,
+    hardware: Hardware,
     profile: bool = False,
 ) -> None:
     """Trains until the last step or the early stop, from where `state` says, which is updated in place."""
     if state.has_stalled(settings.patience) or state.rounds >= settings.num_rounds:
         return  # A run that was killed after its last round.
-    done = state.rounds * settings.eval_every
+    rounds = state.rounds + 1 if state.batches else settings.num_rounds  # first what is left of a round
+    batches.skip = state.batches
     schedule, accumulated = make_schedule(settings), settings.accumulate_steps
+    done = state.rounds * settings.eval_every + state.batches // accumulated
     progress = Progress(settings.total_steps, done, accumulated, schedule, batches.symbols, len(validation), state.best)
     keep = max(settings.average_checkpoints, 1)
-    checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience)
+    writer = CheckpointWriter(workdir, hardware.orbax)
+    checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
+    stop = Stop(hardware.processes, state, settings.eval_every, accumulated, writer)
     closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
     averages = [Averages()] if settings.ema else []
     training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
@@ -218,16 +225,18 @@ def fit(
             model.fit(
                 training_feed.dataset,
                 validation_data=validation_feed.dataset,
-                epochs=settings.num_rounds,
+                epochs=rounds,
                 initial_epoch=state.rounds,
-                callbacks=[training_feed, validation_feed, *averages, *closing],
+                callbacks=[training_feed, validation_feed, *averages, *closing, stop],
                 verbose=0,
                 shuffle=False,
             )
     finally:
         for callback in closing:
             callback.close()
-    if state.has_stalled(settings.patience):
+    if batches.skip:
+        fit(workdir, settings, model, batches, validation, state, hardware, profile)
+    elif state.has_stalled(settings.patience):
         announce(f"stopped early: no better validation for {settings.patience} rounds")
 
 

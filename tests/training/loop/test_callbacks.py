@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from training.loop.callbacks import Averages, Checkpoints
 from training.loop.checkpoint_files import list_checkpoints
-from training.loop.checkpoints import averages_of, restore_checkpoint
+from training.loop.checkpoints import CheckpointWriter, averages_of, restore_checkpoint
 from training.loop.failures import LossLost
 from training.loop.state import RunState
 from zoo.errors import InputError
@@ -34,7 +34,9 @@ def model():
 def rounds(workdir, model, losses, state=None, keep=2, patience=0):
     """Ends rounds of 10 steps with these validation losses, until the callback stops."""
     state = RunState() if state is None else state
-    callback = Checkpoints(workdir, state, eval_every=10, keep=keep, patience=patience)
+    callback = Checkpoints(
+        workdir, state, eval_every=10, keep=keep, patience=patience, writer=CheckpointWriter(workdir)
+    )
     callback.set_model(model)
     model.stop_training = False
     callback.on_train_begin()
@@ -63,7 +65,7 @@ def test_a_round_leaves_a_log_line_and_a_checkpoint(tmp_path, model):
 
 def test_a_directory_that_was_removed_is_not_made_anew(tmp_path, model):
     workdir = WorkDir(tmp_path / "run")
-    callback = Checkpoints(workdir, RunState(), eval_every=10, keep=2, patience=0)
+    callback = Checkpoints(workdir, RunState(), eval_every=10, keep=2, patience=0, writer=CheckpointWriter(workdir))
     callback.set_model(model)
     callback.on_train_begin()
     shutil.rmtree(workdir.path)
@@ -93,7 +95,9 @@ def test_a_full_disk_is_told_once(tmp_path, model, monkeypatch):
     hooks = []
     monkeypatch.setattr("atexit.register", lambda *arguments: hooks.append(arguments))
     threads = threading.active_count()
-    callback = Checkpoints(WorkDir(tmp_path), RunState(), eval_every=10, keep=1, patience=0)
+    callback = Checkpoints(
+        WorkDir(tmp_path), RunState(), eval_every=10, keep=1, patience=0, writer=CheckpointWriter(WorkDir(tmp_path))
+    )
     callback.set_model(model)
     callback.on_train_begin()
     with pytest.raises(OSError, match="No space left"):

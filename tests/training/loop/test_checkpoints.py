@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints
-from training.loop.checkpoints import load_average, restore_checkpoint, save_checkpoint
+from training.loop.checkpoints import CheckpointWriter, load_average, restore_checkpoint
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
@@ -46,7 +46,7 @@ def assert_same(left, right):
 def test_a_restored_model_goes_on_bit_for_bit(tmp_path, dtype):
     model = make(dtype=dtype)
     steps(model, 3)
-    path = save_checkpoint(WorkDir(tmp_path), 3, model, {"rounds": 1, "best": 0.1 + 0.2})
+    path = CheckpointWriter(WorkDir(tmp_path)).save(3, model, {"rounds": 1, "best": 0.1 + 0.2})
     model.reset_metrics()
     before = everything(model)
     losses = steps(model, 3)
@@ -62,7 +62,7 @@ def test_dropout_goes_on_from_its_state_and_not_from_its_start(tmp_path):
     model = make()
     steps(model, 1)
     restored = make()
-    path = save_checkpoint(WorkDir(tmp_path), 1, model, {})
+    path = CheckpointWriter(WorkDir(tmp_path)).save(1, model, {})
     restore_checkpoint(path, restored)
     (state,) = (np.array(v) for v in restored.variables if "seed" in v.path)
     (fresh,) = (np.array(v) for v in make().variables if "seed" in v.path)
@@ -74,7 +74,7 @@ def test_average(tmp_path):
     paths, seen = [], []
     for step in range(1, 4):
         steps(model, 1)
-        paths.append(save_checkpoint(WorkDir(tmp_path), step, model, {}))
+        paths.append(CheckpointWriter(WorkDir(tmp_path)).save(step, model, {}))
         seen.append([np.array(v, "float64") for v in model.trainable_variables])
     seeds = [np.array(v) for v in model.non_trainable_variables]
     load_average(paths[1:], model)
@@ -99,7 +99,7 @@ def test_names_and_order(tmp_path):
 def test_the_checkpoint_of_another_model_is_refused(tmp_path):
     model = make()
     steps(model, 1)
-    path = save_checkpoint(WorkDir(tmp_path), 1, model, {})
+    path = CheckpointWriter(WorkDir(tmp_path)).save(1, model, {})
     other = make(units=6)
     before = everything(other)[:4]
     with pytest.raises(InputError, match=r"step_00000001\.npz is a checkpoint of another model"):
@@ -133,7 +133,7 @@ def test_nothing_is_unpickled(tmp_path):
 def test_what_is_no_checkpoint_is_refused(tmp_path, content):
     model = make()
     steps(model, 1)
-    path = save_checkpoint(WorkDir(tmp_path), 1, model, {})
+    path = CheckpointWriter(WorkDir(tmp_path)).save(1, model, {})
     if content == "no state":
         np.savez(path, something=np.zeros(3))
     else:
@@ -150,5 +150,5 @@ def test_a_failed_save_leaves_nothing_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_checkpoint(WorkDir(tmp_path), 1, make(), {})
+        CheckpointWriter(WorkDir(tmp_path)).save(1, make(), {})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
