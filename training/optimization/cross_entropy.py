@@ -27,10 +27,9 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
 
     @ops.custom_gradient
     def loss_of_rows(rows: Any) -> Any:
-        numbers = ops.arange(ops.shape(symbols)[0], dtype="int32")
         probabilities = ops.softmax(rows, axis=-1)
         total = ops.max(rows, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
-        chosen = ops.take(ops.reshape(rows, (-1,)), numbers * size + symbols, axis=0)
+        chosen = _chosen(rows, symbols, size)
         losses = total - (1.0 - label_smoothing) * chosen
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(rows, axis=-1)
@@ -44,6 +43,15 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
 
     # Cast first, as Keras does for losses, so that a metric computes the same tensors.
     return ops.reshape(loss_of_rows(ops.reshape(ops.cast(logits, "float32"), (-1, size))), shape)
+
+
+def _chosen(rows: Any, symbols: Any, size: int) -> Any:
+    """Returns z_symbol [N] of logits [N, V]."""
+    if keras.distribution.distribution() is not None:
+        # A lookup would gather the logits that are spread over devices.
+        return ops.sum(ops.where(ops.equal(ops.arange(size, dtype="int32"), symbols[:, None]), rows, 0.0), axis=-1)
+    numbers = ops.arange(ops.shape(symbols)[0], dtype="int32")
+    return ops.take(ops.reshape(rows, (-1,)), numbers * size + symbols, axis=0)
 
 
 def _targets(symbols: Any, size: int, label_smoothing: float) -> Any:

@@ -1,6 +1,9 @@
 """Loss and metric against NumPy, symbol by symbol."""
 
 import math
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -142,3 +145,36 @@ def test_metric_without_weights(data):
 def test_perplexity_is_finite():
     assert perplexity(math.log(8)) == pytest.approx(8)
     assert math.isfinite(perplexity(1e5))
+
+
+PROGRAM = """
+import re
+import jax, keras, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from training.hardware.mesh import Mesh
+from training.optimization.cross_entropy import cross_entropy
+
+logits = np.random.default_rng(0).normal(size=(8, 3, 22)).astype("float32")
+symbols = np.arange(24, dtype="int32").reshape(8, 3) % 22
+for axes, spread in (({"data": 4, "model": 1}, ("data",)), ({"data": 2, "model": 2}, ("data", None, "model"))):
+    with Mesh(axes, keras.distribution.list_devices()).distribution().scope():
+        mesh = keras.distribution.distribution().device_mesh.backend_mesh
+        rows, place, nowhere = (NamedSharding(mesh, PartitionSpec(*dims)) for dims in (spread[:1], spread, ()))
+        step = jax.value_and_grad(lambda logits, symbols: cross_entropy(symbols, logits, 0.1).mean())
+        step = jax.jit(step, in_shardings=(place, rows), out_shardings=(nowhere, place))
+        compiled = step.lower(logits, symbols).compile()
+        print(sorted(set(re.findall("all-gather|all-to-all|collective-permute", compiled.as_text()))))
+        print(float(step(logits, symbols)[0]))
+print(float(cross_entropy(symbols, logits, 0.1).mean()))
+"""
+
+
+@pytest.mark.slow
+def test_logits_stay_on_their_devices():
+    pytest.importorskip("jax")
+    flags = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, **flags}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, one, second, other, alone = done.stdout.splitlines()
+    assert first == second == "[]", "nothing is gathered"
+    np.testing.assert_allclose([float(one), float(other)], float(alone), rtol=1e-6)
