@@ -1,0 +1,54 @@
+"""Makes a corpus of what teachers write: `python -m training.distill TEACHER... --data SPEC --output DIR`.
+
+Of the n-best translations of all teachers, the one most like the reference takes its place in the training split; the
+other splits are copied. `--data text:DIR:source-target` trains a student on it. Killed at any time, the same command
+goes on with the parts that are missing.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from training.config.initial_run import open_workdir
+from training.data import load_data, spec_forms
+from zoo.cli import ArgumentParser, run_process
+from zoo.errors import InputError
+from zoo.registry import get_spec
+from zoo.startup import start_backend, without_onednn
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; raises InputError for bad usage or bad data."""
+    parser = ArgumentParser(prog="training.distill", description="Makes a corpus of what teachers write.")
+    parser.add_argument("teachers", nargs="+", metavar="TEACHER", help="work directory of a translator, or preset:NAME")
+    parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
+    parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the corpus is written")
+    parser.add_argument("--beam_size", type=int, default=5, metavar="N", help="translations of each teacher (5)")
+    arguments = parser.parse_args(argv)
+    if arguments.beam_size < 1:
+        raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
+    # Mistakes are reported before the seconds that the backend takes to start.
+    for path in arguments.teachers:
+        task = get_spec(open_workdir(path).read_config()["model"]["name"]).task
+        if task != "seq2seq":
+            raise InputError(f"{path} holds a {task} model; a teacher translates.")
+    load_data(arguments.data)
+    without_onednn()
+    start_backend()
+    from training.distillation import Request, distill
+    from training.hardware.cores import use_cores
+    from zoo.cores import computing_cores
+
+    use_cores(computing_cores())
+    request = Request(tuple(arguments.teachers), arguments.data, arguments.output, arguments.beam_size)
+    print(json.dumps(distill(request), ensure_ascii=False), flush=True)
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_process(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())
