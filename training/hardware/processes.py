@@ -231,8 +231,12 @@ def _reach(cluster: Cluster) -> None:
 
 
 def backend_versions() -> dict[str, str]:
-    """Returns the version of each library that computes."""
-    return {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    """Returns the version of each library that computes or writes checkpoints, nothing for one that is not there."""
+    found = {}
+    for name in ("jax", "jaxlib", "numpy", "orbax-checkpoint"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def whole(variable: Any) -> np.ndarray[Any, Any]:

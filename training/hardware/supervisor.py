@@ -19,9 +19,10 @@ from training.hardware.cluster import Cluster
 _WORKER = "ATTENTION_ZOO_WORKER"
 # What C++ code logs, and the traces of an abort.
 _NOISE = re.compile(
-    rb"[IWEF]\d{4} |\[Gloo\] |WARNING: All log messages before absl|\*\*\* |    @ |terminate called|  what\(\)"
-    rb"|Additional GRPC|:UNKNOWN:Error received|Fatal Python error|Current thread|Thread 0x|  File \"|Extension modules"
-    rb"|\s*$|  <no Python frame>|RPC: /"
+    rb"[IWEF]\d{4} |WARNING: All log messages before absl|\*\*\* |    @ |terminate called|  what\(\)|RPC: /|\s*$"
+    rb"|.*(?:\[Gloo\] |peer ranks)|Additional GRPC|:UNKNOWN:Error received"
+    # Where Python was, unlike in the traceback of an exception.
+    rb"|Fatal Python error|Current thread|Thread 0x|  File \"[^\"]*\", line \d+ in |Extension modules"
 )
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 

@@ -84,7 +84,7 @@ if not is_worker():
     print(supervise(Cluster("host:17", 5, 3, 7), ["more"]))
     sys.exit()
 print(sys.argv[1:], "é", flush=True)
-print("[Gloo] Rank 0 is connected", flush=True)
+print("[Gloo] Rank [Gloo] Rank 1 is\\n 0 is connected to 3 peer ranks.\\n", flush=True)
 os.write(2, b"a line\\nE1125 05:07:56.6 agent.cc:289] UNAVAILABLE\\n    @     0x7f1658e40634  (unknown)\\n")
 %s
 """

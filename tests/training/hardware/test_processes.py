@@ -56,7 +56,7 @@ def test_losses_do_not_depend_on_the_number_of_processes(spec, cache, mesh, tmp_
     for count in (1, 2, 4):
         trainings, done = train(tmp_path / str(count), spec, count, 4 // count, cache, f"training.mesh={mesh}")
         logs[count] = trainings.log()
-        assert all(errors == "" and output == "" for number, (_, (errors, output)) in done.items() if number)
+        assert {said for number, (_, said) in done.items() if number} <= {("", "")}
         assert f"4 devices ({mesh}" in done[0][1][0]
     assert len({record["loss"] for record in logs[1]}) == 4, "it learns"
     assert_alike(logs[1], logs[2])
@@ -173,6 +173,28 @@ def test_a_process_with_other_settings_is_refused(spec, cache, tmp_path):
     assert status == 1 and f"error: process 1 of 2 ({socket.gethostname()}) ended: {what[:-1]}; nothing" in errors
     assert errors.count("\n") == 1
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_a_process_of_another_version_is_refused(spec, cache, tmp_path):
+    (tmp_path / "older.py").write_text("import zoo\nzoo.__version__ = '0.0.1'\n")
+    trainings = Trainings(tmp_path / "run", 2, 1, cache).start("--data", spec, *NEW, only=0)
+    done = trainings.start("--import", "older", "--data", spec, *NEW, only=1, folder=tmp_path).wait(SECONDS)
+    what = f'differs from process 0 in the version of attention-zoo: "0.0.1" here, "{zoo.__version__}" there'
+    assert done[1] == (2, (f"error: Process 1 of 2 {what}.\n", ""))
+    assert done[0][0] == 1 and what in done[0][1][0]
+
+
+def test_all_killed_while_checkpoints_are_written(spec, cache, tmp_path):
+    """A checkpoint after each step, so that one is being written at most times."""
+    settings = ["training.max_steps=60", "training.eval_every=1"]
+    whole, _ = train(tmp_path / "whole", spec, 2, 1, cache, *settings)
+    trainings = Trainings(tmp_path / "run", 2, 1, cache).start("--data", spec, *NEW, *settings)
+    until_round(trainings, 9)
+    for process in trainings.running.values():
+        process.kill()
+    trainings.wait()
+    assert_the_same(go_on(tmp_path / "run", spec, cache, 2, 1), whole)
+    assert not list((tmp_path / "run" / "checkpoints").glob("*tmp*"))
 
 
 def test_a_process_with_other_data_is_refused(spec, cache, tmp_path):
