@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         except RunStopped as error:
             stopped = error
             if not error.everywhere:
-                processes.report(str(error))
+                processes.report(str(error).partition("; ")[0])  # each says for itself how to go on
         if stopped is None or stopped.everywhere:
             processes.leave()
     if stopped is not None:

@@ -1,6 +1,7 @@
 """Training over several processes: whatever their number, it is the training of one."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -195,6 +196,18 @@ def test_all_killed_while_checkpoints_are_written(spec, cache, tmp_path):
     trainings.wait()
     assert_the_same(go_on(tmp_path / "run", spec, cache, 2, 1), whole)
     assert not list((tmp_path / "run" / "checkpoints").glob("*tmp*"))
+
+
+def test_a_full_disk_of_one_process_ends_all(spec, tmp_path):
+    sizes = ["model.model_dim=64", "model.intermediate_dim=256"]
+    trainings = Trainings(tmp_path / "run", 2).start("--data", spec, *NEW, *sizes)
+    resource.prlimit(trainings.running[1].pid, resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))
+    done = trainings.wait()
+    what = "a file is larger than is allowed here (see ulimit -f)"
+    assert done[1][0] == 1 and done[1][1][0].startswith(f"error: {what}; there is no checkpoint yet. Go on with: ")
+    last = done[0][1][0].splitlines()[-1]
+    assert done[0][0] == 1 and f"process 1 of 2 ({socket.gethostname()}) ended: {what}; there is no checkpoint" in last
+    assert last.count("Go on with") == 1
 
 
 def test_a_process_with_other_data_is_refused(spec, cache, tmp_path):
