@@ -141,6 +141,7 @@ SPECS = {
     "seq2seq": ("dates", TEXT, "tfds:x"),
     "classifier": ("senses", "senses:twins", "subjects", "tsv:data", "tfds:x"),
     "language_model": ("sums", "lines:data", "tfds:x"),
+    "sentence_encoder": (),  # is imported, or becomes a classifier
 }
 
 
