@@ -10,6 +10,7 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     gpt_neox,
     llama,
     marian,
+    t5,
 )
 from zoo.checkpoints.families.base import Imported, get_family, register_family
 
