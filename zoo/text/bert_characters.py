@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zoo.text.code_points import NUM_CHARACTERS, code_ranges
+
 OTHER, PUNCTUATION, SPACE = range(3)
 """Classes of characters that are read."""
 
-NUM_CHARACTERS = 0x110000
 _END_OF_LETTERS = 0x30000  # that have a lower case, are taken apart or are apart
 # Characters of control, of formats and of private use; NUL and U+FFFD.
 _REMOVED = """
@@ -74,9 +75,7 @@ _NEW_LOWER = {
 
 
 def _members(ranges: str) -> list[int]:
-    """Returns the code points of ranges such as `9-A D`."""
-    ends = [(first, last or first) for first, _, last in (text.partition("-") for text in ranges.split())]
-    return [code for first, last in ends for code in range(int(first, 16), int(last, 16) + 1)]
+    return [code for codes in code_ranges(ranges) for code in codes]
 
 
 @functools.cache

@@ -8,6 +8,8 @@ import functools
 import re
 import unicodedata
 
+from zoo.text.code_points import code_ranges
+
 # Marks, letters that compose and what they compose to, since the version that the reference knows, Unicode 12 or
 # earlier for what it composes.
 LATER = """
@@ -19,15 +21,9 @@ LATER = """
 """
 
 
-def later_ranges() -> list[tuple[int, int]]:
-    """Returns the first and the last code point of each range of `LATER`."""
-    ends = (text.partition("-") for text in LATER.split())
-    return [(int(first, 16), int(last or first, 16)) for first, _, last in ends]
-
-
 @functools.cache
 def _later() -> re.Pattern[str]:
-    inside = "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in later_ranges())
+    inside = "".join(rf"\U{codes[0]:08x}-\U{codes[-1]:08x}" for codes in code_ranges(LATER))
     return re.compile(f"([{inside}])")
 
 

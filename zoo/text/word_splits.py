@@ -10,13 +10,14 @@ import unicodedata
 
 import numpy as np
 
+from zoo.text.code_points import NUM_CHARACTERS, code_ranges
+
 LETTER, NUMBER, OTHER, SPACE = range(4)
 """Classes of characters."""
 
 CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
 """What is cut off after an apostrophe at the beginning of a word."""
 
-_NUM_CHARACTERS = 0x110000
 # Unicode's White_Space; Python's `str.isspace` has U+001C to U+001F as well.
 _SPACES = "9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000"
 # What the versions 15.0, 15.1 and 16.0 added to the Unicode of Python 3.11.
@@ -34,12 +35,11 @@ _NEW_NUMBERS = """
 def character_classes() -> np.ndarray:
     """Returns the class of each code point, uint8 [0x110000]."""
     by_category = {"L": LETTER, "N": NUMBER}
-    first_letters = (unicodedata.category(chr(code))[0] for code in range(_NUM_CHARACTERS))
-    classes = np.fromiter((by_category.get(letter, OTHER) for letter in first_letters), np.uint8, _NUM_CHARACTERS)
+    first_letters = (unicodedata.category(chr(code))[0] for code in range(NUM_CHARACTERS))
+    classes = np.fromiter((by_category.get(letter, OTHER) for letter in first_letters), np.uint8, NUM_CHARACTERS)
     for ranges, value in ((_NEW_LETTERS, LETTER), (_NEW_NUMBERS, NUMBER), (_SPACES, SPACE)):
-        for text in ranges.split():
-            first, _, last = text.partition("-")
-            classes[int(first, 16) : int(last or first, 16) + 1] = value
+        for codes in code_ranges(ranges):
+            classes[codes] = value
     classes.setflags(write=False)
     return classes
 

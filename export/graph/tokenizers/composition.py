@@ -5,18 +5,17 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from export.graph.tokenizers.tables import PagedTable
-from zoo.text.composition import later_ranges
-
-_NUM_CHARACTERS = 0x110000
+from zoo.text.code_points import NUM_CHARACTERS, code_ranges
+from zoo.text.composition import LATER
 
 
 class Composition:
     """Composes texts by TensorFlow Text, which knows a newer Unicode; see `zoo.text.composition`."""
 
     def __init__(self) -> None:
-        later = np.zeros(_NUM_CHARACTERS, np.uint8)
-        for first, last in later_ranges():
-            later[first : last + 1] = 1
+        later = np.zeros(NUM_CHARACTERS, np.uint8)
+        for codes in code_ranges(LATER):
+            later[codes] = 1
         self._later = PagedTable(later)
 
     def __call__(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:

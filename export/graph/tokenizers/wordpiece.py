@@ -6,7 +6,8 @@ import tensorflow as tf
 from export.graph.tokenizers.base import TokenizerGraph, string_table, tokenizer_graph
 from export.graph.tokenizers.tables import PagedTable, PairTable
 from zoo.text import WordPieceTokenizer
-from zoo.text.bert_characters import NUM_CHARACTERS, SPACE, character_classes
+from zoo.text.bert_characters import SPACE, character_classes
+from zoo.text.code_points import NUM_CHARACTERS
 from zoo.vocabulary import UNKNOWN
 
 # Nodes of the tree of pieces from which those at the beginning of a word and those within one are read.
