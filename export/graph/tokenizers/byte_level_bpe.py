@@ -27,6 +27,7 @@ class ByteLevelBPEGraph(TokenizerGraph):
         self._ranks, self._merged = PairTable(merges[:, :2], tokenizer.vocab_size), merges[:, 2].astype(np.int32)
         self._byte_ids = np.array(tokenizer.byte_ids, dtype=np.int32)
         self._run_ids = np.array([0, 0, *tokenizer.runs], dtype=np.int32)
+        self._has_runs = bool(tokenizer.runs)
         self._composition = Composition() if tokenizer.compose else None
         self._surfaces = np.array(tokenizer.surfaces(), dtype=object)
 
@@ -42,7 +43,7 @@ class ByteLevelBPEGraph(TokenizerGraph):
     def _words(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """Returns the words [B, None] of code points [B, None]: see `zoo.text.word_splits`."""
         codes, rows = characters.flat_values, tf.cast(characters.value_rowids(), tf.int32) + 1
-        starts = self._starts(codes, self._parts(codes, rows) if len(self._run_ids) > 2 else rows)
+        starts = self._starts(codes, self._parts(codes, rows) if self._has_runs else rows)
         row_splits = tf.gather(tf.concat([[0], tf.cumsum(tf.cast(starts, tf.int64))], 0), characters.row_splits)
         first = tf.concat([tf.where(starts)[:, 0], [tf.size(codes, tf.int64)]], 0)
         words = tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(codes, first, validate=False), "UTF-8")
@@ -95,19 +96,11 @@ class ByteLevelBPEGraph(TokenizerGraph):
 
     def _word_ids(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids [W, None] of words [W]."""
-        lengths = tf.strings.length(words)
-        is_run = tf.strings.regex_full_match(words, "  +") if len(self._run_ids) > 2 else tf.zeros_like(words, tf.bool)
-        run_ids = tf.gather(tf.constant(self._run_ids), tf.where(is_run, lengths, 0))
-        lengths = tf.where(is_run, 1, lengths)
-        codes = tf.cast(
-            tf.io.decode_raw(
-                tf.strings.reduce_join(tf.strings.substr(words, tf.zeros_like(lengths), lengths)), tf.uint8
-            ),
-            tf.int32,
-        )
-        owners = tf.repeat(tf.range(1, tf.size(words) + 1), lengths)
-        is_run = tf.gather(is_run, owners - 1)
-        ids = tf.where(is_run, tf.gather(run_ids, owners - 1), tf.gather(tf.constant(self._byte_ids), codes))
+        codes = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8), tf.int32)
+        owners = tf.repeat(tf.range(1, tf.size(words) + 1), tf.strings.length(words))
+        ids = tf.gather(tf.constant(self._byte_ids), codes)
+        if self._has_runs:
+            ids, owners = self._runs_as_symbols(words, ids, owners)
         unlimited = tf.TensorShape([None])
         ids, owners, _ = tf.while_loop(
             lambda ids, owners, going: going,
@@ -118,6 +111,15 @@ class ByteLevelBPEGraph(TokenizerGraph):
         return tf.RaggedTensor.from_value_rowids(
             ids, tf.cast(owners - 1, tf.int64), nrows=tf.size(words, tf.int64), validate=False
         )
+
+    def _runs_as_symbols(self, words: tf.Tensor, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the ids of bytes [M] and their words [M] with one id for the bytes of each run that is a symbol."""
+        is_run = tf.strings.regex_full_match(words, "  +")
+        run_ids = tf.gather(tf.constant(self._run_ids), tf.where(is_run, tf.strings.length(words), 0))
+        in_run = tf.gather(is_run, owners - 1)
+        ids = tf.where(in_run, tf.gather(run_ids, owners - 1), ids)
+        kept = ~in_run | (owners != _shifted(owners, -1))
+        return tf.boolean_mask(ids, kept), tf.boolean_mask(owners, kept)
 
     def _merge_once(
         self, ids: tf.Tensor, owners: tf.Tensor, going: tf.Tensor
