@@ -20,6 +20,14 @@ class _RulesOfOthers(BeamSearch):
     def penalty(self, length: Any) -> Any:
         return ops.power(ops.cast(length, "float32"), self.alpha)
 
+    def log_total(self, logits: Any, allowed: Any, best: Any) -> Any:
+        counted = self.counted(ops.cast(logits, "float32"))
+        return log_sum_exp(counted, ops.max(counted, axis=-1))
+
+    def counted(self, logits: Any) -> Any:
+        """Returns the logits over which probabilities are normalised."""
+        return logits
+
     def may_end(self, ends: Any) -> Any:
         return ops.logical_and(ends, ops.arange(2 * self.width) < self.width)
 
@@ -40,10 +48,8 @@ class HuggingFaceBeamSearch(_RulesOfOthers):
         super().__init__(alpha, beta, source_mask, nbest, *arguments)
         self.nbest = self.width  # of which the caller takes the first
 
-    def log_total(self, logits: Any, allowed: Any, best: Any) -> Any:
-        is_start = ops.equal(ops.arange(logits.shape[-1]), self.special.start)
-        counted = ops.cast(logits, "float32") + ops.where(is_start, LOWEST, 0.0)
-        return log_sum_exp(counted, ops.max(counted, axis=-1))
+    def counted(self, logits: Any) -> Any:
+        return logits + ops.where(ops.equal(ops.arange(logits.shape[-1]), self.special.start), LOWEST, 0.0)
 
     def variables(self, batch: Any) -> Rows:
         return {"stopped": ops.zeros((batch,), dtype="bool")}
@@ -91,10 +97,6 @@ class CTranslate2BeamSearch(_RulesOfOthers):
         The documentation of `ctranslate2.Translator.translate_batch`, beam_size, patience and length_penalty,
         https://opennmt.net/CTranslate2/python/ctranslate2.Translator.html
     """
-
-    def log_total(self, logits: Any, allowed: Any, best: Any) -> Any:
-        counted = ops.cast(logits, "float32")
-        return log_sum_exp(counted, ops.max(counted, axis=-1))
 
     def variables(self, batch: Any) -> Rows:
         return {"ended": ops.zeros((batch,), dtype="int32"), "best_ended": ops.zeros((batch,), dtype="bool")}
