@@ -106,10 +106,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
     named = (arguments.coordinator, arguments.num_processes, arguments.process_id, arguments.join_seconds)
     cluster = Cluster.of(*named)
-    if cluster is None and not supervisor.is_worker():
-        cluster = find_cluster(arguments.join_seconds)
-    if cluster is not None and not supervisor.is_worker():
-        _supervise(workdir, cluster, named != dataclasses.astuple(cluster))
+    if not supervisor.is_worker():
+        cluster = cluster or find_cluster(arguments.join_seconds)
+        if cluster is not None:
+            _supervise(workdir, cluster, named != dataclasses.astuple(cluster))
     # All mistakes in it are reported before the seconds that the backend takes to start.
     run = resolve_run(workdir, request, arguments.resume)
     start_backend()

@@ -170,9 +170,9 @@ def _own(examples: Array, rows: Array) -> Array:
     return chosen
 
 
-def _next_symbols(text: Rows, examples: Array, width: int, rows: Array) -> tuple[Array, Array, Array]:
+def _next_symbols(text: Rows, examples: Array, width: int, rows: int) -> tuple[Array, Array, Array]:
     """Returns rows that begin with the start symbol, the symbols that follow, and which of them are real."""
-    outputs = text.gather(_own(examples, rows), width, len(rows))
+    outputs = text.gather(examples, width, rows)
     inputs = np.full_like(outputs, START)
     inputs[:, 1:] = outputs[:, :-1]
     inputs[outputs == PAD] = PAD
@@ -201,7 +201,7 @@ class PairBatches(PlannedBatches):
     def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
         own = _own(examples, rows)
         source = self.source.gather(own, widths[0], len(rows))
-        target, outputs, weights = _next_symbols(self.target, examples, widths[1], rows)
+        target, outputs, weights = _next_symbols(self.target, own, widths[1], len(rows))
         inputs = {"source": source, "target": target}
         if self.links is not None:
             inputs["alignment"] = self._alignment([self.links[i] for i in own], (*outputs.shape, source.shape[1]))
@@ -253,7 +253,7 @@ class DocumentBatches(PlannedBatches):
         super().__init__([self.rows], **plan)
 
     def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
-        tokens, outputs, weights = _next_symbols(self.rows, examples, widths[0], rows)
+        tokens, outputs, weights = _next_symbols(self.rows, _own(examples, rows), widths[0], len(rows))
         return {"tokens": tokens}, outputs, weights
 
 

@@ -75,7 +75,7 @@ def _without_xla(workdir: WorkDir) -> str:
 
 def missing_process(workdir: WorkDir, reason: str) -> str:
     """Returns what to say when another process of a training is missing, and how to go on."""
-    return f"{_message(workdir, reason, '')}" + (", in every process" if workdir.config.is_file() else "")
+    return _message(workdir, reason, "") + (", in every process" if workdir.config.is_file() else "")
 
 
 def _message(workdir: WorkDir, reason: str, lower: str) -> str:

@@ -18,7 +18,7 @@ from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
 from training.config.run_config import RunConfig
 from training.data.batching import Batches
-from training.data.fingerprint import fingerprint, identify
+from training.data.fingerprint import USED, identify
 from training.hardware.choice import Hardware, choose_hardware
 from training.hardware.devices import spread_over
 from training.hardware.precision import without_rewriting
@@ -82,9 +82,10 @@ def _agreed(run: Run, processes: Processes) -> Run:
     processes.agree({"--resume": run.begun, **settings})
     data = run.data or run.config.open_data()
     with taking_long(f"reading {run.config.data.spec}"):
-        for split, about in fingerprint(data).items():
-            examples = f"{about['examples']:,} examples with the hash {identify(data.split(split))[:12]}"
-            processes.agree({f"the data, {split}": examples})
+        for name in USED:
+            split = data.split(name)
+            examples = f"{len(split):,} examples with the hash {identify(split)[:12]}"
+            processes.agree({f"the data, {name}": examples})
     return dataclasses.replace(run, data=data)
 
 
