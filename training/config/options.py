@@ -60,8 +60,8 @@ class TrainingConfig(Options):
     )
     accumulate_steps: int = size(
         1,
-        "Batches whose gradients are averaged for one step, each with the same weight: a step then sees as many "
-        "symbols as with that many times the `batch_tokens`, in the memory of one batch.",
+        "Batches for one step, which is that of one batch of all their symbols: a step then sees as many symbols as "
+        "with that many times the `batch_tokens`, in the memory of one batch.",
     )
     optimizer: str = choice(
         "adam",

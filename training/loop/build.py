@@ -14,7 +14,7 @@ from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntro
 from training.optimization.fine_tuning import add_lora, copy_weights, start_from
 from training.optimization.guided_alignment import guide
 from training.optimization.losses import get_loss
-from training.optimization.optimizer import exclude_from_decay, make_optimizer
+from training.optimization.optimizer import accumulate_over_symbols, exclude_from_decay, make_optimizer
 from training.tasks import get_task
 from zoo.registry import create_model
 from zoo.workdir import WorkDir
@@ -43,6 +43,7 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
         guide(model, settings.guided_alignment)
     regularise(model, settings)
     share_batches(model, metrics, hardware.cores)
+    accumulate_over_symbols(model)
     if settings.weight_decay:
         exclude_from_decay(model)
     # Else Keras makes its variables while it traces the first step, and then traces that step again.

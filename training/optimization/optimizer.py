@@ -1,5 +1,6 @@
 """Adam and Muon, with what Keras leaves undone on TensorFlow."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,65 @@ from zoo.errors import InputError
 _MATRIX = 2
 
 
-class Adam(keras.optimizers.Adam):
+class _WeighedBatches(keras.optimizers.Optimizer):
+    """An optimizer that weights the batches of a step by their symbols, `g = Σ_i n_i g_i / Σ_i n_i`.
+
+    With g_i the gradient of the mean loss over the n_i symbols of batch i, g is that of the mean over all symbols of
+    the step, as in one large batch. Keras takes the mean of the g_i.
+    """
+
+    symbols: Any = 1.0  # of the batch at hand; see `accumulate_over_symbols`
+    _factor: Any = None
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        if self.gradient_accumulation_steps:
+            self.accumulated_symbols = self.add_variable((), dtype="float32", name="accumulated_symbols")
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        steps = self.gradient_accumulation_steps
+        if not steps:
+            super().apply(grads, trainable_variables)
+            return
+        symbols = keras.ops.cast(self.symbols, "float32")
+        total = self.accumulated_symbols + symbols
+        ends = keras.ops.equal((self._iterations + 1) % steps, 0)
+        self.accumulated_symbols.assign(keras.ops.where(ends, 0.0, total))
+        # Keras divides what it has summed by the steps before it clips.
+        self._factor = steps / keras.ops.maximum(total, 1e-9)
+        grads = [grad if grad is None else grad * keras.ops.cast(symbols, grad.dtype) for grad in grads]
+        super().apply(grads, trainable_variables)
+        self._factor = None
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> Any:
+        if self._factor is not None:
+            grads = [grad if grad is None else grad * keras.ops.cast(self._factor, grad.dtype) for grad in grads]
+        return super()._clip_gradients(grads)
+
+
+def accumulate_over_symbols(model: keras.Model) -> None:
+    """Makes a compiled model whose optimizer accumulates gradients take the step of the large batch.
+
+    Call it after whatever else replaces the model's `train_step`. Losses that a model adds itself (`model.losses`) are
+    weighted by the symbols of their batch too, whatever they are means of.
+    """
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if not optimizer.gradient_accumulation_steps:
+        return
+    plain = model.train_step
+
+    def train_step(*arguments: Any) -> Any:
+        _, y, weights = keras.utils.unpack_x_y_sample_weight(arguments[-1])  # On JAX the state is before the batch.
+        optimizer.symbols = math.prod(y.shape) if weights is None else keras.ops.sum(weights)
+        try:
+            return plain(*arguments)
+        finally:
+            optimizer.symbols = 1.0
+
+    model.train_step = train_step
+
+
+class Adam(_WeighedBatches, keras.optimizers.Adam):
     """Adam that squares gradients only after summing them, over devices and over the places of a symbol.
 
     On TensorFlow the gradient of an embedding is a list of rows, one for each place in the batch. Keras squares and
@@ -93,7 +152,7 @@ def make_schedule(settings: TrainingConfig) -> WarmupSchedule:
     )
 
 
-class Muon(keras.optimizers.Muon):
+class Muon(_WeighedBatches, keras.optimizers.Muon):
     """Muon, with Adam for what is no hidden matrix: `W ← W − η · 0.2 √max(n, m) · NewtonSchulz(M)`, M the momentum.
 
     This is Keras' Muon, which sums what TensorFlow keeps as rows of a table, and leaves embeddings and the output to

@@ -6,7 +6,8 @@ import pytest
 
 import zoo
 from training.config.options import TrainingConfig
-from training.optimization.optimizer import exclude_from_decay, make_optimizer
+from training.optimization.cross_entropy import MeanOverSymbols, average_over_steps
+from training.optimization.optimizer import accumulate_over_symbols, exclude_from_decay, make_optimizer
 
 # A symbol that comes thrice, one that comes once, and one that does not.
 SYMBOLS = np.array([[1, 1, 2], [1, 3, 3]], "int32")
@@ -103,6 +104,59 @@ def test_steps(settings):
     expected, _ = reference(before, batches, settings)
     for weight, value in zip(model.get_weights(), expected, strict=True):
         np.testing.assert_allclose(weight, value, rtol=1e-4, atol=1e-6)
+
+
+def step_of(settings, batches, translator=False, dtype="float32"):
+    """Returns the weights of a model before and after steps on batches of sources, targets, answers and weights."""
+    keras.utils.set_random_seed(5)
+    if translator:
+        sizes = {"num_layers": 1, "model_dim": 8, "intermediate_dim": 8, "num_heads": 2, "dropout": 0}
+        policy = keras.DTypePolicy(dtype)
+        model = zoo.create_model("transformer_tiny", source_vocab_size=9, target_vocab_size=9, dtype=policy, **sizes)
+    else:
+        model = Tiny()
+        model.build()
+    optimizer = make_optimizer(settings, model=model)
+    optimizer.epsilon = 1e-4  # Gradients that are nothing but rounding, as those of the biases of keys, make no step.
+    loss = MeanOverSymbols(label_smoothing=0.1)
+    model.compile(optimizer, loss=loss, jit_compile=keras.backend.backend() == "jax")
+    average_over_steps(model)
+    accumulate_over_symbols(model)
+    before = model.get_weights()
+    for source, target, wanted, weights in batches:
+        inputs = {"source": source, "target": target} if translator else source
+        model.train_on_batch(inputs, wanted, sample_weight=weights)
+    return before, model.get_weights()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "model"),
+    [
+        ("adam", {}),
+        pytest.param("adam", {"translator": True}, marks=pytest.mark.slow),
+        pytest.param("adam", {"translator": True, "dtype": "mixed_float16"}, marks=pytest.mark.slow),
+        pytest.param("muon", {"translator": True}, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())) or "tiny",
+)
+def test_accumulated_batches_take_the_step_of_the_large_one(optimizer, model):
+    """Of 1, 4, 10 and 0 symbols: a mean of means would give the first as much weight as the third."""
+    chance = np.random.default_rng(2)
+    source, target = chance.integers(1, 5, size=(2, 8, 5)).astype("int32")
+    wanted = chance.integers(0, 3, size=(8, 5)).astype("int32")
+    weights = np.zeros((8, 5), "float32")
+    weights[0, 0] = weights[2, :3] = weights[3, 0] = weights[4:6] = 1
+    whole = (source, target, wanted, weights)
+    parts = [tuple(array[row : row + 2] for array in whole) for row in range(0, 8, 2)]
+    options = {"learning_rate": 0.02, "warmup_steps": 1, "clip_norm": 0.5, "optimizer": optimizer}
+    before, expected = step_of(TrainingConfig(**options), [whole, whole], **model)
+    _, found = step_of(TrainingConfig(accumulate_steps=4, **options), [*parts, *parts], **model)
+    _, of_one = step_of(TrainingConfig(**options), [parts[2], parts[2]], **model)
+    tolerance = 2e-3 if "dtype" in model else 2e-5
+    for value, large in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, large, atol=tolerance)
+    for others in (before, of_one):
+        assert max(np.abs(value - other).max() for value, other in zip(found, others, strict=True)) > 0.005
 
 
 def test_moving_average():
