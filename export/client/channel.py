@@ -13,6 +13,7 @@ from zoo.errors import InputError
 
 MAX_RETRIES = 4  # gRPC's own limit is five attempts in all
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 3.0  # seconds between attempts; each wait is twice the one before
+_PING_AFTER, _PING_TIMEOUT = 10.0, 5.0  # seconds without a word from the server, and for the answer to a ping
 
 _ADDRESS = re.compile(r"(.+):([0-9]{1,5})")
 _LAST_PORT = 65535
@@ -47,7 +48,8 @@ class Tls:
 def open_channel(server: str, tls: Tls | None = None, retries: int = MAX_RETRIES) -> grpc.Channel:
     """Returns a channel to a server, see `Client`; nothing is sent yet.
 
-    The server may also be given as `dns:///HOST:PORT`. If the host has several addresses, they take turns.
+    The server may also be given as `dns:///HOST:PORT`; if the host has several addresses, they take turns. Without a
+    name, `ipv4:HOST:PORT,HOST:PORT` lists them. With retries, what was sent to one that hangs is sent to another.
 
     Raises:
         InputError: `server` is not an address, `retries` is out of range, or a PEM file cannot be read, is not one or
@@ -97,6 +99,11 @@ def _service_options(retries: int) -> list[tuple[str, int | str]]:
     return [
         ("grpc.service_config", json.dumps(config)),
         ("grpc.per_rpc_retry_buffer_size", _LARGEST_REPEATED_REQUEST),
+        # A server that hangs holds its connection open; one that answers no ping counts as UNAVAILABLE. The second
+        # timeout, a minute unless told, is that of pings that gRPC sends to measure the connection.
+        ("grpc.keepalive_time_ms", int(1000 * _PING_AFTER)),
+        ("grpc.keepalive_timeout_ms", int(1000 * _PING_TIMEOUT)),
+        ("grpc.http2.ping_timeout_ms", int(1000 * _PING_TIMEOUT)),
         # The connection has its own waits; if they were longer than the request's, attempts would be pointless.
         ("grpc.initial_reconnect_backoff_ms", int(500 * _FIRST_WAIT)),
         ("grpc.max_reconnect_backoff_ms", int(1000 * _LONGEST_WAIT)),

@@ -1,5 +1,8 @@
 """How the client reaches a server: retries and encryption."""
 
+import contextlib
+import socket
+import threading
 from concurrent import futures
 
 import grpc
@@ -7,7 +10,7 @@ import pytest
 from support import server_tls
 from support.scripted_server import Scripted, serving
 
-from export.client import Client, RequestRefused, Tls
+from export.client import Client, RequestRefused, Tls, channel
 from zoo.errors import InputError
 
 SECONDS = 60
@@ -58,6 +61,59 @@ def test_a_server_that_comes_back_is_found(service):
                 answer.result(timeout=0.1)  # it has not given up
             with serving(service, port=port):
                 assert answer.result(SECONDS)["text"].tolist() == ["A"]
+
+
+@contextlib.contextmanager
+def relay(address):
+    """Yields the port of a relay to a server, and an event after which it holds all bytes back: a server that hangs."""
+    hangs = threading.Event()
+
+    def pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not hangs.is_set():
+                    sink.sendall(data)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                pair = [listener.accept()[0], socket.create_connection(("localhost", int(address.rpartition(":")[2])))]
+                sockets.extend(pair)
+                for source, sink in (pair, pair[::-1]):
+                    threading.Thread(target=pump, args=(source, sink), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sockets = [listener]
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1], hangs
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+def test_of_three_servers_one_ends_and_one_hangs(monkeypatch):
+    monkeypatch.setattr(channel, "_PING_AFTER", 0.3)
+    monkeypatch.setattr(channel, "_PING_TIMEOUT", 0.3)
+    services = [Scripted() for _ in range(3)]
+    with contextlib.ExitStack() as stack:
+        ending = stack.enter_context(contextlib.ExitStack())
+        addresses = [ending.enter_context(serving(services[0]))]
+        addresses += [stack.enter_context(serving(service)) for service in services[1:]]
+        port, hangs = stack.enter_context(relay(addresses.pop()))
+        ports = [*(address.rpartition(":")[2] for address in addresses), port]
+        server = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+        client = stack.enter_context(Client(server, timeout=20))
+        texts = [f"text {number}" for number in range(30)]
+        # One after the other until all have been asked: connections are made in no order.
+        while not all(service.requests for service in services):
+            client.translate(texts[:1])
+        ending.close()
+        hangs.set()
+        asked = [len(service.requests) for service in services]
+        answers = [outputs["text"].item() for outputs in client.stream({"text": [text]} for text in texts)]
+    assert answers == [text.upper() for text in texts]
+    assert [len(service.requests) for service in services] == [asked[0], asked[1] + 30, asked[2]]
 
 
 # Encryption
