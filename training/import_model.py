@@ -15,7 +15,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         prog="training.import_model", description="Makes a work directory of a checkpoint that others have trained."
     )
     parser.add_argument(
-        "source", metavar="SOURCE", help="hf:DIR, a folder as the hub of Hugging Face has it; or ctranslate2:DIR"
+        "source",
+        metavar="SOURCE",
+        help="hf:DIR, a folder as the hub has it; ctranslate2:DIR; or safetensors:DIR, which export.convert wrote",
     )
     parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
     arguments = parser.parse_args(argv)

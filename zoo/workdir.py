@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -58,17 +59,19 @@ class WorkDir:
         self.config = self.path / "config.json"
         self.data = self.path / "data.json"
         self.model = self.path / "model.keras"
+        self.weights = self.path / "model.safetensors"  # in the place of the model, where it was converted
         self.model_card = self.path / "MODEL_CARD.md"
         self.metrics = self.path / "metrics.jsonl"
         self.checksums = self.path / CHECKSUMS
         self.lock = self.path / ".lock"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tb"
-        self.folders = (self.checkpoints, self.tensorboard, self.path / "tokenizers")
+        self.tokenizers = self.path / "tokenizers"
+        self.folders = (self.checkpoints, self.tensorboard, self.tokenizers)
 
     def tokenizer(self, name: str) -> Path:
         """Returns the path, without suffix, of the tokenizer called `name`."""
-        return self.path / "tokenizers" / name
+        return self.tokenizers / name
 
     @property
     def writes(self) -> bool:
@@ -88,6 +91,13 @@ class WorkDir:
             self._note(path, None)  # until the new file is in its place
             sha256 = checksum(temporary)
         self._note(path, sha256)
+
+    def copy_to(self, other: "WorkDir") -> None:
+        """Copies what describes a model, its configuration, tokenizers and card, to another directory."""
+        for path in (self.config, self.data, self.model_card, *sorted(self.tokenizers.glob("*"))):
+            if path.is_file():
+                with other.replacing(other.path / path.relative_to(self.path)) as copy:
+                    shutil.copyfile(path, copy)
 
     def _note(self, path: Path, sha256: str | None) -> None:
         noted, name = self._noted(), path.relative_to(self.path).as_posix()

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ from training.config.run_config import RunConfig
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
+from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 from zoo.registry import create_model, get_spec
 from zoo.workdir import WorkDir
 
 SOURCES: dict[str, type[Checkpoint]] = {"hf": Checkpoint, "ctranslate2": CTranslate2Checkpoint}
-"""The kinds of folders."""
+"""The kinds of folders that others write."""
+
+_CONVERTED = "safetensors"  # the kind that `export.convert` writes
 
 
 def open_source(source: str) -> Checkpoint:
@@ -29,10 +32,8 @@ def open_source(source: str) -> Checkpoint:
     """
     kind, _, path = source.partition(":")
     if kind not in SOURCES or not path:
-        raise InputError(
-            f"SOURCE must be {' or '.join(f'{kind}:DIR' for kind in SOURCES)}, the folder of a checkpoint. "
-            f"Received: {source!r}."
-        )
+        kinds = " or ".join(f"{kind}:DIR" for kind in (*SOURCES, _CONVERTED))
+        raise InputError(f"SOURCE must be {kinds}, the folder of a checkpoint. Received: {source!r}.")
     checkpoint = SOURCES[kind](Path(path))
     if "model_type" not in checkpoint.config:
         raise InputError(f"{checkpoint.path / 'config.json'} names no model_type.")
@@ -43,7 +44,7 @@ def import_checkpoint(source: str, path: Path) -> dict[str, Any]:
     """Makes a work directory of a checkpoint, and returns what it is.
 
     Args:
-        source: SOURCE, such as `hf:DIR`.
+        source: SOURCE, such as `hf:DIR`, or `safetensors:DIR` of what `export.convert` wrote.
         path: The work directory, which must not exist or be empty.
 
     Raises:
@@ -51,16 +52,50 @@ def import_checkpoint(source: str, path: Path) -> dict[str, Any]:
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists already. Name a new folder for the imported model.")
-    checkpoint = open_source(source)
-    imported = get_family(checkpoint.config["model_type"])(checkpoint)
+    write = _writer(source)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        described = _write(WorkDir(temporary), source, checkpoint, imported)
+        described = write(WorkDir(temporary))
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return {"workdir": str(path), **described}
+
+
+def _writer(source: str) -> Callable[[WorkDir], dict[str, Any]]:
+    """Returns the function that writes the work directory of a SOURCE, which is opened."""
+    kind, _, path = source.partition(":")
+    if kind == _CONVERTED and path:
+        converted = WorkDir(path)
+        config = RunConfig.of_workdir(converted)
+        return lambda workdir: _write_converted(workdir, converted, config)
+    checkpoint = open_source(source)
+    imported = get_family(checkpoint.config["model_type"])(checkpoint)
+    return lambda workdir: _write(workdir, source, checkpoint, imported)
+
+
+def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig) -> dict[str, Any]:
+    """Writes what `export.convert` was given, the weights in float32 as they were."""
+    if not converted.weights.is_file():
+        raise InputError(f"{converted.weights} is missing.")
+    converted.check(converted.weights.name, converted.tokenizers.name, converted.model_card.name)
+    file = SafetensorsFile(converted.weights)
+    model = create_model(config.spec.name, dtype="float32", **config.model)
+    variables = {variable.path: variable for variable in model.weights}
+    for name, variable in variables.items():
+        shape = tuple(variable.shape)
+        if name not in file.names():
+            raise InputError(f"{converted.weights}: the tensor {name} is missing. Expected shape: {shape}.")
+        if file.shape(name) != shape:
+            raise InputError(f"{converted.weights}: {name} must have the shape {shape}. Received: {file.shape(name)}.")
+        variable.assign(file.read(name))
+    if unused := [name for name in file.names() if name not in variables]:
+        raise InputError(f"{converted.weights}: nothing in a {config.spec.name} is made of the tensor {unused[0]}.")
+    converted.copy_to(workdir)
+    with workdir.replacing(workdir.model) as path:
+        model.save(path)
+    return {"model": config.spec.name, "parameters": int(model.count_params())}
 
 
 def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The first eight bytes are the size of the header, little-endian; the header give
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,36 @@ import numpy as np
 from zoo.errors import InputError
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+
+
+_WRITTEN = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32"}
+_WRITTEN |= {"uint8": "U8", "bool": "BOOL"}
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Callable[[], np.ndarray]]) -> None:
+    """Writes a file, one tensor after another.
+
+    Args:
+        path: The file.
+        tensors: Functions that return the tensors, by name. Each is called twice, so that one tensor at a time is held.
+
+    Raises:
+        InputError: If a tensor is of a type that is not known.
+    """
+    header, end = {}, 0
+    for name, read in tensors.items():
+        array = read()
+        if array.dtype.name not in _WRITTEN:
+            raise InputError(f"{name} is of the type {array.dtype.name}; known: {', '.join(_WRITTEN)}.")
+        places = [end, end := end + array.nbytes]
+        header[name] = {"dtype": _WRITTEN[array.dtype.name], "shape": array.shape, "data_offsets": places}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for read in tensors.values():
+            array = np.ascontiguousarray(read())
+            file.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 class SafetensorsFile:

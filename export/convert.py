@@ -1,0 +1,81 @@
+"""Writes a trained model in a format that others read: `python -m export.convert DIR --to KIND:OUT`."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.checkpoints.safetensors_file import write_safetensors
+from zoo.cli import ArgumentParser, run_process
+from zoo.errors import InputError
+from zoo.presets import workdir_path
+from zoo.startup import start_backend
+from zoo.workdir import WorkDir
+
+KINDS = ("safetensors",)
+"""The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers."""
+
+
+def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
+    """Writes a work directory in another format, and returns what was written.
+
+    Args:
+        workdir: The work directory, or `preset:NAME`.
+        to: `KIND:OUT`: one of `KINDS`, and the folder, which must not exist or be empty.
+
+    Raises:
+        InputError: For a work directory that cannot be read, an unknown kind, or a folder with something in it; nothing
+            is then left in the folder.
+    """
+    kind, _, out = to.partition(":")
+    if kind not in KINDS or not out:
+        raise InputError(f"--to must be {' or '.join(f'{kind}:OUT' for kind in KINDS)}. Received: {to!r}.")
+    path = Path(out)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists already. Name a new folder to write.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        count = _write_safetensors(workdir_path(workdir), WorkDir(temporary))
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return {"path": str(path), "kind": kind, "tensors": count}
+
+
+def _write_safetensors(path: Path, written: WorkDir) -> int:
+    """Writes the folder and returns the number of its tensors."""
+    from zoo.inference import load_run
+
+    variables = load_run(path).model.weights
+    tensors = {variable.path: lambda variable=variable: np.asarray(variable) for variable in variables}
+    if len(tensors) < len(variables):
+        raise InputError(f"{path}: two weights of the model have the same name, which no file can hold.")
+    WorkDir(path).copy_to(written)
+    with written.replacing(written.weights) as file:
+        write_safetensors(file, tensors)
+    return len(tensors)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; raises InputError for what cannot be converted."""
+    parser = ArgumentParser(prog="export.convert", description="Writes a trained model in a format that others read.")
+    parser.add_argument("workdir", metavar="DIR", help="the work directory, or preset:NAME")
+    parser.add_argument("--to", metavar="KIND:OUT", required=True, help="safetensors:OUT, a new folder")
+    arguments = parser.parse_args(argv)
+    start_backend()
+    print(json.dumps(convert(arguments.workdir, arguments.to), ensure_ascii=False))
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_process(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())
