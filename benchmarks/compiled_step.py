@@ -88,10 +88,7 @@ def _size(shapes: str) -> float:
 
 def report(name: str, axes: Mapping[str, int], batch: int, length: int, vocabulary: int) -> dict[str, Any]:
     """Returns what a step of a translator takes on each device of a mesh."""
-    import jax
-
-    names = [f"{device.platform}:{device.id}" for device in jax.devices()]
-    mesh = Mesh(axes, names[: math.prod(axes.values())])
+    mesh = Mesh(axes, keras.distribution.list_devices()[: math.prod(axes.values())])
     with mesh.distribution().scope():
         model = create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary)
         texts = np.full((batch, length), 5, "int32")

@@ -20,6 +20,7 @@ from support.server_models import publish, question, refusal
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from export import serve
+from export.client import Client
 from export.server import WITHOUT_EFFECT, ServingError, Settings
 from export.server.settings import channel_arguments
 from export.wire.tensors import to_proto
@@ -248,3 +249,37 @@ def test_messages_need_no_tensorflow_and_are_the_ones_it_uses():
 def test_files_stay_small():
     for path in Path(serve.__file__).parent.glob("server/**/*.py"):
         assert len(path.read_text().splitlines()) < 300, path
+
+
+@pytest.mark.slow
+def test_of_three_servers_one_is_killed_and_one_hangs_under_load(toy_base):
+    """With retries no request fails; those that hang are answered soon after the ping that was not."""
+    flags = ("--port=0", "--rest_api_port=0", "--model_name=toy", f"--model_base_path={toy_base}")
+    processes = [start(*flags) for _ in range(3)]
+    try:
+        lines = [next(line for line in process.stdout if line.startswith("serving")) for process in processes]
+        ports = [line.split("gRPC on 0.0.0.0:")[1].split(",")[0] for line in lines]
+        server = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+        waits, ended = [], time.monotonic() + 25
+        with Client(server, "toy", timeout=SECONDS) as client, futures.ThreadPoolExecutor(4) as pool:
+
+            def load():
+                while time.monotonic() < ended:
+                    begun = time.monotonic()
+                    assert client.predict("normalize", {"text": ["ﬁ"]})["text"].tolist() == ["fi"]
+                    waits.append(time.monotonic() - begun)
+                    time.sleep(0.01)
+
+            loads = [pool.submit(load) for _ in range(4)]
+            time.sleep(3)
+            answered = len(waits)
+            processes[0].kill()
+            processes[1].send_signal(signal.SIGSTOP)
+            for each in loads:
+                each.result()
+        assert answered > 30 and len(waits) > 2 * answered, "there was load, and it went on"
+        assert 1 < max(waits) < 25, "some requests were with the server that hangs"
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
