@@ -92,6 +92,8 @@ def on_files(files, config):
         else:
             files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
     pages = [file.src_uri for file in files.documentation_pages() if not file.src_uri.startswith("source/")]
+    if missing := set(config.extra["words"]) - set(pages):
+        raise PluginError(f"mkdocs.yml has words for pages that are not there: {', '.join(sorted(missing))}.")
     config.nav = _complete(config.nav, sorted(pages), _named(config.nav))
     return files
 
@@ -126,8 +128,10 @@ def _complete(nav, pages, named):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Includes blocks of other documents, and turns links into links between pages."""
+    """Gives pages the words that they are found by, includes other documents' blocks, and relinks links to pages."""
     uri = page.file.src_uri
+    if words := config.extra["words"].get(uri):
+        page.meta["tags"] = words
     if uri.startswith((f"{LOOK_UP}/", "source/")) and uri != f"{LOOK_UP}/index.md":
         return markdown
     text = repository.include(markdown)
