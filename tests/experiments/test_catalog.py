@@ -26,12 +26,12 @@ def test_sentences_are_joined(tmp_path):
 
 
 def test_the_answer_is_the_value_of_the_key():
-    texts, answers = distance._texts(np.random.default_rng(1), 7, distance=5)
-    assert texts.shape == (7, distance.PAIRS + 5 + 1, 2)
+    texts, answers = distance._texts(np.random.default_rng(1), 7, pairs=4, distance=5)
+    assert texts.shape == (7, 4 + 5 + 1, 2)
     for text, answer in zip(texts, answers, strict=True):
-        pairs = dict(text[: distance.PAIRS])
-        assert len(pairs) == distance.PAIRS and pairs[text[-1, 0]] == answer
-        assert not set(text[distance.PAIRS : -1, 0]) & set(range(distance.KEYS))
+        pairs = dict(text[:4])
+        assert len(pairs) == 4 and pairs[text[-1, 0]] == answer
+        assert not set(text[4:-1, 0]) & set(range(distance.KEYS))
 
 
 def test_texts_repeat_with_a_period():
