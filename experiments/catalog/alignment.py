@@ -91,7 +91,7 @@ class Alignment(Experiment):
         panel.set_yticks(range(len(groups)), [f"{label} (layer)" if label[-1].isdigit() else label for label in labels])
         panel.invert_yaxis()
         panel.set(xlabel="share of attention", xlim=(0, 1))
-        panel.legend(loc="lower right", fontsize=8)
+        panel.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
 
 
 def _shares(run, layer):

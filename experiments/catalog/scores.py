@@ -98,6 +98,7 @@ class Scores(TranslatorExperiment):
                 names, [results.mean(quality, model=model, score=name) for name in names], "o", color=color, label=model
             )
         left.set(title=f"{LABELS[quality]} by score")
+        left.margins(y=0.4)  # room for the legend
         left.tick_params(axis="x", rotation=30)
         for score in HEADS:
             sizes, values = results.line("key_size", "cross_entropy", model="single head", score=score)
