@@ -1,11 +1,11 @@
 """GPT-2 (`gpt2`): pre-norm blocks, learned positions, tied embeddings, byte-level vocabulary."""
 
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
+from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, register_family
+from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, read_mapped
 from zoo.checkpoints.tokenizers import byte_level_bpe
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 
@@ -47,31 +47,39 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
     prefix = "transformer." if checkpoint.has("transformer.wte.weight") else ""
-
-    def read(name: str, *shape: int) -> np.ndarray:
-        return checkpoint.read(prefix + name, shape)
-
-    dim, inner, size = model.model_dim, model.intermediate_dim, checkpoint.option("vocab_size", 50257)
-    yield model.embedding.embeddings, order.rows(read("wte.weight", size, dim))
-    yield model.input_positions.positions.embeddings, read("wpe.weight", model.max_length, dim)
-    for index, block in enumerate(model.blocks):
-        layer, attention, feed_forward = f"h.{index}.", block.attention, block.feed_forward
-        # Query, key and value side by side, as columns: inputs times matrix, as ours.
-        kernels = np.split(read(f"{layer}attn.c_attn.weight", dim, 3 * dim), 3, axis=1)
-        biases = np.split(read(f"{layer}attn.c_attn.bias", 3 * dim), 3)
-        parts = (attention.query_dense, attention.key_dense, attention.value_dense)
-        for part, kernel, bias in zip(parts, kernels, biases, strict=True):
-            yield from dense(part, kernel, bias)
-        for part, name, sizes in (
-            (attention.output_dense, "attn.c_proj", (dim, dim)),
-            (feed_forward.intermediate_dense, "mlp.c_fc", (dim, inner)),
-            (feed_forward.output_dense, "mlp.c_proj", (inner, dim)),
-        ):
-            yield from dense(part, read(f"{layer}{name}.weight", *sizes), read(f"{layer}{name}.bias", sizes[1]))
-        for norm, name in zip(block.norms, ("ln_1", "ln_2"), strict=True):
-            yield norm.gamma, read(f"{layer}{name}.weight", dim)
-            yield norm.beta, read(f"{layer}{name}.bias", dim)
-        checkpoint.ignore(f"{prefix}{layer}attn.bias", f"{prefix}{layer}attn.masked_bias")  # causal masks
-    yield model.final_norm.gamma, read("ln_f.weight", dim)
-    yield model.final_norm.beta, read("ln_f.bias", dim)
+    yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size", 50257), prefix))
+    for index in range(len(model.blocks)):  # causal masks
+        checkpoint.ignore(f"{prefix}h.{index}.attn.bias", f"{prefix}h.{index}.attn.masked_bias")
     checkpoint.ignore("lm_head.weight")  # the embeddings once more
+
+
+def tensors(model: Any, order: Arrangement, size: int, prefix: str = "transformer.") -> Iterator[Mapped]:
+    """Yields the tensors of a GPT-2 with what each holds of a model, to be read or written.
+
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        size: The number of symbols in the checkpoint.
+        prefix: What the names of the tensors begin with.
+    """
+    yield Mapped(f"{prefix}wte.weight", (model.embedding.embeddings,), Rows(order, size))
+    yield Mapped(f"{prefix}wpe.weight", (model.input_positions.positions.embeddings,))
+    for index, block in enumerate(model.blocks):
+        layer, attention, feed_forward = f"{prefix}h.{index}", block.attention, block.feed_forward
+        for name, *parts in (  # kernels are inputs times outputs, as ours
+            ("attn.c_attn", attention.query_dense, attention.key_dense, attention.value_dense),
+            ("attn.c_proj", attention.output_dense),
+            ("mlp.c_fc", feed_forward.intermediate_dense),
+            ("mlp.c_proj", feed_forward.output_dense),
+        ):
+            columns = Columns(len(parts))
+            yield Mapped(f"{layer}.{name}.weight", tuple(part.kernel for part in parts), columns)
+            yield Mapped(f"{layer}.{name}.bias", tuple(part.bias for part in parts), columns)
+        for name, norm in zip(("ln_1", "ln_2"), block.norms, strict=True):
+            yield from _norm(f"{layer}.{name}", norm)
+    yield from _norm(f"{prefix}ln_f", model.final_norm)
+
+
+def _norm(name: str, norm: Any) -> Iterator[Mapped]:
+    yield Mapped(f"{name}.weight", (norm.gamma,))
+    yield Mapped(f"{name}.bias", (norm.beta,))
