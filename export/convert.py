@@ -14,11 +14,13 @@ from zoo.checkpoints.safetensors_file import write_safetensors
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.presets import workdir_path
+from zoo.registry import get_spec
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir
 
-KINDS = ("safetensors",)
-"""The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers."""
+KINDS = ("safetensors", "hf")
+"""The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers; `hf`, a
+folder as the hub of Hugging Face has it."""
 
 
 def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
@@ -41,7 +43,8 @@ def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        count = _write_safetensors(workdir_path(workdir), WorkDir(temporary))
+        write = _write_safetensors if kind == "safetensors" else _write_hugging_face
+        count = write(workdir_path(workdir), WorkDir(temporary))
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -62,11 +65,30 @@ def _write_safetensors(path: Path, written: WorkDir) -> int:
     return len(tensors)
 
 
+def _write_hugging_face(path: Path, written: WorkDir) -> int:
+    """Writes the folder and returns the number of its tensors."""
+    from zoo.checkpoints.families.gpt2 import to_gpt2
+    from zoo.inference import load_run
+
+    run = load_run(path)
+    if run.spec.task != "language_model":
+        raise InputError(f"hf: writes language models that GPT-2 can express. Received: {run.spec.name}.")
+    options = {name: value for name, value in run.config["model"].items() if name != "name"}
+    exported = to_gpt2(run.model, options, get_spec("gpt2").config, run.reader)
+    with written.replacing(written.weights) as file:
+        write_safetensors(file, exported.tensors)
+    written.write_text(written.config, json.dumps(exported.config, indent=2) + "\n")
+    for name, text in exported.files.items():
+        written.write_text(written.path / name, text)
+    written.checksums.unlink()
+    return len(exported.tensors)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for what cannot be converted."""
     parser = ArgumentParser(prog="export.convert", description="Writes a trained model in a format that others read.")
     parser.add_argument("workdir", metavar="DIR", help="the work directory, or preset:NAME")
-    parser.add_argument("--to", metavar="KIND:OUT", required=True, help="safetensors:OUT, a new folder")
+    parser.add_argument("--to", metavar="KIND:OUT", required=True, help="safetensors:OUT or hf:OUT, a new folder")
     arguments = parser.parse_args(argv)
     start_backend()
     print(json.dumps(convert(arguments.workdir, arguments.to), ensure_ascii=False))

@@ -186,6 +186,17 @@ class ByteLevelBPETokenizer(Tokenizer):
         named = dict(enumerate(SPECIAL_PIECES[:3])) | {i: self._saved_pieces[i] for i in self.controls if i > END}
         return tuple(named.get(index, text) for index, text in enumerate(shown))
 
+    def vocabulary(self) -> tuple[dict[str, int], list[str]]:
+        """Returns the original ids of the pieces that texts can have and of start and end, and the merges.
+
+        Where one symbol begins and ends texts, it has the name of what ends them.
+        """
+        pieces = [
+            (piece, i) for i, piece in enumerate(self._saved_pieces) if i in (START, END) or i not in self.controls
+        ]
+        names = {self.original_ids[index]: piece for piece, index in pieces}
+        return {names[index]: index for index in sorted(names)}, [" ".join(pair) for pair in self._saved_merges]
+
     def surfaces(self) -> tuple[bytes, ...]:
         """Returns the bytes that every id decodes to, in order."""
         return self._surfaces

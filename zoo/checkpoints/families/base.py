@@ -38,6 +38,21 @@ class Imported:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Exported:
+    """One of our models as a checkpoint.
+
+    Attributes:
+        config: What `config.json` says.
+        tensors: Functions that return the tensors, by name.
+        files: The other files, those of the tokenizer, by name.
+    """
+
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Callable[[], np.ndarray]]
+    files: Mapping[str, str]
+
+
 Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types
 _FAMILIES: dict[str, Family] = {}
 

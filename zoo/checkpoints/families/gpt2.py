@@ -1,13 +1,17 @@
 """GPT-2 (`gpt2`): pre-norm blocks, learned positions, tied embeddings, byte-level vocabulary."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, register_family
-from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, read_mapped
+from zoo.checkpoints.families.base import ACTIVATIONS, Exported, Imported, Weights, register_family
+from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, read_mapped, write_mapped
 from zoo.checkpoints.tokenizers import byte_level_bpe
 from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer, Tokenizer
+from zoo.vocabulary import END, START
 
 
 @register_family("gpt2")
@@ -43,6 +47,59 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
     return Imported(
         "gpt2", options, {"text": byte_level_bpe(checkpoint, order)}, lambda model: _weights(checkpoint, model, order)
     )
+
+
+_SAME = {  # our options, by their names in config.json
+    "n_layer": "num_layers",
+    "n_head": "num_heads",
+    "n_embd": "model_dim",
+    "n_inner": "intermediate_dim",
+    "n_positions": "max_length",
+    "layer_norm_epsilon": "epsilon",
+    "resid_pdrop": "dropout",
+    "embd_pdrop": "dropout",
+    "attn_pdrop": "attention_dropout",
+}
+
+
+def to_gpt2(model: Any, options: Mapping[str, Any], defaults: Mapping[str, Any], tokenizer: Tokenizer) -> Exported:
+    """Returns a language model as a checkpoint of GPT-2.
+
+    Args:
+        model: The model.
+        options: Its options.
+        defaults: Those of the model named `gpt2`.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        InputError: If GPT-2 has no such option or tokenizer.
+    """
+    free = {*_SAME.values(), "vocab_size", "activation", "start_symbol"}
+    for name, value in options.items():
+        if name not in free and value != defaults.get(name):
+            raise InputError(f"GPT-2 has {name}={defaults.get(name)!r} only. Received: {value!r}.")
+    if not isinstance(tokenizer, ByteLevelBPETokenizer) or tokenizer.runs or tokenizer.compose:
+        raise InputError(
+            "GPT-2 has a byte-level tokenizer without runs of spaces and composition; the model has another."
+        )
+    order = Arrangement(tuple(tokenizer.original_ids))
+    size, (start, end) = max(order.original_ids) + 1, (order.original_ids[i] for i in (START, END))
+    theirs = {ours: name for name, ours in ACTIVATIONS.items() if name.startswith("gelu_new") or ours == "silu"}
+    config = {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": size,
+        "activation_function": theirs.get(options["activation"], options["activation"]),
+        "bos_token_id": start,
+        "eos_token_id": end,
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
+    vocabulary, merges = tokenizer.vocabulary()
+    files = {
+        "vocab.json": json.dumps(vocabulary, ensure_ascii=False),
+        "merges.txt": "\n".join(["#version: 0.2", *merges, ""]),
+    }
+    return Exported(config, write_mapped(tensors(model, order, size)), files)
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
