@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -78,10 +79,18 @@ def _write_hugging_face(path: Path, written: WorkDir) -> int:
     with written.replacing(written.weights) as file:
         write_safetensors(file, exported.tensors)
     written.write_text(written.config, json.dumps(exported.config, indent=2) + "\n")
-    for name, text in exported.files.items():
+    card = WorkDir(path).model_card
+    described = card.read_text(encoding="utf-8") if card.is_file() else ""
+    for name, text in {**exported.files, "README.md": _readme(described)}.items():
         written.write_text(written.path / name, text)
     written.checksums.unlink()
     return len(exported.tensors)
+
+
+def _readme(card: str) -> str:
+    """Returns a model card, which names the source, under the head that the hub reads the licence from."""
+    licence = re.search(r"^- Licence of the weights: (\S+)$", card, re.MULTILINE)
+    return f"---\nlicense: {licence[1]}\n---\n\n{card}" if licence else card
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -9,6 +9,7 @@ from support import checkpoints
 import zoo
 from export.convert import main
 from training.importing.workdir import import_checkpoint
+from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 
@@ -102,6 +103,25 @@ def test_what_gpt2_does_not_have_is_refused(tmp_path):
     with pytest.raises(InputError, match="GPT-2 has .* only"):
         main([str(tmp_path / "run"), "--to", f"hf:{tmp_path / 'out'}"])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_model_whose_texts_begin_with_a_symbol_is_refused(tmp_path):
+    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'gpt2'}", tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["model"]["start_symbol"] = True
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="GPT-2 has start_symbol=False only"):
+        main([str(tmp_path / "run"), "--to", f"hf:{tmp_path / 'out'}"])
+
+
+def test_licence_and_source_leave_with_the_weights(tmp_path):
+    path = checkpoints.copy("gpt2", tmp_path / "hub")
+    (path / "README.md").write_text("---\nlicense: mit\n---\n")
+    import_checkpoint(f"hf:{path}", tmp_path / "run")
+    main([str(tmp_path / "run"), "--to", f"hf:{tmp_path / 'out'}"])
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert readme.startswith("---\nlicense: mit\n---\n") and f"Source: `hf:{path}`" in readme
+    assert Checkpoint(tmp_path / "out").licence() == "mit"
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def to_gpt2(model: Any, options: Mapping[str, Any], defaults: Mapping[str, Any],
     Raises:
         InputError: If GPT-2 has no such option or tokenizer.
     """
-    free = {*_SAME.values(), "vocab_size", "activation", "start_symbol"}
+    free = {*_SAME.values(), "vocab_size", "activation"}
     for name, value in options.items():
         if name not in free and value != defaults.get(name):
             raise InputError(f"GPT-2 has {name}={defaults.get(name)!r} only. Received: {value!r}.")
