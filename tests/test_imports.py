@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,20 @@ def test_listing_models_is_light():
     assert done.returncode == 0, done.stderr
     names, loaded = json.loads(done.stdout)
     assert names and not loaded
+
+
+def test_commands_start_before_their_backend():
+    # TensorFlow's greeting is kept back, and oneDNN chosen, only where a command imports it itself.
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    program = (
+        "import importlib, json, sys\n"
+        f"for name in {[script.partition(':')[0] for script in scripts.values()]}:\n"
+        "    importlib.import_module(name)\n"
+        "    if early := {'keras', 'tensorflow', 'jax', 'torch'} & set(sys.modules):\n"
+        "        sys.exit(f'{name} imports {sorted(early)}')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

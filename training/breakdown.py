@@ -10,16 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from training.data import Dataset, TextData
-from training.tasks.task import Task
 from zoo.errors import InputError
 from zoo.extras import missing_extra
 from zoo.text import Tokenizer
 from zoo.workdir import replacing
+
+if TYPE_CHECKING:  # tasks import Keras, and commands that only name `KINDS` start it later and quietly
+    from training.tasks.task import Task
 
 KINDS = ("length", "frequency")
 """What sources can be sorted by."""
@@ -79,7 +81,12 @@ class Buckets:
 
 
 def grouped(
-    kind: str, reader: Tokenizer, task: Task[Any], data: Dataset[Any], split: str, training: Callable[[], Dataset[Any]]
+    kind: str,
+    reader: Tokenizer,
+    task: "Task[Any]",
+    data: Dataset[Any],
+    split: str,
+    training: Callable[[], Dataset[Any]],
 ) -> Buckets:
     """Returns the examples of a split in buckets.
 
