@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import zoo
 
 run = zoo.load("preset:dates_rnnsearch")
-run.translate(["le 14 juillet 1789"])
+run.translate(["le 14 juillet 1989"])
 
 # %% [markdown]
 # ## 2. An export
@@ -83,7 +83,7 @@ print("the server is ready")
 from export.client import Client
 
 client = Client(f"localhost:{port}", "dates")
-client.translate(["le 14 juillet 1789", "24 марта 1931 г.", "2093年7月24日"])
+client.translate(["le 14 juillet 1989", "24 марта 1931 г.", "2093年7月24日"])
 
 # %% [markdown]
 # Any language can ask over REST; `curl` would do:
@@ -102,7 +102,7 @@ with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) 
 # A served model can say where it looked, too. The signature `attention` returns the tokens of both sides and the weights.
 
 # %%
-answer = client.predict("attention", {"text": ["le 14 juillet 1789"]})
+answer = client.predict("attention", {"text": ["le 14 juillet 1989"]})
 source, target = list(answer["source_tokens"][0]), list(answer["target_tokens"][0])
 plt.imshow(answer["attention"][0, 0, 0], cmap="Greens", vmin=0, vmax=1)
 plt.xticks(range(len(source)), source)

@@ -88,7 +88,7 @@ class Client:
 
     Example:
         with Client("localhost:8500", model="dates") as client:
-            print(client.translate(["14 juillet 1789"]))
+            print(client.translate(["14 juillet 1989"]))
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class Page:
         InputError: If there are no views.
 
     Example:
-        page = zoo.load("preset:dates_rnnsearch").explore(["14 juillet 1789"])
+        page = zoo.load("preset:dates_rnnsearch").explore(["14 juillet 1989"])
         page.save("attention.html")
     """
 

@@ -162,7 +162,7 @@ class Run:
             InputError: If `texts` is one string or empty, or an option is out of range.
 
         Example:
-            run.explore(["14 juillet 1789"]).save("attention.html")
+            run.explore(["14 juillet 1989"]).save("attention.html")
         """
         check_texts(texts)
         return Page([self._view(text, **options) for text in texts])
