@@ -10,6 +10,9 @@ from zoo.models.language_models.base import LanguageModel
 from zoo.models.shared.base import build_all
 from zoo.models.shared.embeddings import ReversibleEmbedding
 
+EMBEDDING_STDDEV = 0.15
+"""Standard deviation of the first embeddings. Keras' 0.03 is lost among the states, and too little for logits."""
+
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
 class LSTMLanguageModel(LanguageModel):
@@ -27,7 +30,9 @@ class LSTMLanguageModel(LanguageModel):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         policy = {"dtype": self.dtype_policy}
-        self.embedding = ReversibleEmbedding(self.vocab_size, self.embedding_dim, name="embedding", **policy)
+        initializer = keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV)
+        table = {"embeddings_initializer": initializer, "name": "embedding", **policy}
+        self.embedding = ReversibleEmbedding(self.vocab_size, self.embedding_dim, **table)
         self.recurrent_layers = [
             LSTM(self.units, return_sequences=True, return_state=True, name=f"lstm_{index}", **policy)
             for index in range(self.num_layers)

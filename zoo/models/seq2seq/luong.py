@@ -32,6 +32,7 @@ class Luong(RecurrentSeq2SeqModel):
     """
 
     options_class = LuongOptions
+    embedding_stddev = 0.3  # what is multiplied by them for the logits, h̃, is within ±1
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)

@@ -33,7 +33,13 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
 
     A subclass makes its encoder and decoder between `_make_start` and `_make_output`, and its `build` calls
     `_build_ends`. Its options are derived from `zoo.models.catalog.recurrent.RecurrentOptions`.
+
+    Attributes:
+        embedding_stddev: Standard deviation of the first embeddings. With Keras' 0.03 they are lost among the states,
+            and as an output matrix they make all symbols alike for hundreds of steps.
     """
+
+    embedding_stddev = 0.1
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -53,7 +59,9 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
 
     def _embedding(self, side, cls):
         size = getattr(self, f"{side}_vocab_size")
-        return cls(size, self.embedding_dim, dtype=self.dtype_policy, name=side)
+        initializer = keras.initializers.RandomNormal(stddev=self.embedding_stddev)
+        options = {"embeddings_initializer": initializer, "dtype": self.dtype_policy, "name": side}
+        return cls(size, self.embedding_dim, **options)
 
     def _make_start(self, count):
         """Makes the layer that gives the decoder its `count` first states, unless the encoder does."""
