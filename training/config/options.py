@@ -38,6 +38,13 @@ class DataConfig(Options):
         "File of word alignments of the training pairs, a line such as `0-0 1-2` for each (Pharaoh's format, as "
         "fast_align and eflomal write it): training teaches them to the attention, see `training.guided_alignment`.",
     )
+    sampling: float = number(
+        0.0,
+        "Subword regularisation (Kudo 2018): at each step training reads and writes its texts in other subwords, each "
+        "as probable as its own probability to this power; 0 takes the best always, and 0.1 to 0.5 are usual. Batches "
+        "may then have more symbols than `training.batch_tokens`.",
+        minimum=0,
+    )
     changed: str = choice(
         "refuse",
         ("refuse", "accept"),

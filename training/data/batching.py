@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from training.data.order import ByLength, Order, SortedWindows, Strata
+from training.data.sampling import SubwordSampler
 from training.data.shards.rows import Rows
 from zoo.vocabulary import PAD, START
 
@@ -107,6 +108,8 @@ class PlannedBatches(Batches):
         static_shapes: Pad to few different shapes, for backends that compile each of them.
         corpus: The examples in the order of their lengths, for `Strata`. Default: `SortedWindows`.
         share: See `Batches`.
+        samplers: What draws the symbols of each side anew at each step, if they are; see `SubwordSampler`. A batch may
+            then have more symbols than `batch_tokens`, which the best segmentations have.
     """
 
     def __init__(
@@ -118,9 +121,11 @@ class PlannedBatches(Batches):
         static_shapes: bool = False,
         corpus: ByLength | None = None,
         share: Share | None = None,
+        samplers: Sequence[SubwordSampler] | None = None,
     ):
         super().__init__(steps, share)
         self.sides, self.batch_tokens, self.static_shapes = sides, batch_tokens, static_shapes
+        self.seed, self.samplers = seed, samplers
         self.round_to = 8 if static_shapes else 1
         self.order: Order
         if corpus is None:
@@ -129,11 +134,13 @@ class PlannedBatches(Batches):
         else:
             self.order = Strata(corpus, batch_tokens, seed, self.round_to, sides[0].limit)
 
-    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
+    def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
         """Returns some rows of a batch.
 
         Args:
-            examples: The numbers of the examples of the whole batch.
+            sides: The rows of each side.
+            places: The numbers of the batch's examples in `sides`.
+            examples: Their numbers in the data.
             widths: Symbols in a row, padding included, on each side.
             rows: The places of the rows in the batch, ascending; those at which there is no example are padding.
         """
@@ -144,13 +151,27 @@ class PlannedBatches(Batches):
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
         examples = self.order.examples_of(step)
-        lengths = np.stack([rows.lengths(examples) for rows in self.sides], axis=1)
+        sides, places = self._drawn(step, examples)
+        lengths = np.stack([rows.lengths(places) for rows in sides], axis=1)
         widths = -(-lengths.max(axis=0) // self.round_to) * self.round_to
         num_rows = len(examples)
         if self.static_shapes:
             num_rows = max(num_rows, self.batch_tokens // int(widths.max()))
-        inputs, outputs, weights = self.make(examples, widths, self.share.rows(num_rows))
+        inputs, outputs, weights = self.make(sides, places, examples, widths, self.share.rows(num_rows))
         return (inputs, outputs, _of_real(weights, self.share, num_rows)), int(lengths[:, -1].sum())
+
+    def _drawn(self, step: int, examples: Array) -> tuple[Sequence[Rows], Array]:
+        """Returns the sides from which the batch of a step is made, and the numbers of its examples in them."""
+        if self.samplers is None:
+            return self.sides, examples
+        drawn = [
+            Rows.of(sampler(rows.lists(examples), [self.seed, step, number]))
+            for number, (rows, sampler) in enumerate(zip(self.sides, self.samplers, strict=True))
+        ]
+        limited = [
+            rows if side.limit is None else rows.cut(side.limit) for side, rows in zip(self.sides, drawn, strict=True)
+        ]
+        return limited, np.arange(len(examples))
 
 
 def _as_rows(rows: AnyRows) -> Rows:
@@ -193,18 +214,19 @@ class PairBatches(PlannedBatches):
     structure = ({"source": "bs", "target": "bt"}, "bt", "bt")
 
     def __init__(self, source: AnyRows, target: AnyRows, links: Sequence[Array] | None = None, **plan: Any):
-        self.source, self.target, self.links = _as_rows(source), _as_rows(target), links
-        super().__init__([self.source, self.target], **plan)
+        super().__init__([_as_rows(source), _as_rows(target)], **plan)
+        self.links = links
         if links is not None:
             self.structure = ({"source": "bs", "target": "bt", "alignment": "bts"}, "bt", "bt")
 
-    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
-        own = _own(examples, rows)
-        source = self.source.gather(own, widths[0], len(rows))
-        target, outputs, weights = _next_symbols(self.target, own, widths[1], len(rows))
+    def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
+        own = _own(places, rows)
+        source = sides[0].gather(own, widths[0], len(rows))
+        target, outputs, weights = _next_symbols(sides[1], own, widths[1], len(rows))
         inputs = {"source": source, "target": target}
         if self.links is not None:
-            inputs["alignment"] = self._alignment([self.links[i] for i in own], (*outputs.shape, source.shape[1]))
+            links = [self.links[example] for example in _own(examples, rows)]
+            inputs["alignment"] = self._alignment(links, (*outputs.shape, source.shape[1]))
         return inputs, outputs, weights
 
     @staticmethod
@@ -228,14 +250,14 @@ class LabelledBatches(PlannedBatches):
     structure = ({"tokens": "bs"}, "b", "b")
 
     def __init__(self, rows: AnyRows, classes: ArrayLike, **plan: Any):
-        self.rows, self.classes = _as_rows(rows), np.asarray(classes, np.int32)
-        super().__init__([self.rows], **plan)
+        super().__init__([_as_rows(rows)], **plan)
+        self.classes = np.asarray(classes, np.int32)
 
-    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
+    def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
         # A row of padding would be a text without symbols, which no model accepts: the last text is repeated instead.
-        chosen = examples[np.minimum(rows, len(examples) - 1)]
+        chosen = np.minimum(rows, len(examples) - 1)
         weights = (rows < len(examples)).astype(np.float32)
-        return {"tokens": self.rows.gather(chosen, widths[0])}, self.classes[chosen], weights
+        return {"tokens": sides[0].gather(places[chosen], widths[0])}, self.classes[examples[chosen]], weights
 
 
 class DocumentBatches(PlannedBatches):
@@ -249,11 +271,10 @@ class DocumentBatches(PlannedBatches):
     structure = ({"tokens": "bt"}, "bt", "bt")
 
     def __init__(self, rows: AnyRows, **plan: Any):
-        self.rows = _as_rows(rows)
-        super().__init__([self.rows], **plan)
+        super().__init__([_as_rows(rows)], **plan)
 
-    def make(self, examples: Array, widths: Array, rows: Array) -> Batch:
-        tokens, outputs, weights = _next_symbols(self.rows, _own(examples, rows), widths[0], len(rows))
+    def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
+        tokens, outputs, weights = _next_symbols(sides[0], _own(places, rows), widths[0], len(rows))
         return {"tokens": tokens}, outputs, weights
 
 

@@ -10,6 +10,7 @@ from training.config.vocabularies import Tokenizers
 from training.data import Labelled, LabelledData
 from training.data.batching import LabelledBatches
 from training.data.encoding import class_numbers, encode_split
+from training.data.sampling import samplers
 from training.tasks.metrics import classification_metrics
 from training.tasks.task import Task, cut
 from zoo.text import sentence_ends
@@ -46,6 +47,7 @@ class ClassifierTask(Task[LabelledData]):
         encoded = encode_split(data, split, tokenizers, settings.classes or ())
         rows = encoded.columns["text"]
         if split == "train":
+            options["samplers"] = samplers(settings.sampling, [tokenizers["text"]])
             (rows,) = cut([rows], settings.max_length, "texts of the train split")
         return LabelledBatches(rows, encoded.columns["label"].values(), corpus=encoded.corpus, **options)
 

@@ -9,7 +9,9 @@ from training.config.vocabularies import Tokenizers
 from training.data import TextData, Texts
 from training.data.batching import Batches, DocumentBatches, WindowBatches
 from training.data.encoding import encode_split
+from training.data.sampling import samplers
 from training.tasks.task import Task, cut
+from zoo.errors import InputError
 
 
 class LanguageModelTask(Task[TextData]):
@@ -32,9 +34,12 @@ class LanguageModelTask(Task[TextData]):
         encoded = encode_split(data, split, tokenizers)
         rows = encoded.columns["text"]
         if data.joined:
+            if settings.sampling:
+                raise InputError(f"data.sampling is for separate texts; {data.spec} is a running text.")
             options.pop("static_shapes")  # all windows have the same shape
             return WindowBatches(rows, settings.max_length, **options)
         if split == "train":  # the beginnings of long texts
+            options["samplers"] = samplers(settings.sampling, [tokenizers["text"]])
             (rows,) = cut([rows], settings.max_length, "texts of the train split")
             return DocumentBatches(rows, corpus=encoded.corpus, **options)
         return DocumentBatches(rows.split_long(settings.max_length), **options)

@@ -12,8 +12,10 @@ from training.data import Pairs, ParallelData
 from training.data.alignments import read_alignments, symbol_links, word_spans
 from training.data.batching import PairBatches
 from training.data.encoding import encode_split
+from training.data.sampling import samplers
 from training.tasks.metrics import translation_metrics
 from training.tasks.task import Task, cut
+from zoo.errors import InputError
 
 
 class Seq2SeqTask(Task[ParallelData]):
@@ -35,8 +37,11 @@ class Seq2SeqTask(Task[ParallelData]):
         encoded = encode_split(data, split, tokenizers)
         source, target = encoded.columns["source"], encoded.columns["target"]
         if split == "train" and settings.alignments:
+            if settings.sampling:
+                raise InputError("data.alignments links symbols, which data.sampling draws anew at each step.")
             options["links"] = _links(settings.alignments, data.split(split), tokenizers)
         if split == "train":
+            options["samplers"] = samplers(settings.sampling, [tokenizers["source"], tokenizers["target"]])
             source, target = cut([source, target], settings.max_length, "pairs of the train split")
         return PairBatches(source, target, corpus=encoded.corpus, **options)
 

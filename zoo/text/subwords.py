@@ -108,6 +108,19 @@ class SubwordTokenizer(Tokenizer):
         rows: list[list[int]] = self._processor.encode([clean(text, self.lowercase) for text in texts])
         return rows
 
+    def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
+        """Returns the most probable segmentations of a word, of characters as `piece_table` has them.
+
+        Args:
+            word: The word; a `▁` before it is its space.
+            count: Largest number of segmentations.
+
+        Returns:
+            The ids of each and their log probability, the best first.
+        """
+        found = self._processor.nbest_encode(word.removeprefix("▁"), nbest_size=count, out_type=int)
+        return [(tuple(ids), sum(map(self._processor.get_score, ids))) for ids in found]
+
     def piece_table(self) -> tuple[str, ...]:
         return self._pieces
 

@@ -70,9 +70,9 @@ def test_processes_make_the_rows_of_one_batch(make, steps, static_shapes, ends):
 def test_only_its_own_rows_are_read(monkeypatch):
     batches = make_documents(Share(5, 2, 3))
     read = []
-    gather = type(batches.rows).gather
+    gather = type(batches.sides[0]).gather
     monkeypatch.setattr(
-        type(batches.rows),
+        type(batches.sides[0]),
         "gather",
         lambda self, examples, *shape: read.extend(examples) or gather(self, examples, *shape),
     )

@@ -104,6 +104,12 @@ class Rows:
             gathered[places] = filled
         return gathered
 
+    def lists(self, examples: Any) -> list[list[int]]:
+        """Returns some rows as lists, by their numbers."""
+        lengths = self.lengths(examples)
+        rows = self.gather(examples, int(lengths.max(initial=0)))
+        return [row[:length].tolist() for row, length in zip(rows, lengths, strict=True)]
+
     def take(self, positions: Array) -> Array:
         """Returns ids by their positions in all rows together, one after the other."""
         if len(self.parts) == 1:

@@ -1,0 +1,83 @@
+"""Subword regularisation: the same text in other subwords at each step. Without Keras."""
+
+import bisect
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from zoo.errors import InputError
+from zoo.text import SubwordTokenizer, Tokenizer
+from zoo.vocabulary import SPECIAL_PIECES
+
+NBEST = 64
+"""Segmentations of a word that are drawn from: the most probable ones, `l` of Kudo 2018."""
+
+_WORD = "▁"
+
+_Drawing = tuple[list[tuple[int, ...]], list[float]]
+"""Segmentations of a word, and the sums of their probabilities up to each."""
+
+
+class SubwordSampler:
+    """Draws segmentations of rows of subwords, word by word.
+
+    `P(x) ∝ (Π p(xᵢ))^α` over the 64 most probable segmentations x of a word, where p is the tokenizer's unigram model.
+    Words are independent in it, so that a text is drawn as Kudo 2018 draws it, from ids alone: token shards need no
+    texts. What holds an unknown symbol stays as it is.
+
+    Args:
+        tokenizer: Of the rows.
+        alpha: α: towards 0 all segmentations are equally probable, a large one leaves the best alone.
+
+    Raises:
+        InputError: The tokenizer has no unigram model.
+
+    Reference:
+        Kudo 2018, "Subword Regularization: Improving Neural Network Translation Models with Multiple Subword
+        Candidates", sections 3.1 and 3.2, https://arxiv.org/abs/1804.10959
+    """
+
+    def __init__(self, tokenizer: Tokenizer, alpha: float):
+        if type(tokenizer) is not SubwordTokenizer:
+            raise InputError(f"data.sampling draws from a unigram model of subwords; {tokenizer.kind} have none.")
+        self.tokenizer, self.alpha = tokenizer, alpha
+        self._pieces = tokenizer.piece_table()
+        self._begins = [
+            symbol < len(SPECIAL_PIECES) or piece.startswith(_WORD) for symbol, piece in enumerate(self._pieces)
+        ]
+        self._drawings: dict[tuple[int, ...], _Drawing] = {}
+
+    def __call__(self, rows: Sequence[Sequence[int]], seed: Sequence[int]) -> list[list[int]]:
+        """Returns the rows in segmentations that the seed alone decides; special symbols stay."""
+        words = [self._words(row) for row in rows]
+        chances = iter(np.random.default_rng(seed).random(sum(map(len, words))).tolist())
+        return [list(itertools.chain.from_iterable(self._draw(word, next(chances)) for word in row)) for row in words]
+
+    def _words(self, row: Sequence[int]) -> list[tuple[int, ...]]:
+        starts = [
+            place
+            for place, symbol in enumerate(row)
+            if not place or self._begins[symbol] or row[place - 1] < len(SPECIAL_PIECES)
+        ]
+        return [tuple(row[start:end]) for start, end in itertools.pairwise([*starts, len(row)])]
+
+    def _draw(self, word: tuple[int, ...], chance: float) -> tuple[int, ...]:
+        drawing = self._drawings.get(word)
+        if drawing is None:
+            drawing = self._drawings[word] = self._drawing(word)
+        segmentations, sums = drawing
+        return segmentations[min(bisect.bisect_right(sums, chance), len(sums) - 1)]
+
+    def _drawing(self, word: tuple[int, ...]) -> _Drawing:
+        found = self.tokenizer.segmentations("".join(self._pieces[symbol] for symbol in word), NBEST)
+        if word not in [ids for ids, _ in found]:  # it has an unknown symbol, or is cut
+            return [word], [1.0]
+        logits = self.alpha * np.array([score for _, score in found])
+        probabilities = np.exp(logits - logits.max())
+        return [ids for ids, _ in found], np.cumsum(probabilities / probabilities.sum()).tolist()
+
+
+def samplers(alpha: float, tokenizers: Sequence[Tokenizer]) -> list[SubwordSampler] | None:
+    """Returns what draws the segmentations of each column; `None` where nothing is drawn, for an α of 0."""
+    return [SubwordSampler(tokenizer, alpha) for tokenizer in tokenizers] if alpha else None
