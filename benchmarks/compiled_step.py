@@ -1,6 +1,6 @@
 """What XLA makes of a training step on a mesh, without running it: operations, memory, and what devices send.
 
-`KERAS_BACKEND=jax python -m benchmarks.compiled_step [--model NAME] [--mesh AXES] [--batch N] [--length N]`
+`KERAS_BACKEND=jax python -m benchmarks.compiled_step [--model NAME] [--mesh AXES] [--batch N] [--length N] [--remat]`
 
 Devices that are not there can be pretended: XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight of a
 processor. Sizes are those of one device.
@@ -19,6 +19,7 @@ import numpy as np
 
 from training.config.mesh import parse_mesh
 from training.hardware.mesh import Mesh
+from training.optimization.rematerialization import rematerialize
 from zoo.registry import create_model
 
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
@@ -86,11 +87,21 @@ def _size(shapes: str) -> float:
     return sum(_BYTES.get(kind, 4) * math.prod(int(size) for size in sizes.split(",") if size) for kind, sizes in found)
 
 
-def report(name: str, axes: Mapping[str, int], batch: int, length: int, vocabulary: int) -> dict[str, Any]:
+def report(
+    name: str,
+    axes: Mapping[str, int],
+    batch: int,
+    length: int,
+    vocabulary: int,
+    dtype: str = "float32",
+    remat: bool = False,
+) -> dict[str, Any]:
     """Returns what a step of a translator takes on each device of a mesh."""
     mesh = Mesh(axes, keras.distribution.list_devices()[: math.prod(axes.values())])
     with mesh.distribution().scope():
-        model = create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary)
+        model = create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary, dtype=dtype)
+        if remat:
+            rematerialize(model)
         texts = np.full((batch, length), 5, "int32")
         compiled = compile_step(model, texts, texts)
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
@@ -98,6 +109,8 @@ def report(name: str, axes: Mapping[str, int], batch: int, length: int, vocabula
     return {
         "model": name,
         "mesh": str(mesh),
+        "dtype": dtype,
+        "remat": remat,
         "weights": model.count_params(),
         "operations": cost.get("flops", math.nan),
         "bytes_accessed": cost.get("bytes accessed", math.nan),
@@ -116,11 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=64, help="sentences of all devices (64)")
     parser.add_argument("--length", type=int, default=16, help="symbols of each on either side (16)")
     parser.add_argument("--vocabulary", type=int, default=8000, help="symbols of each side (8000)")
+    parser.add_argument("--dtype", default="float32", help="as of models, such as mixed_bfloat16 (float32)")
+    parser.add_argument("--remat", action="store_true", help="as training.remat")
     options = parser.parse_args(arguments)
     if keras.backend.backend() != "jax":
         parser.error(f"set KERAS_BACKEND=jax; the backend is {keras.backend.backend()}")
-    axes = parse_mesh(options.mesh)
-    print(json.dumps(report(options.model, axes, options.batch, options.length, options.vocabulary), indent=2))
+    sizes = (options.batch, options.length, options.vocabulary)
+    found = report(options.model, parse_mesh(options.mesh), *sizes, options.dtype, options.remat)
+    print(json.dumps(found, indent=2))
     return 0
 
 

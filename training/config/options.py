@@ -70,6 +70,11 @@ class TrainingConfig(Options):
         "Batches for one step, which is that of one batch of all their symbols: a step then sees as many symbols as "
         "with that many times the `batch_tokens`, in the memory of one batch.",
     )
+    remat: bool = flag(
+        False,
+        "Whether the blocks of Transformers and convolutions compute their activations again for the gradient "
+        "in place of keeping them (Chen et al. 2016): less memory for about a third more time.",
+    )
     optimizer: str = choice(
         "adam",
         ("adam", "muon"),

@@ -15,6 +15,7 @@ from training.optimization.fine_tuning import add_lora, copy_weights, start_from
 from training.optimization.guided_alignment import guide
 from training.optimization.losses import get_loss
 from training.optimization.optimizer import accumulate_over_symbols, exclude_from_decay, make_optimizer
+from training.optimization.rematerialization import rematerialize
 from training.tasks import get_task
 from zoo.registry import create_model
 from zoo.workdir import WorkDir
@@ -31,6 +32,8 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
         start_from(settings.init_from, model, config.data.classes)
     if settings.lora_rank:
         add_lora(model, settings.lora_rank)
+    if settings.remat:
+        rematerialize(model)
     metrics = [TokenCrossEntropy(), *get_task(config.spec.task).metrics()]
     model.compile(
         optimizer=make_optimizer(settings, len(hardware.devices), model),

@@ -1,0 +1,69 @@
+"""What `training.remat` saves and costs: memory and processor time of a training step of a translator.
+
+`python -m benchmarks.rematerialization [--model NAME] [--batch N] [--length N] [--vocabulary N]`
+
+Each half is measured in a process of its own. Memory is the peak beyond what the model and its optimizer hold before
+the first step.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.memory import peak_memory
+from benchmarks.process import ROOT
+
+STEPS = 2
+
+
+def measure(name: str, batch: int, length: int, vocabulary: int, remat: bool) -> dict[str, Any]:
+    """Returns the peak of memory, in bytes, and the processor time of the faster of two steps, in seconds."""
+    import keras
+    import numpy as np
+
+    from training.optimization.rematerialization import rematerialize
+    from zoo.registry import create_model
+
+    keras.utils.set_random_seed(1)
+    model = create_model(name, source_vocab_size=vocabulary, target_vocab_size=vocabulary)
+    if remat:
+        rematerialize(model)
+    model.compile(keras.optimizers.Adam(1e-4), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.optimizer.build(model.trainable_variables)
+    texts = np.random.default_rng(0).integers(4, vocabulary, (batch, length)).astype("int32")
+    before, seconds = peak_memory(), []
+    for _ in range(STEPS):
+        started = time.process_time()
+        loss = float(model.train_on_batch({"source": texts, "target": texts}, texts))
+        seconds.append(time.process_time() - started)
+    return {"remat": remat, "bytes": peak_memory() - before, "seconds": min(seconds), "loss": loss}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rematerialization", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="transformer_base", help="a translator of Transformer blocks")
+    parser.add_argument("--batch", type=int, default=32, help="sentences (32)")
+    parser.add_argument("--length", type=int, default=256, help="symbols of each on either side (256)")
+    parser.add_argument("--vocabulary", type=int, default=8000, help="symbols of each side (8000)")
+    parser.add_argument("--only", choices=("kept", "remat"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.only:
+        sizes = (options.batch, options.length, options.vocabulary)
+        print(json.dumps(measure(options.model, *sizes, options.only == "remat")))
+        return 0
+    asked = list(sys.argv[1:] if arguments is None else arguments)
+    for half in ("kept", "remat"):
+        command = [sys.executable, "-m", "benchmarks.rematerialization", *asked, "--only", half]
+        print(
+            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
