@@ -166,8 +166,8 @@ def epoch_case(spec: str) -> Case:
     tokenizer.save(folder / "tokenizer.json")
     tokenizers = {"source": tokenizer, "target": tokenizer}
     batches = get_task("seq2seq").batches(config.data, data, "train", tokenizers, batch_tokens=BATCH_TOKENS)
-    # The peers put the end of the target there themselves.
-    sides = {"source": _listed(batches.source), "target": [row[:-1] for row in _listed(batches.target)]}
+    source, target = map(_listed, batches.sides)
+    sides = {"source": source, "target": [row[:-1] for row in target]}  # peers put the end of the target there
     for side, rows in sides.items():
         (folder / side).write_text("".join(f"{' '.join(map(str, row))}\n" for row in rows), encoding="ascii")
     step = CASES["transformer_step"]

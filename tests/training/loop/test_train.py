@@ -146,15 +146,15 @@ def test_long_sentences_are_cut_and_counted(text_spec, capsys):
     data, task = load_data(text_spec), get_task("seq2seq")
     tokenizers = task.make_tokenizers(config.data, data)
     batches = task.batches(config.data, data, "train", tokenizers, batch_tokens=100)
-    for rows in (batches.source, batches.target):
+    for rows in batches.sides:
         lengths = rows.all_lengths()
         assert lengths.max() == 20
         assert (padded(rows)[np.arange(len(lengths)), lengths - 1] == END).all()
     longer = sum(max(len(s), len(t)) > 19 for s, t in zip(*vars(data.split("train")).values(), strict=True))
     assert f"{longer} of 300 pairs of the train split are cut at 20 symbols" in capsys.readouterr().err
     batches = task.batches(config.data, data, "val", tokenizers, batch_tokens=100)
-    assert tokenizers["source"].decode(padded(batches.source)) == data.split("val").source
-    assert tokenizers["target"].decode(padded(batches.target)) == data.split("val").target
+    for side, rows in zip(("source", "target"), batches.sides, strict=True):
+        assert tokenizers[side].decode(padded(rows)) == getattr(data.split("val"), side)
     assert capsys.readouterr().err == ""
 
 
