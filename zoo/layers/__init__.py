@@ -56,8 +56,10 @@ from zoo.layers.positions.xpos import XPosPositions
 from zoo.layers.recurrent.attention_rnn import AttentionRNN
 from zoo.layers.recurrent.bahdanau_cell import RecurrentAttentionCell
 from zoo.layers.recurrent.bidirectional_encoder import BidirectionalEncoder
+from zoo.layers.recurrent.conditional_cell import ConditionalAttentionCell
 from zoo.layers.recurrent.luong_cell import LuongAttentionCell
 from zoo.layers.recurrent.ssru import SSRU
+from zoo.layers.recurrent.transitions import DeepTransitionCell
 from zoo.layers.scores import (
     AdditiveScore,
     CallableScore,
@@ -104,8 +106,10 @@ __all__ = [
     "Causal",
     "ConcatAttention",
     "ConcatScore",
+    "ConditionalAttentionCell",
     "CosineAttention",
     "CosineScore",
+    "DeepTransitionCell",
     "DeltaRuleAttention",
     "DifferentialAttention",
     "Dilated",

@@ -14,7 +14,9 @@ from zoo import layers
 
 BY_NAME = {case.name: case for case in CASES}
 
-CELLS = [case for case in CASES if case.covers in (layers.RecurrentAttentionCell, layers.LuongAttentionCell)]
+CELL_CLASSES = (layers.RecurrentAttentionCell, layers.ConditionalAttentionCell, layers.LuongAttentionCell)
+
+CELLS = [case for case in CASES if case.covers in CELL_CLASSES]
 
 LOOPS = [case for case in CASES if case.covers is layers.AttentionRNN]
 
@@ -48,7 +50,18 @@ def _lstm(cell, inputs, states):
     return [_sigmoid(o) * np.tanh(carry), carry]
 
 
+def _transition(cell, state):
+    """One step of a GRU without inputs, from its formula."""
+    z, r, candidate = np.split(state @ to_numpy(cell.recurrent_kernel) + to_numpy(cell.bias), 3)
+    return _sigmoid(z) * state + (1.0 - _sigmoid(z)) * np.tanh(_sigmoid(r) * candidate)
+
+
 def step_reference(cell, inputs, states):
+    if isinstance(cell, layers.DeepTransitionCell):
+        (state,) = step_reference(cell.cell, inputs, states)
+        for transition in cell.transitions:
+            state = _transition(transition, state)
+        return [state]
     return (_gru if isinstance(cell, keras.layers.GRUCell) else _lstm)(cell, inputs, states)
 
 
@@ -60,14 +73,14 @@ def _stack(cell, inputs, states):
     """One step of a stack: each cell reads the first state of the one below."""
     states, new = list(states), []
     for each in _inner(cell):
-        count = 1 if isinstance(each, keras.layers.GRUCell) else 2
+        count = 2 if isinstance(each, keras.layers.LSTMCell) else 1
         new.append(step_reference(each, inputs, states[:count]))
         states, inputs = states[count:], new[-1][0]
     return [state for each in new for state in each]
 
 
 def _query(cell, states):
-    return states[-1] if isinstance(_inner(cell)[-1], keras.layers.GRUCell) else states[-2]
+    return states[-2] if isinstance(_inner(cell)[-1], keras.layers.LSTMCell) else states[-1]
 
 
 def _weighted(scores, values, allowed):
@@ -130,6 +143,15 @@ def _bahdanau(cell, inputs, states, memory, *options):
     return np.concatenate([read, context]), weights, states
 
 
+def _conditional(cell, inputs, states, memory, *options):
+    previous = _query(cell.cell, states)
+    states = _stack(cell.cell, inputs, states)
+    context, weights = _attend(cell.attention, _query(cell.cell, states), memory, *options)
+    (state,) = step_reference(cell.context_cell, context, states[-1:])
+    read = previous if cell.readout_state == "previous" else state
+    return np.concatenate([read, context]), weights, [*states[:-1], state]
+
+
 def _luong(cell, inputs, states, memory, *options):
     if cell.input_feeding:
         *states, fed = states
@@ -143,7 +165,7 @@ def _luong(cell, inputs, states, memory, *options):
 
 def run_reference(cell, inputs, states, memory, allowed):
     """Returns outputs [T, D], alignments [T, (N,) S] and states of one sequence."""
-    order = _luong if isinstance(cell, layers.LuongAttentionCell) else _bahdanau
+    order = dict(zip(CELL_CLASSES, (_bahdanau, _conditional, _luong), strict=True))[type(cell)]
     if isinstance(cell, layers.LuongAttentionCell) and cell.input_feeding:
         states = [*states, np.zeros(cell.attentional_dense.units)]
     outputs, alignments, attended = [], [], np.zeros(len(memory))

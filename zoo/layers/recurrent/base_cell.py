@@ -57,12 +57,7 @@ class BaseAttentionCell(KeepsQuantization):
         if self.keeps_coverage and attention.has_heads:
             raise ValueError(f"Coverage is of one head. Received: attention={type(attention).__name__}.")
         for inner in self._inner_cells():
-            if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
-                # Keras draws the mask of a cell once for each sequence, but only if `RNN` holds the cell itself.
-                raise ValueError(
-                    "`cell` must have no dropout; apply dropout to its inputs instead. "
-                    f"Received: dropout={inner.dropout}, recurrent_dropout={inner.recurrent_dropout}."
-                )
+            check_no_dropout("cell", inner)
 
     def _inner_cells(self):
         return list(self.cell.cells) if isinstance(self.cell, keras.layers.StackedRNNCells) else [self.cell]
@@ -328,6 +323,17 @@ class BaseAttentionCell(KeepsQuantization):
             weights = ops.reshape(weights, (*ops.shape(weights)[:-1], self.attention.num_heads, -1))
             weights = ops.moveaxis(weights, -2, 1)  # [B, N, (T,) S]
         return output, weights
+
+
+def check_no_dropout(name, cell):
+    """Raises a `ValueError` if a recurrent cell, or one that it holds, has dropout."""
+    # Keras draws the mask of a cell once for each sequence, but only if `RNN` holds the cell itself.
+    for inner in cell._flatten_layers():
+        if getattr(inner, "dropout", 0) or getattr(inner, "recurrent_dropout", 0):
+            raise ValueError(
+                f"`{name}` must have no dropout; apply dropout to its inputs instead. "
+                f"Received: dropout={inner.dropout}, recurrent_dropout={inner.recurrent_dropout}."
+            )
 
 
 def join_output(output, weights=None):

@@ -116,6 +116,11 @@ class AttentionOptions(RecurrentOptions):
     )
     attention_units: int = count(0, "Size of the hidden layer of additive and concat; 0: that of the decoder's state.")
     max_length: int = size(512, "How many places in the source have a location score.")
+    transitions: int = count(
+        0,
+        "How often the decoder's state goes on by itself at the end of each step, by a GRU without inputs (deep "
+        "transition, Miceli Barone et al. 2017); for GRUs, in a stack of each layer.",
+    )
     coverage: str = choice(
         "none",
         ("none", "sum", "fertility"),
@@ -133,6 +138,11 @@ class AttentionOptions(RecurrentOptions):
         if self.coverage != "none" and getattr(self, "alignment", "global") == "monotonic":
             raise InputError(
                 f"`coverage` does not go together with alignment='monotonic'. Received: {self.coverage!r}."
+            )
+        if self.transitions and self.cell_type != "gru":
+            raise InputError(
+                f"`transitions` need cell_type='gru'. Received: transitions={self.transitions}, "
+                f"cell_type={self.cell_type!r}."
             )
         if self.coverage != "none" and self.score not in WITH_COVERAGE:
             raise InputError(
@@ -167,6 +177,13 @@ class RNNSearchOptions(AttentionOptions):
     score: str = AttentionOptions.with_default("score", "additive")
     attention_units: int = AttentionOptions.with_default("attention_units", 1000)
     alignment: str = choice("global", ("global", "monotonic"), f"Attention to the whole source{_MONOTONIC}")
+    attend: str = choice(
+        "before",
+        ("before", "between"),
+        "When the decoder attends: before the update of its state, which reads y_{i−1} and c_i; or between two "
+        "updates, of which the first reads y_{i−1} and the second c_i (the conditional GRU of Sennrich et al. 2017, "
+        "whose `readout_state` is new).",
+    )
     readout_units: int = size(500, "Size of the maxout layer, l; that of the embeddings if they are tied.")
     readout_state: str = choice(
         "previous",
@@ -185,6 +202,8 @@ class RNNSearchOptions(AttentionOptions):
     def check(self) -> None:
         super().check()
         self.check_output_size("readout_units")
+        if self.attend == "between" and self.cell_type != "gru":
+            raise InputError(f"attend='between' needs cell_type='gru'. Received: cell_type={self.cell_type!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)

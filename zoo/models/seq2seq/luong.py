@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo import layers
 from zoo.models.catalog.recurrent import LuongOptions
-from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, projected
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell
 from zoo.models.shared.base import real
 from zoo.row_selection import repeat_rows
@@ -53,7 +53,7 @@ class Luong(RecurrentSeq2SeqModel):
     def _make_cells(self):
         policy = {"dtype": self.dtype_policy}
         names = [f"layer_{number}" for number in range(self.num_layers)]
-        first, *others = [CELLS[self.cell_type](self.units, name=name, **policy) for name in names]
+        first, *others = [self._make_cell(name) for name in names]
         masked = [MaskedInputCell(cell, self.units, name=f"masked_{cell.name}", **policy) for cell in others]
         return [first, *masked] if masked else first
 

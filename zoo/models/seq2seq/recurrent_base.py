@@ -96,6 +96,13 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
         kind = layers.MonotonicAttention if self.alignment == "monotonic" else layers.Attention
         return kind(self._make_score(memory_dim), dtype=self.dtype_policy, name="attention")
 
+    def _make_cell(self, name):
+        """Returns a cell of the decoder, which ends each step with `transitions`."""
+        cell = CELLS[self.cell_type](self.units, name=name, dtype=self.dtype_policy)
+        if not self.transitions:
+            return cell
+        return layers.DeepTransitionCell(cell, self.transitions, name=f"deep_{name}", dtype=self.dtype_policy)
+
     def _make_stacked_encoder(self):
         """Returns an encoder as high as the decoder, with outputs and states of its size, in one direction or both."""
         options = {"num_layers": self.num_layers, "cell_type": self.cell_type, "dropout": self.dropout}

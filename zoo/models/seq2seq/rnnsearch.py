@@ -6,7 +6,7 @@ from keras import ops
 from zoo import layers
 from zoo.layers.recurrent.loops import LAYERS
 from zoo.models.catalog.recurrent import RNNSearchOptions
-from zoo.models.seq2seq.recurrent_base import CELLS, NUM_STATES, RecurrentSeq2SeqModel, projected
+from zoo.models.seq2seq.recurrent_base import NUM_STATES, RecurrentSeq2SeqModel, projected
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all, real
 from zoo.row_selection import repeat_rows
@@ -19,7 +19,9 @@ class RNNSearch(RecurrentSeq2SeqModel):
     Annotations `h_j = [→h_j; ←h_j]` of a bidirectional GRU; `c_i = Σ_j α_ij h_j`, `α_i = softmax(score(s_{i−1}, h))`;
     `s_i = GRU([E y_{i−1}; c_i], s_{i−1})`; readout `t_i = maxout(U s_{i−1} + V E y_{i−1} + C c_i + b)`, or with
     `readout_state="new"` of s_i; logits `W t_i`. The decoder starts from `s_0 = tanh(W_s ←h_1)`; an LSTM's second state
-    is made in the same way. With `bidirectional=False`, `h_j = →h_j` and `s_0 = tanh(W_s →h_S)`.
+    is made in the same way. With `bidirectional=False`, `h_j = →h_j` and `s_0 = tanh(W_s →h_S)`. With
+    `attend="between"`, `s'_i = GRU(E y_{i−1}, s_{i−1})`, `α_i = softmax(score(s'_i, h))`, `s_i = GRU(c_i, s'_i)`; each
+    of the `transitions` then makes `s_i ← GRU(s_i)`.
 
     Dropout, which the paper does not have, acts on embeddings, annotations and readout.
 
@@ -42,18 +44,19 @@ class RNNSearch(RecurrentSeq2SeqModel):
         if self.start_state == "encoder":
             self.start_dense = keras.layers.Dense(count * units, activation="tanh", name="start", **policy)
         self._make_start(count)
-        self.cell = layers.RecurrentAttentionCell(
-            CELLS[self.cell_type](units, name="cell", **policy),
-            self._make_attention(self.annotation_dim),
-            memory_dim=self.annotation_dim,
-            readout_state=self.readout_state,
-            name="decoder_cell",
-            **policy,
-        )
+        self.cell = self._make_decoder_cell()
         self.decoder = layers.AttentionRNN(self.cell, name="decoder", **policy)
         self.readout_dense = keras.layers.Dense(2 * self.readout_units, name="readout", **policy)
         self.maxout = layers.Maxout(name="maxout", **policy)
         self._make_output()
+
+    def _make_decoder_cell(self):
+        options = {"memory_dim": self.annotation_dim, "readout_state": self.readout_state, "name": "decoder_cell"}
+        attention, cell = self._make_attention(self.annotation_dim), self._make_cell("cell")
+        if self.attend == "before":
+            return layers.RecurrentAttentionCell(cell, attention, dtype=self.dtype_policy, **options)
+        first = keras.layers.GRUCell(self.units, name="first_cell", dtype=self.dtype_policy)
+        return layers.ConditionalAttentionCell(first, attention, context_cell=cell, dtype=self.dtype_policy, **options)
 
     @property
     def _encoder_units(self):
@@ -114,14 +117,19 @@ class RNNSearch(RecurrentSeq2SeqModel):
             projected(memory),
             initial_state=memory["start"],
             memory_mask=memory["mask"],
-            return_attention_scores=self.cell.attends_in_order,
+            return_attention_scores=self._weights_are_of_steps,
             training=training,
         )
-        if not self.cell.attends_in_order:
+        if not self._weights_are_of_steps:
             return embedded, recurrent, self._alignment(recurrent, target, memory)
-        recurrent, weights = recurrent  # each step needed the weights of those before it
+        recurrent, weights = recurrent
         weights = ops.where(real(target)[:, :, None], weights, ops.zeros_like(weights))
         return embedded, recurrent, weights[:, None, None]
+
+    @property
+    def _weights_are_of_steps(self):
+        """Whether the loop must return the weights: they need those of the steps before, or a state that it keeps."""
+        return self.cell.attends_in_order or self.attend == "between"
 
     def _alignment(self, recurrent, target, memory):
         # The loop returns its states, so that one call after it gives all alignments.

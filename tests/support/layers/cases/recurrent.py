@@ -65,6 +65,14 @@ def _stack(policy):
     return [keras.layers.GRUCell(19, dtype=policy), keras.layers.LSTMCell(7, dtype=policy)]
 
 
+def _deep(policy):
+    return layers.DeepTransitionCell(keras.layers.GRUCell(7, dtype=policy), num_transitions=2, dtype=policy)
+
+
+def _transition(units):
+    return 3 * units * (units + 1)
+
+
 def _gru(units, inputs):
     return 3 * units * (inputs + units + 2)
 
@@ -104,6 +112,45 @@ CASES = [
         _inputs(19, 7, 7),
         (2, 3, 7 + 13 + 5),
         _gru(19, 11 + 13) + _lstm(7, 19) + _ADDITIVE,
+        **_RECURRENT,
+    ),
+    Case(
+        "recurrent_attention_cell_deep",
+        layers.RecurrentAttentionCell,
+        lambda policy: _in_loop(layers.RecurrentAttentionCell, policy, _deep(policy)),
+        _inputs(7),
+        (2, 3, 7 + 13),
+        _gru(7, 11 + 13) + 2 * _transition(7) + _ADDITIVE,
+        **_RECURRENT,
+    ),
+    Case(
+        "conditional_attention_cell",
+        layers.ConditionalAttentionCell,
+        lambda policy: _in_loop(
+            layers.ConditionalAttentionCell,
+            policy,
+            keras.layers.GRUCell(7, dtype=policy),
+            context_cell=_deep(policy),
+            return_attention_scores=True,
+        ),
+        _inputs(7),
+        (2, 3, 7 + 13 + 5),
+        _gru(7, 11) + _gru(7, 13) + 2 * _transition(7) + _ADDITIVE,
+        **_RECURRENT,
+    ),
+    Case(
+        "conditional_attention_cell_stack",
+        layers.ConditionalAttentionCell,
+        lambda policy: _in_loop(
+            layers.ConditionalAttentionCell,
+            policy,
+            [keras.layers.LSTMCell(5, dtype=policy), keras.layers.GRUCell(7, dtype=policy)],
+            context_cell=keras.layers.GRUCell(7, dtype=policy),
+            readout_state="previous",
+        ),
+        _inputs(5, 5, 7),
+        (2, 3, 7 + 13),
+        _lstm(5, 11) + _gru(7, 5) + _gru(7, 13) + _ADDITIVE,
         **_RECURRENT,
     ),
     Case(
@@ -201,6 +248,15 @@ CASES = [
         parameters=_gru(19, 11 + 7) + _lstm(7, 19) + _MULTI_HEAD + (7 + 7) * 7,
         flat=FLAT,
         **_DECODER,
+    ),
+    Case(
+        "deep_transition_cell",
+        layers.DeepTransitionCell,
+        lambda policy: keras.layers.RNN(_deep(policy), return_sequences=True, dtype=policy),
+        {"inputs": (2, 5, 11)},
+        (2, 5, 7),
+        _gru(7, 11) + 2 * _transition(7),
+        part=lambda layer: layer.cell,
     ),
     Case(
         "bidirectional_encoder_gru",

@@ -197,10 +197,14 @@ DECODERS = {
     "gru": (lambda: keras.layers.GRUCell(UNITS), True),
     "lstm": (lambda: keras.layers.LSTMCell(UNITS), True),
     "stack with masks": (stack, True),
+    "deep": (lambda: layers.DeepTransitionCell(keras.layers.GRUCell(UNITS), num_transitions=2), True),
     "simple": (lambda: keras.layers.SimpleRNNCell(UNITS), False),
 }
 CELLS = {
     "bahdanau": lambda cell: layers.RecurrentAttentionCell(cell, layers.AdditiveAttention(8), memory_dim=SIZE),
+    "conditional": lambda cell: layers.ConditionalAttentionCell(
+        cell, layers.AdditiveAttention(8), memory_dim=SIZE, context_cell=type(cell).from_config(cell.get_config())
+    ),
     "luong": lambda cell: layers.LuongAttentionCell(cell, layers.AdditiveAttention(8), memory_dim=SIZE),
     "without feeding": lambda cell: layers.LuongAttentionCell(
         cell, layers.AdditiveAttention(8), memory_dim=SIZE, attentional_dim=9, input_feeding=False
@@ -209,12 +213,15 @@ CELLS = {
         cell, layers.LocalAttention(2, "predictive", layers.scores.GeneralScore()), memory_dim=SIZE
     ),
 }
+ORDERS = [
+    *((inner, kind) for inner in DECODERS for kind in CELLS if kind != "conditional"),
+    *((inner, "conditional") for inner in ("gru", "deep", "simple")),
+]
 
 
 @on_tensorflow
 @pytest.mark.parametrize("scores", [False, True])
-@pytest.mark.parametrize("kind", CELLS)
-@pytest.mark.parametrize("inner", DECODERS)
+@pytest.mark.parametrize(("inner", "kind"), ORDERS)
 def test_decoders_are_those_of_keras_loops(inner, kind, scores, loops, monkeypatch):
     make, deferred = DECODERS[inner]
     decoder = layers.AttentionRNN(CELLS[kind](make()))

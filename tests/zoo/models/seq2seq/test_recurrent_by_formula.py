@@ -65,8 +65,13 @@ def search(model, source, target):
     for symbol in target:
         embedded = numpy(model.target_embedding.embeddings)[symbol]
         previous = states[0]
-        context, weights = attend(model.cell.attention.score, previous, annotations)
-        states = step_reference(model.cell.cell, np.concatenate([embedded, context]), states)
+        if model.attend == "between":
+            (between,) = step_reference(model.cell.cell, embedded, states)
+            context, weights = attend(model.cell.attention.score, between, annotations)
+            states = step_reference(model.cell.context_cell, context, [between])
+        else:
+            context, weights = attend(model.cell.attention.score, previous, annotations)
+            states = step_reference(model.cell.cell, np.concatenate([embedded, context]), states)
         state = states[0] if model.readout_state == "new" else previous
         joined = np.concatenate([state, context, embedded])
         hidden = joined @ kernel(model.readout_dense) + numpy(model.readout_dense.bias)
@@ -132,6 +137,9 @@ def test_luong_with_every_score(score):
         {"score_bias": False},
         {"readout_state": "new"},
         {"readout_state": "new", "cell_type": "lstm", "score": "dot", "encoder_units": 3},  # as courses have it
+        {"transitions": 2},
+        {"attend": "between"},
+        {"attend": "between", "transitions": 1, "readout_state": "new"},
         {"bidirectional": False},
         {"bidirectional": False, "cell_type": "lstm", "score": "scaled_dot", "start_state": "zero"},
         {"start_state": "learned", "cell_type": "lstm"},
@@ -149,6 +157,7 @@ def test_options_of_rnnsearch(options):
     "options",
     [
         {"cell_type": "gru", "bidirectional": True},
+        {"cell_type": "gru", "transitions": 2},
         {"bidirectional": True, "score": "additive"},
         {"input_feeding": False, "reverse_source": False, "score": "concat", "score_bias": True},
         {"start_state": "random", "cell_type": "gru"},
@@ -171,6 +180,12 @@ def test_options_of_luong(options):
         ),
         ("rnnsearch", {"score": "dott"}, "Unknown score 'dott'. Did you mean dot"),
         ("rnnsearch", {"score": "luong"}, "Unknown score 'luong'. Did you mean dot or general or concat?"),
+        (
+            "luong_dot",
+            {"transitions": 1},
+            "`transitions` need cell_type='gru'. Received: transitions=1, cell_type='lstm'",
+        ),
+        ("rnnsearch", {"attend": "between", "cell_type": "lstm"}, "attend='between' needs cell_type='gru'. Received"),
         ("luong_dot", {"score_bias": True}, "`score_bias` is for the scores additive, concat, tanh_concat. Received"),
         (
             "rnnsearch",
