@@ -1,0 +1,1 @@
+"""Compares imported checkpoints with the software that they are of, number for number and letter for letter."""

@@ -1,0 +1,57 @@
+"""Compares imported checkpoints with the software that they are of, and writes docs/parity.md."""
+
+import argparse
+import importlib.util
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+PACKAGES = ("tensorflow", "torch", "transformers", "tokenizers", "ctranslate2", "babel")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity", description=__doc__)
+    parser.add_argument(
+        "--pretrained", type=Path, required=True, metavar="DIR", help="folder with the tokenizers of public checkpoints"
+    )
+    parser.add_argument(
+        "--text", type=Path, nargs="+", default=[], metavar="FILE", help="files whose lines tokenizers read as well"
+    )
+    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name; not written")
+    parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; not written")
+    parser.add_argument("--output", type=Path, help="file to write the tables into (docs/parity.md)")
+    options = parser.parse_args(arguments)
+    for package in PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            return _fail(f"{package} is not installed; the comparison needs it: pip install {package}")
+    if not options.pretrained.is_dir():
+        return _fail(f"--pretrained must be a folder. Received: {options.pretrained}")
+    if absent := [str(path) for path in options.text if not path.is_file()]:
+        return _fail(f"--text must be files. Received: {', '.join(absent)}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1"}
+    warnings.simplefilter("ignore")  # those of the other software
+    from benchmarks.parity.command import run
+
+    return run(options, shlex.join(["python", "-m", "benchmarks.parity", *(_shown(options))]))
+
+
+def _shown(options: argparse.Namespace) -> list[str]:
+    """Returns the arguments that say what was measured, without the folders of this machine."""
+    texts = ["--text", *(path.name for path in options.text)] if options.text else []
+    return ["--pretrained", options.pretrained.name, *texts]
+
+
+def _fail(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

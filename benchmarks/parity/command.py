@@ -1,0 +1,113 @@
+"""Runs the comparison of families, and keeps what is finished."""
+
+import argparse
+import dataclasses
+import fnmatch
+import importlib.metadata
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.parity.families import FAMILIES, Family
+from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, read_lines, sentences
+from benchmarks.parity.measure import Comparison, Result
+from benchmarks.parity.report import markdown
+from benchmarks.parity.tokens import compare_tokens
+from benchmarks.process import ROOT
+from benchmarks.report import machine_and_commit
+from benchmarks.store import load_or_measure
+from training.importing.workdir import import_checkpoint
+
+PAGE = ROOT / "docs" / "parity.md"
+PACKAGES = ("transformers", "tokenizers", "sentencepiece", "torch", "ctranslate2", "tensorflow", "keras")
+SERVED = "OPUS-MT en-mg"
+"""The family that is asked over gRPC, too."""
+LOGIT_TEXTS = 21
+TEXTS, WORDS, LINES = 240, 1000, 5000
+SHOWN = 3
+"""Differences of each kind that the page shows."""
+
+
+def run(options: argparse.Namespace, command: str) -> int:
+    """Runs the comparison and writes its tables; returns the exit status."""
+    named = [family for family in FAMILIES if fnmatch.fnmatchcase(family.name, options.family)]
+    chosen = [family for family in named if not _absent(family, options.pretrained)]
+    missing = [f"{family.name}: left out, {_absent(family, options.pretrained)} is not there" for family in named]
+    missing = [line for line, family in zip(missing, named, strict=True) if family not in chosen]
+    for line in missing:
+        print(line, file=sys.stderr)
+    if not chosen:
+        print(f"No family matches, or its files are not there. Received: --family {options.family!r}", file=sys.stderr)
+        return 2
+    divisor = 10 if options.quick else 1
+    lines = [*read_lines(options.text)[::divisor], *hostile_lines(LINES // divisor)]
+    results = []
+    for family in chosen:
+        print(f"{family.name} …", file=sys.stderr, flush=True)
+        settings = {"family": family.name, "quick": options.quick, "lines": len(lines), "versions": _versions()}
+        found = load_or_measure(
+            f"parity/{family.name.replace(' ', '_')}",
+            settings,
+            lambda family=family: _measure(family, options.pretrained, lines, divisor),
+            options.fresh,
+        )
+        results.append(Result.of(found))
+    text = markdown(results, missing, command, SHOWN)
+    print(text, end="")
+    output = options.output or (None if options.quick or options.family != "*" else PAGE)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _measure(family: Family, pretrained: Path, lines: Sequence[str], divisor: int) -> dict[str, Any]:
+    where = f"{machine_and_commit()}; {', '.join(_versions())}"
+    with tempfile.TemporaryDirectory(prefix="parity-") as folder:
+        result = compare(family, pretrained, Path(folder), lines, divisor)
+    return dataclasses.asdict(dataclasses.replace(result, where=where))
+
+
+def compare(family: Family, pretrained: Path, folder: Path, lines: Sequence[str], divisor: int = 1) -> Result:
+    """Returns what comes of a family, whose checkpoint is written into an empty folder.
+
+    Args:
+        family: The family.
+        pretrained: The folder of tokenizers.
+        folder: The empty folder.
+        lines: What the tokenizer reads.
+        divisor: How many times fewer texts are asked than usual.
+    """
+    checkpoint, workdir = folder / "checkpoint", folder / "imported"
+    checkpoint.mkdir()
+    reference = family.write(pretrained, checkpoint)
+    import_checkpoint(f"{family.source}:{checkpoint}", workdir)
+    comparison, result = Comparison(workdir, reference), Result(family.name)
+    texts = _texts(family, comparison, divisor)
+    result.logits = comparison.logits(texts[:LOGIT_TEXTS])
+    if family.task == "sentence_encoder":
+        result.logits["SavedModel"] = comparison.served_vectors(texts, folder)
+    else:
+        result.answers, result.distinct = comparison.answers(texts, folder, family.name == SERVED)
+    if family.vocabulary:
+        result.tokenizer = f"{family.vocabulary} | {reference.vocabulary.software}"
+        result.ids, result.tokens = compare_tokens(comparison, lines)
+    return result
+
+
+def _texts(family: Family, comparison: Comparison, divisor: int) -> list[str]:
+    if family.words:
+        letters = [piece for piece in comparison.run.tokenizers[0].piece_table() if len(piece) == 1]
+        return arabic_words(WORDS // divisor, letters)
+    texts = sentences(TEXTS // divisor)
+    return beginnings(texts) if family.task == "language_model" else texts
+
+
+def _absent(family: Family, pretrained: Path) -> str:
+    """Returns a file that a family needs and that is not there."""
+    return next((name for name in family.files if not (pretrained / name).is_file()), "")
+
+
+def _versions() -> list[str]:
+    return [f"{package} {importlib.metadata.version(package)}" for package in PACKAGES]

@@ -1,0 +1,40 @@
+"""Models of CTranslate2, asked for log probabilities and texts."""
+
+from collections.abc import Sequence
+
+import ctranslate2
+import numpy as np
+
+from benchmarks.parity.reference import Rows
+
+
+class CTranslate2:
+    """A folder of CTranslate2; ids are places in its vocabularies.
+
+    Args:
+        folder: The folder.
+        source: Symbols of sources.
+        target: Symbols of what is written.
+        max_length: The most symbols that it writes.
+    """
+
+    def __init__(self, folder: str, source: Sequence[str], target: Sequence[str], max_length: int):
+        self._translator = ctranslate2.Translator(folder, compute_type="float32", inter_threads=1, intra_threads=2)
+        self._source, self._target, self._max_length = source, target, max_length
+        self._ids = {symbol: index for index, symbol in enumerate(target)}
+
+    def logits(self, sources: Rows, targets: Rows) -> list[np.ndarray]:
+        """Returns the log probabilities [T + 1] of each target, that of the end last."""
+        pairs = zip(self._symbols(self._source, sources), self._symbols(self._target, targets), strict=True)
+        return [np.array(self._translator.score_batch([source], [target])[0].log_probs) for source, target in pairs]
+
+    def write(self, rows: Rows, beams: int) -> list[list[int]]:
+        """Returns what it writes for each row."""
+        results = self._translator.translate_batch(
+            self._symbols(self._source, rows), beam_size=beams, max_decoding_length=self._max_length
+        )
+        return [[self._ids[symbol] for symbol in result.hypotheses[0]] for result in results]
+
+    @staticmethod
+    def _symbols(vocabulary: Sequence[str], rows: Rows) -> list[list[str]]:
+        return [[vocabulary[i] for i in row] for row in rows]

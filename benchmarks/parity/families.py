@@ -1,0 +1,325 @@
+"""The families of models: each written as a checkpoint of its own software, and that software asked about it."""
+
+import functools
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from benchmarks.parity.ctranslate2_model import CTranslate2
+from benchmarks.parity.hugging_face import (
+    causal_logits,
+    class_logits,
+    continued,
+    mean_vectors,
+    randomized,
+    translated,
+    translator_logits,
+)
+from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, MAX_LENGTH, Reference, Vocabulary
+
+POSITIONS = 512
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models.
+
+    Attributes:
+        name: Its name.
+        task: The task of its models.
+        files: What is needed of the folder of tokenizers.
+        write: Function from that folder and an empty one, which becomes the checkpoint, to its reference.
+        source: The kind of SOURCE of `training.import_model`.
+        vocabulary: The name of its vocabulary; empty where a family before it has the same one.
+        words: Whether it is asked for Arabic words, and not for sentences.
+    """
+
+    name: str
+    task: str
+    files: Sequence[str]
+    write: Callable[[Path, Path], Reference]
+    source: str = "hf"
+    vocabulary: str = ""
+    words: bool = False
+
+
+def _fast_vocabulary(tokenizer: Any) -> Vocabulary:
+    """Returns that of the package `tokenizers`, special symbols in texts read as text."""
+    import tokenizers
+
+    tokenizer.encode_special_tokens = True
+    return Vocabulary(
+        f"tokenizers {tokenizers.__version__}",
+        lambda texts: [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)],
+        lambda rows: tokenizer.decode_batch([list(row) for row in rows], skip_special_tokens=False),
+    )
+
+
+def _pieces(path: Path) -> Vocabulary:
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    size = processor.vocab_size()  # the rows of a table beyond it only fill it up
+    return Vocabulary(
+        f"sentencepiece {sentencepiece.__version__}",
+        processor.encode,
+        lambda rows: processor.decode([[i for i in row if i < size] for row in rows]),
+    )
+
+
+def _causal(model: Any, folder: Path, vocabulary: Vocabulary, end: int) -> Reference:
+    """Writes a language model with random weights."""
+    randomized(model, end).save_pretrained(folder)
+    return Reference(
+        model.config.vocab_size,
+        vocabulary,
+        functools.partial(causal_logits, model),
+        lambda rows, beams: continued(model, rows, MAX_LENGTH, end),
+        max_length=MAX_LENGTH,
+    )
+
+
+def _translator(model: Any, folder: Path, vocabulary: Vocabulary) -> Reference:
+    """Writes an encoder-decoder with random weights."""
+    randomized(model, model.config.eos_token_id).save_pretrained(folder)
+    return Reference(
+        model.config.vocab_size,
+        vocabulary,
+        functools.partial(translator_logits, model),
+        lambda rows, beams: translated(model, rows, beams, MAX_LENGTH),
+        rules="huggingface",
+        max_length=MAX_LENGTH,
+    )
+
+
+def _gpt2_vocabulary(pretrained: Path) -> Any:
+    from transformers import GPT2TokenizerFast
+
+    files = {
+        name: str(pretrained / "gpt2" / file) for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))
+    }
+    return GPT2TokenizerFast(**files).backend_tokenizer
+
+
+def _gpt2(pretrained: Path, folder: Path) -> Reference:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(pretrained / "gpt2" / name, folder)
+    vocabulary = _gpt2_vocabulary(pretrained)
+    size = vocabulary.get_vocab_size()
+    end = vocabulary.token_to_id("<|endoftext|>")
+    config = GPT2Config(
+        vocab_size=size,
+        n_positions=POSITIONS,
+        n_embd=DIM,
+        n_layer=LAYERS,
+        n_head=HEADS,
+        bos_token_id=end,
+        eos_token_id=end,
+    )
+    return _causal(GPT2LMHeadModel(config), folder, _fast_vocabulary(vocabulary), end)
+
+
+def _pythia(pretrained: Path, folder: Path) -> Reference:
+    from tokenizers import Tokenizer
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    shutil.copy(pretrained / "pythia" / "tokenizer.json", folder)
+    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    end = vocabulary.token_to_id("<|endoftext|>")
+    config = GPTNeoXConfig(
+        vocab_size=-(-vocabulary.get_vocab_size() // 64) * 64,  # filled up, as Pythia's
+        hidden_size=DIM,
+        intermediate_size=INNER,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        max_position_embeddings=POSITIONS,
+        bos_token_id=end,
+        eos_token_id=end,
+    )
+    return _causal(GPTNeoXForCausalLM(config), folder, _fast_vocabulary(vocabulary), end)
+
+
+def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
+    import transformers
+
+    if kind.startswith("Qwen"):
+        tokenizer = _gpt2_vocabulary(pretrained)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        vocabulary, size = _fast_vocabulary(tokenizer), tokenizer.get_vocab_size()
+        start, end = None, tokenizer.token_to_id("<|endoftext|>")
+    else:
+        shutil.copy(pretrained / "llama2" / "tokenizer.model", folder)
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+        vocabulary, size = _pieces(folder / "tokenizer.model"), processor.vocab_size()
+        start, end = processor.bos_id(), processor.eos_id()
+    options: dict[str, Any] = {
+        "vocab_size": size,
+        "hidden_size": DIM,
+        "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS // 2,
+        "max_position_embeddings": POSITIONS,
+        "bos_token_id": start,
+        "eos_token_id": end,
+    }
+    if kind == "Llama":
+        scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        options["rope_parameters"] = {**scaling, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
+    if kind == "Mistral":
+        options["sliding_window"] = None
+    if kind == "Qwen3":
+        options["head_dim"] = 24
+    model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**options))
+    return _causal(model, folder, vocabulary, end)
+
+
+def _marian_vocabulary(folder: Path) -> tuple[Any, Vocabulary]:
+    import transformers
+    from transformers import MarianTokenizer
+
+    files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokenizer = MarianTokenizer(*files, clean_up_tokenization_spaces=config.get("clean_up_tokenization_spaces", False))
+    return tokenizer, Vocabulary(
+        f"transformers {transformers.__version__}, MarianTokenizer",
+        lambda texts: [tokenizer(text)["input_ids"][:-1] for text in texts],
+        lambda rows: tokenizer.batch_decode(rows, skip_special_tokens=True),
+    )
+
+
+def _copied(pretrained: Path, name: str, folder: Path) -> Mapping[str, Any]:
+    """Copies the files of a tokenizer, and returns the configuration of the model."""
+    shutil.copytree(pretrained / name, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("config.json"))
+    for path in folder.iterdir():
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    config: Mapping[str, Any] = json.loads((pretrained / name / "config.json").read_text(encoding="utf-8"))
+    return config
+
+
+def _marian(name: str, pretrained: Path, folder: Path) -> Reference:
+    from transformers import MarianConfig, MarianMTModel
+
+    sizes = {"d_model": DIM, "max_position_embeddings": POSITIONS}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": LAYERS, f"{side}_attention_heads": HEADS, f"{side}_ffn_dim": INNER}
+    config = MarianConfig(**{**_copied(pretrained, name, folder), **sizes, "forced_eos_token_id": None})
+    _, vocabulary = _marian_vocabulary(folder)
+    return _translator(MarianMTModel(config), folder, vocabulary)
+
+
+def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
+    import transformers
+
+    shutil.copy(pretrained / "firefox-spm" / "vocab.ende.spm", folder / "spiece.model")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+    pad = pieces.vocab_size() + 3
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=pieces.vocab_size() + 28,
+        d_model=DIM,
+        d_kv=DIM // HEADS,
+        d_ff=INNER,
+        num_layers=LAYERS,
+        num_heads=HEADS,
+        feed_forward_proj="relu" if kind == "T5" else "gated-gelu",
+        tie_word_embeddings=kind == "T5",
+        pad_token_id=pad,
+        decoder_start_token_id=pad,
+        eos_token_id=pieces.eos_id(),
+    )
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+    return _translator(model, folder, _pieces(folder / "spiece.model"))
+
+
+def _bert(pretrained: Path, folder: Path, classes: int = 0) -> Reference:
+    from tokenizers import Tokenizer
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
+
+    config = BertConfig(**_copied(pretrained, "all-minilm-l6-v2", folder))
+    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    vocabulary.no_truncation()
+    vocabulary.no_padding()
+    if classes:
+        (folder / "modules.json").unlink()
+        config.architectures = None
+        config.id2label = {number: f"class {number}" for number in range(classes)}
+        model: Any = randomized(BertForSequenceClassification(config), scale=0.05)
+        logits = class_logits
+    else:
+        model, logits = randomized(BertModel(config), scale=0.05), mean_vectors
+    model.save_pretrained(folder)
+    return Reference(config.vocab_size, _fast_vocabulary(vocabulary), functools.partial(logits, model))
+
+
+def _of_ctranslate2(folder: Path, vocabularies: Mapping[str, Sequence[str]], vocabulary: Vocabulary) -> Reference:
+    model = CTranslate2(str(folder), vocabularies["source"], vocabularies["target"], MAX_LENGTH)
+    return Reference(
+        len(vocabularies["target"]),
+        vocabulary,
+        model.logits,
+        model.write,
+        rules="ctranslate2",
+        max_length=MAX_LENGTH,
+        log_probs=True,
+    )
+
+
+def _converted_marian(pretrained: Path, folder: Path) -> Reference:
+    """Writes a Marian model with random weights as CTranslate2's own converter does."""
+    from ctranslate2.converters import TransformersConverter
+
+    original = folder.with_name(f"{folder.name}-original")
+    original.mkdir()
+    _marian("opus-mt-en-mg", pretrained, original)
+    tokenizer, vocabulary = _marian_vocabulary(original)
+    tokenizer.save_pretrained(original)
+    TransformersConverter(str(original)).convert(str(folder), force=True)
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(pretrained / "opus-mt-en-mg" / name, folder)
+    symbols = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    return _of_ctranslate2(folder, {"source": symbols, "target": symbols}, vocabulary)
+
+
+def _transliteration(pretrained: Path, folder: Path) -> Reference:
+    """Copies the trained model; its symbols are characters, and one more is what is unknown."""
+    shutil.copytree(pretrained / "aren-transliteration", folder, dirs_exist_ok=True)
+    sides = {
+        side: [*(folder / f"{side}_vocabulary.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n"), "<unk>"]
+        for side in ("source", "target")
+    }
+    places = {letter: place for place, letter in enumerate(sides["source"])}
+    unknown = len(places) - 1
+    vocabulary = Vocabulary(
+        "characters of its vocabularies",
+        lambda texts: [[places.get(letter, unknown) for letter in text] for text in texts],
+        lambda rows: ["".join(sides["target"][i] for i in row) for row in rows],
+    )
+    return _of_ctranslate2(folder, sides, vocabulary)
+
+
+_LLAMA, _GPT2 = ["llama2/tokenizer.model"], ["gpt2/vocab.json", "gpt2/merges.txt"]
+_MG, _PT = ["opus-mt-en-mg/vocab.json"], ["opus-mt-en-pt/vocab.json"]
+_T5, _BERT = ["firefox-spm/vocab.ende.spm"], ["all-minilm-l6-v2/tokenizer.json", "all-minilm-l6-v2/config.json"]
+_WORDS = ["aren-transliteration/model.bin"]
+_of = functools.partial
+FAMILIES = [
+    Family("GPT-2", "language_model", _GPT2, _gpt2, vocabulary="GPT-2"),
+    Family("Pythia", "language_model", ["pythia/tokenizer.json"], _pythia, vocabulary="Pythia"),
+    Family("Llama", "language_model", _LLAMA, _of(_llama_like, "Llama"), vocabulary="Llama 2"),
+    Family("Mistral", "language_model", _LLAMA, _of(_llama_like, "Mistral")),
+    Family("Qwen2", "language_model", _GPT2, _of(_llama_like, "Qwen2")),
+    Family("Qwen3", "language_model", _GPT2, _of(_llama_like, "Qwen3")),
+    Family("OPUS-MT en-mg", "seq2seq", _MG, _of(_marian, "opus-mt-en-mg"), vocabulary="OPUS-MT en-mg"),
+    Family("OPUS-MT en-pt", "seq2seq", _PT, _of(_marian, "opus-mt-en-pt"), vocabulary="OPUS-MT en-pt"),
+    Family("T5", "seq2seq", _T5, _of(_t5, "T5"), vocabulary="Firefox en-de, as T5's"),
+    Family("mT5", "seq2seq", _T5, _of(_t5, "MT5")),
+    Family("MiniLM", "sentence_encoder", _BERT, _bert, vocabulary="MiniLM"),
+    Family("BERT, classifier", "classifier", _BERT, _of(_bert, classes=5)),
+    Family("CTranslate2, OPUS-MT en-mg", "seq2seq", _MG, _converted_marian, "ctranslate2"),
+    Family("CTranslate2, transliteration", "seq2seq", _WORDS, _transliteration, "ctranslate2", words=True),
+]

@@ -1,0 +1,97 @@
+"""Writes down what came of the comparison."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from benchmarks.parity.measure import BATCH, BEAMS, Count, Result
+from benchmarks.parity.reference import DIM, HEADS, LAYERS, MAX_LENGTH
+from benchmarks.report import table
+
+_WAYS = {
+    "greedy, Python": "greedy, Python",
+    "greedy, SavedModel": "greedy, SavedModel",
+    "greedy, gRPC": "greedy, gRPC",
+    "beam, Python": f"{BEAMS} beams, Python",
+    "beam, SavedModel": f"{BEAMS} beams, SavedModel",
+    "beam, gRPC": f"{BEAMS} beams, gRPC",
+}
+_TOKENS = ("ids, host", "ids, graph", "text, host", "text, graph")
+_LOGITS = {
+    "alone": "alone",
+    "padded": f"in batches of {BATCH}, padded",
+    "stepwise": "step by step, beside all at once",
+    "SavedModel": "SavedModel",
+}
+
+
+def markdown(results: Sequence[Result], missing: Sequence[str], command: str, shown: int) -> str:
+    """Returns the page.
+
+    Args:
+        results: What came of the families.
+        missing: Lines about families that are left out.
+        command: The command that made it.
+        shown: How many differences of each kind are shown.
+    """
+    differences = list(_differences(results, shown))
+    parts = [
+        "# Imported models beside their own software",
+        f"Written by `{command}`. " + " ".join(f"{where}." for where in dict.fromkeys(each.where for each in results)),
+        f"Each checkpoint is written by its own software, with random weights and a real tokenizer: {LAYERS} layers "
+        f"of {DIM} features and {HEADS} heads; MiniLM and BERT have the configuration of all-MiniLM-L6-v2, Qwen2 and "
+        "Qwen3 the vocabulary of GPT-2, T5 and mT5 the SentencePiece model of Firefox's en-de translator. The end is "
+        "made more probable than by chance, so that texts end at different lengths. One model is trained, the "
+        "transliteration. All is float32.",
+        *missing,
+        "## Logits",
+        "Largest difference, relative to the largest logit, of 21 texts and what the reference writes; of MiniLM of "
+        "vectors, of CTranslate2 of log probabilities. The reference reads each text alone, without padding.",
+        "\n".join(table(["family", *_LOGITS.values()], map(_logits_row, results))),
+        "## Answers",
+        "How many are the same, letter for letter. Language models go on after the first words of sentences, up to "
+        f"{MAX_LENGTH} symbols; translators write as many at most. Beam search is by the rules of the reference: "
+        "`--rules huggingface` or `ctranslate2`. The last column is how many different answers the reference gave.",
+        "\n".join(
+            table(
+                ["family", *_WAYS.values(), "different answers"],
+                ([each.family, *_cells(each.answers, _WAYS), f"{each.distinct:,}"] for each in results if each.answers),
+            )
+        ),
+        "## Ids",
+        "How many lines have the same ids, on the host and in the graph, and how many rows of ids lead back to the "
+        "same text. Special symbols in a text are read as text. Lines are those of the files after `--text`, and "
+        "made-up ones of control, combining, joining, right-to-left and other characters and of long words.",
+        "\n".join(
+            table(
+                ["vocabulary", "beside", "ids in all", *_TOKENS],
+                (
+                    [*each.tokenizer.split(" | "), f"{each.ids:,}", *_cells(each.tokens, _TOKENS)]
+                    for each in results
+                    if each.tokens
+                ),
+            )
+        ),
+        "## What differed",
+        "\n".join(differences) or "Nothing.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _logits_row(result: Result) -> list[str]:
+    return [result.family, *(f"{result.logits[way]:.1e}" if way in result.logits else "–" for way in _LOGITS)]
+
+
+def _cells(counts: Mapping[str, Count], ways: Iterable[str]) -> list[str]:
+    return [str(counts[way]) if way in counts else "–" for way in ways]
+
+
+def _differences(results: Sequence[Result], shown: int) -> Iterator[str]:
+    for result in results:
+        for way, count in {**result.answers, **result.tokens}.items():
+            for text, ours, theirs in count.different[:shown]:
+                yield f"- {result.family}, {way}: {_code(text)} gives {_code(ours)}, there {_code(theirs)}"
+
+
+def _code(text: str, longest: int = 80) -> str:
+    """Returns a text as code in Markdown, all but plain characters written as escapes."""
+    written = ascii(text if len(text) <= longest else f"{text[:longest]}…").replace("`", "\\x60")
+    return f"`{written}`"

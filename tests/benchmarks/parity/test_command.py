@@ -1,0 +1,55 @@
+"""The command of parity: what it is asked, what is missing, and one family from end to end."""
+
+import importlib.util
+import unicodedata
+
+import pytest
+from support import checkpoints
+
+from benchmarks import store
+from benchmarks.parity import __main__ as parity
+from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, read_lines, sentences
+
+
+def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(parity, "PACKAGES", ("keras", "no_such_package"))
+    assert parity.main(["--pretrained", str(tmp_path)]) == 2
+    assert "no_such_package is not installed" in capsys.readouterr().err
+    monkeypatch.setattr(parity, "PACKAGES", ("keras",))
+    assert parity.main(["--pretrained", str(tmp_path / "none")]) == 2
+    assert "--pretrained must be a folder. Received: " in capsys.readouterr().err
+    assert parity.main(["--pretrained", str(tmp_path), "--text", str(tmp_path / "a"), str(tmp_path)]) == 2
+    assert f"--text must be files. Received: {tmp_path / 'a'}, {tmp_path}" in capsys.readouterr().err
+
+
+def test_inputs_are_many_and_different(tmp_path):
+    texts = sentences(240)
+    assert len({*texts}) == 240
+    assert [len(text.split()) for text in beginnings(texts)[:7]] == [1, 2, 3, 4, 5, 6, 1]
+    letters = "ابتدسرملني"
+    words = arabic_words(900, letters)
+    assert len({*words}) == 900 and {*"".join(words)} <= {*letters}
+    (tmp_path / "lines").write_bytes("a\nb\r\na\n\xff".encode("latin-1"))
+    assert read_lines([tmp_path / "lines"] * 2) == ["a", "b\r", "\ufffd"]
+
+
+def test_lines_are_made_of_what_tokenizers_do_not_like():
+    lines = list(hostile_lines(500))
+    assert len(lines) == 500 and lines == list(hostile_lines(500)) != list(hostile_lines(500, seed=1))
+    assert max(map(len, lines)) == 10_000 and "\x00" in lines
+    assert {"Cc", "Mn", "Cf", "So", "Lo", "Nd", "Nl"} <= {unicodedata.category(each) for each in "".join(lines)}
+    "".join(lines).encode()  # no surrogates
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(package) is None for package in parity.PACKAGES), reason="optional packages"
+)
+def test_a_family_is_compared_from_end_to_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(store, "FOLDER", tmp_path / "stored")
+    options = ["--pretrained", str(checkpoints.FIXTURES), "--quick", "--output", str(tmp_path / "page.md")]
+    assert parity.main([*options, "--family", "GPT-2"]) == 0
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| GPT-2 | 24 of 24 | 24 of 24 | – | – | – | – |" in page and "Nothing." in page
+    assert parity.main([*options, "--family", "Pythia"]) == 2
+    assert "Pythia: left out, pythia/tokenizer.json is not there" in capsys.readouterr().err
