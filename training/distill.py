@@ -10,11 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.config.initial_run import open_workdir
+from training.corpus_parts import check_translator
 from training.data import load_data, spec_forms
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
-from zoo.registry import get_spec
 from zoo.startup import start_backend, without_onednn
 
 
@@ -30,9 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
     # Mistakes are reported before the seconds that the backend takes to start.
     for path in arguments.teachers:
-        task = get_spec(open_workdir(path).read_config()["model"]["name"]).task
-        if task != "seq2seq":
-            raise InputError(f"{path} holds a {task} model; a teacher translates.")
+        check_translator(path)
     load_data(arguments.data)
     without_onednn()
     start_backend()

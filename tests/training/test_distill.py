@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from training import distillation
+from training import corpus_parts
 from training.data import Pairs, load_data
 from training.distill import main
 from training.distillation import Request, best_of, distill
@@ -76,7 +76,7 @@ def test_capitals_do_not_count_against_a_teacher_that_writes_none():
 
 
 def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
-    monkeypatch.setattr(distillation, "PART", 2)
+    monkeypatch.setattr(corpus_parts, "PART", 2)
     run, asked = teacher(ANSWERS), []
 
     def nbest(sources, beam_size, nbest=run.nbest):
@@ -86,7 +86,7 @@ def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
         return nbest(sources, beam_size)
 
     run.nbest = nbest
-    monkeypatch.setattr(distillation.zoo, "load", lambda path: run)
+    monkeypatch.setattr("zoo.load", lambda path: run)
     request = Request(("teacher",), corpus, tmp_path / "out", 2)
     with pytest.raises(KeyboardInterrupt):
         distill(request)
@@ -103,15 +103,18 @@ def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
 
 
 def test_what_is_refused(tmp_path, corpus, monkeypatch):
-    monkeypatch.setattr(distillation.zoo, "load", lambda path: teacher(ANSWERS))
-    with pytest.raises(InputError, match="Pairs of texts can be distilled"):
+    monkeypatch.setattr("zoo.load", lambda path: teacher(ANSWERS))
+    with pytest.raises(InputError, match="Pairs of texts are needed"):
         distill(Request(("teacher",), "senses", tmp_path / "out"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):
         distill(Request(("teacher",), corpus, tmp_path / "full"))
     (tmp_path / "busy").mkdir()
-    with exclusive(tmp_path / "busy" / ".lock", "busy"), pytest.raises(InputError, match="Another process distils"):
+    with (
+        exclusive(tmp_path / "busy" / ".lock", "busy"),
+        pytest.raises(InputError, match="Another process writes a corpus"),
+    ):
         distill(Request(("teacher",), corpus, tmp_path / "busy"))
 
 

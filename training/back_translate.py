@@ -1,0 +1,55 @@
+"""Makes pairs of text in the target language alone:
+`python -m training.back_translate MODEL --monolingual FILE --data SPEC --output DIR`.
+
+MODEL translates from the target language of SPEC to its source language. What it makes of each line, with a tag before
+it, and the line are a pair of the corpus, beside those of SPEC; `--data text:DIR:source-target` trains on it. Killed at
+any time, the same command goes on with the parts that are missing.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from training.corpus_parts import check_translator
+from training.data import spec_forms
+from training.data.files import read_lines
+from zoo.cli import ArgumentParser, run_process
+from zoo.errors import InputError
+from zoo.startup import start_backend, without_onednn
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; raises InputError for bad usage or bad data."""
+    parser = ArgumentParser(
+        prog="training.back_translate", description="Makes pairs of text in the target language alone."
+    )
+    parser.add_argument("model", metavar="MODEL", help="work directory of a translator back, or preset:NAME")
+    parser.add_argument("--monolingual", type=Path, metavar="FILE", required=True, help="lines in the target language")
+    parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
+    parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the corpus is written")
+    parser.add_argument("--beam_size", type=int, default=5, metavar="N", help="width of the search (5)")
+    parser.add_argument("--tag", default="<bt>", metavar="WORD", help="word before each source of the model (<bt>)")
+    arguments = parser.parse_args(argv)
+    if arguments.beam_size < 1:
+        raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
+    # Mistakes are reported before the seconds that the backend takes to start.
+    check_translator(arguments.model)
+    read_lines(arguments.monolingual)
+    without_onednn()
+    start_backend()
+    from training.back_translation import Request, back_translate
+    from training.hardware.cores import use_cores
+    from zoo.cores import computing_cores
+
+    use_cores(computing_cores())
+    print(json.dumps(back_translate(Request(**vars(arguments))), ensure_ascii=False), flush=True)
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_process(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())
