@@ -7,10 +7,11 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.checkpoints.families import Exported, Trained, get_writers
 from zoo.checkpoints.safetensors_file import write_safetensors
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
@@ -18,6 +19,9 @@ from zoo.presets import workdir_path
 from zoo.registry import get_spec
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir
+
+if TYPE_CHECKING:
+    from zoo.inference import Run
 
 KINDS = ("safetensors", "hf")
 """The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers; `hf`, a
@@ -68,23 +72,35 @@ def _write_safetensors(path: Path, written: WorkDir) -> int:
 
 def _write_hugging_face(path: Path, written: WorkDir) -> int:
     """Writes the folder and returns the number of its tensors."""
-    from zoo.checkpoints.families.gpt2 import to_gpt2
     from zoo.inference import load_run
 
-    run = load_run(path)
-    if run.spec.task != "language_model":
-        raise InputError(f"hf: writes language models that GPT-2 can express. Received: {run.spec.name}.")
-    options = {name: value for name, value in run.config["model"].items() if name != "name"}
-    exported = to_gpt2(run.model, options, get_spec("gpt2").config, run.reader)
+    exported = _exported(load_run(path))
     with written.replacing(written.weights) as file:
         write_safetensors(file, exported.tensors)
-    written.write_text(written.config, json.dumps(exported.config, indent=2) + "\n")
     card = WorkDir(path).model_card
     described = card.read_text(encoding="utf-8") if card.is_file() else ""
-    for name, text in {**exported.files, "README.md": _readme(described)}.items():
-        written.write_text(written.path / name, text)
+    for name, content in {"config.json": exported.config, **exported.files, "README.md": _readme(described)}.items():
+        if not isinstance(content, str | bytes):
+            content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        with written.replacing(written.path / name) as file:
+            file.write_bytes(content.encode() if isinstance(content, str) else content)
     written.checksums.unlink()
     return len(exported.tensors)
+
+
+def _exported(run: "Run") -> Exported:
+    """Returns a run as a checkpoint of the first family that has what its model has."""
+    options = {name: value for name, value in run.config["model"].items() if name != "name"}
+    options |= {name: getattr(run.model, name) for name, value in options.items() if value == "auto"}
+    reasons = []
+    for usual, write in get_writers(run.spec.model_class):
+        try:
+            return write(Trained(run.model, options, get_spec(usual).config, run.tokenizer_files()))
+        except InputError as error:
+            reasons.append(str(error))
+    if not reasons:
+        raise InputError(f"hf: has no family of checkpoints for this kind of model. Received: {run.spec.name}.")
+    raise InputError(" ".join(reasons))
 
 
 def _readme(card: str) -> str:

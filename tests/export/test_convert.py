@@ -9,8 +9,6 @@ from support import checkpoints
 import zoo
 from export.convert import main
 from training.importing.workdir import import_checkpoint
-from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 
 
@@ -76,62 +74,3 @@ def test_damaged_weights_are_refused_and_nothing_is_left(tmp_path):
     with pytest.raises(InputError, match=r"model.safetensors is missing"):
         import_checkpoint(f"safetensors:{tmp_path / 'out'}", tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    path = tmp_path_factory.mktemp("hub")
-    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'gpt2'}", path / "run")
-    main([str(path / "run"), "--to", f"hf:{path / 'out'}"])
-    return path
-
-
-def test_gpt2_leaves_with_the_tensors_that_it_came_with(written):
-    first, out = (SafetensorsFile(p / "model.safetensors") for p in (checkpoints.FIXTURES / "gpt2", written / "out"))
-    assert set(out.names()) == set(first.names()) - {"lm_head.weight"}
-    for name in out.names():
-        np.testing.assert_array_equal(out.read(name), first.read(name))
-    import_checkpoint(f"hf:{written / 'out'}", written / "again")
-    runs = [zoo.load(written / name) for name in ("run", "again")]
-    prompts = checkpoints.expected("gpt2")["prompts"]
-    assert runs[0].ids(prompts) == runs[1].ids(prompts)
-    assert runs[0].config["model"] == runs[1].config["model"]
-
-
-def test_what_gpt2_does_not_have_is_refused(tmp_path):
-    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'llama'}", tmp_path / "run")
-    with pytest.raises(InputError, match="GPT-2 has .* only"):
-        main([str(tmp_path / "run"), "--to", f"hf:{tmp_path / 'out'}"])
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_a_model_whose_texts_begin_with_a_symbol_is_refused(tmp_path):
-    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'gpt2'}", tmp_path / "run")
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    config["model"]["start_symbol"] = True
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="GPT-2 has start_symbol=False only"):
-        main([str(tmp_path / "run"), "--to", f"hf:{tmp_path / 'out'}"])
-
-
-def test_licence_and_source_leave_with_the_weights(tmp_path):
-    path = checkpoints.copy("gpt2", tmp_path / "hub")
-    (path / "README.md").write_text("---\nlicense: mit\n---\n")
-    import_checkpoint(f"hf:{path}", tmp_path / "run")
-    main([str(tmp_path / "run"), "--to", f"hf:{tmp_path / 'out'}"])
-    readme = (tmp_path / "out" / "README.md").read_text()
-    assert readme.startswith("---\nlicense: mit\n---\n") and f"Source: `hf:{path}`" in readme
-    assert Checkpoint(tmp_path / "out").licence() == "mit"
-
-
-@pytest.mark.slow
-def test_transformers_reads_gpt2(written):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    model = transformers.GPT2LMHeadModel.from_pretrained(written / "out").eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(written / "out")
-    expected = checkpoints.expected("gpt2")
-    for prompt, ids, logits in zip(expected["prompts"], expected["ids"], expected["logits"], strict=True):
-        assert tokenizer(prompt)["input_ids"] == ids
-        with torch.no_grad():
-            found = model(torch.tensor([ids])).logits[0].numpy()
-        np.testing.assert_allclose(found, np.array(logits), atol=1e-4 * np.abs(logits).max())

@@ -14,13 +14,15 @@ from zoo.text import (
     ByteLevelBPETokenizer,
     MappedSubwordTokenizer,
     ReorderedSubwordTokenizer,
+    SubwordTokenizer,
     Tokenizer,
     WordPieceTokenizer,
+    WordTokenizer,
 )
 from zoo.text.bert_characters import Reading
 from zoo.text.byte_level_bpe import byte_alphabet
 from zoo.text.reordered_subwords import UNUSED
-from zoo.vocabulary import SPECIAL_PIECES
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 
 def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
@@ -87,6 +89,60 @@ def mapped_subwords(
     config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
+
+
+_SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer)
+
+
+def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
+    """Returns the order of the symbols that both sides of a translator share.
+
+    Args:
+        tokenizers: Those of source and target.
+
+    Raises:
+        InputError: If Marian has no such tokenizers; the reason is named.
+    """
+    source, target = (tokenizers[side] for side in ("source", "target"))
+    reason = ""
+    if {type(source), type(target)} - {*_SUBWORDS}:
+        known = " or ".join(kind.kind for kind in _SUBWORDS)
+        reason = f"are {known}. Received: tokenizer={source.kind!r} and {target.kind!r}"
+    elif source.lowercase or target.lowercase:
+        reason = "keep upper case. Received: lowercase=True"
+    elif not source.has_end:
+        reason = "put the end symbol behind sources; those of this model do not"
+    elif source.piece_table() != target.piece_table():
+        reason = "have one vocabulary for both sides. Received: shared_vocabulary=False"
+    if reason:
+        raise InputError(f"The tokenizers of Marian {reason}.")
+    ids = {getattr(each, "original_ids", tuple(range(each.vocab_size))) for each in (source, target)}
+    if len(ids) > 1:
+        raise InputError("The tokenizers of Marian have the same ids on both sides; those of this model do not.")
+    return Arrangement(ids.pop())
+
+
+def marian_files(tokenizers: Mapping[str, Any], order: Arrangement) -> dict[str, Any]:
+    """Returns the files of Marian's tokenizer, by name.
+
+    Args:
+        tokenizers: Those of source and target, which `marian_order` takes.
+        order: The id there of each of our ids.
+    """
+    source, target = (tokenizers[side] for side in ("source", "target"))
+    ids = order.original_ids
+    rows = list(zip(source.piece_table(), ids, strict=True))
+    vocabulary = {piece: i for piece, i in rows[len(SPECIAL_PIECES) :] if piece != UNUSED}
+    vocabulary |= {SPECIAL_PIECES[ours]: ids[ours] for ours in (PAD, END, UNKNOWN)}
+    if ids[START] not in (ids[PAD], ids[END]):
+        vocabulary.setdefault(SPECIAL_PIECES[START], ids[START])
+    config = {"tokenizer_class": "MarianTokenizer", "clean_up_tokenization_spaces": getattr(target, "tidy", False)}
+    return {
+        "source.spm": source.model,
+        "target.spm": target.model,
+        "vocab.json": dict(sorted(vocabulary.items(), key=lambda item: item[1])),
+        "tokenizer_config.json": config,
+    }
 
 
 def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:

@@ -1,11 +1,11 @@
 """From the ids of a checkpoint to ours: padding, start, end and unknown are 0 to 3, and the others follow in order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from zoo.vocabulary import SPECIAL_PIECES
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 NEW = -1
 """The original id of a symbol that the checkpoint does not have."""
@@ -32,6 +32,30 @@ class Arrangement:
         """Returns the pieces in our order, the special ones under our names."""
         special = len(SPECIAL_PIECES) - 1
         return [*SPECIAL_PIECES[:special], *(pieces[i] for i in self.original_ids[special:])]
+
+    @property
+    def size(self) -> int:
+        """The number of symbols of the checkpoint."""
+        return max(self.original_ids) + 1
+
+    def complete(self) -> "Arrangement":
+        """Returns the arrangement in which symbols that were new come last, as the checkpoint will have them."""
+        new = iter(range(self.size, self.size + self.original_ids.count(NEW)))
+        return Arrangement(tuple(next(new) if i == NEW else i for i in self.original_ids))
+
+    def with_start(self, tables: Iterable[np.ndarray]) -> "Arrangement":
+        """Returns the arrangement in which what begins texts has an id of its own, if it needs one.
+
+        Where it was another special symbol as well, training may have made its rows different; it then comes last.
+
+        Args:
+            tables: What has a row for each symbol of ours.
+        """
+        ids = self.original_ids
+        twin = next((i for i in (PAD, END, UNKNOWN) if ids[i] == ids[START]), None)
+        if twin is None or all(np.array_equal(table[twin], table[START]) for table in tables):
+            return self
+        return Arrangement((*ids[:START], self.size, *ids[START + 1 :]))
 
 
 def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: int | None = None) -> Arrangement:

@@ -12,6 +12,14 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     marian,
     t5,
 )
-from zoo.checkpoints.families.base import Imported, get_family, register_family
+from zoo.checkpoints.families.base import (
+    Exported,
+    Imported,
+    Trained,
+    get_family,
+    get_writers,
+    register_family,
+    register_writer,
+)
 
-__all__ = ["Imported", "get_family", "register_family"]
+__all__ = ["Exported", "Imported", "Trained", "get_family", "get_writers", "register_family", "register_writer"]

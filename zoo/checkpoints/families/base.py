@@ -1,12 +1,12 @@
 """What a family of models says of a checkpoint."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from zoo.errors import unknown_name
+from zoo.errors import InputError, unknown_name
 from zoo.text import Tokenizer
 
 ACTIVATIONS = {
@@ -15,6 +15,7 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 """Activations that have another name here."""
+_WRITTEN_ACTIVATIONS = {name: name for name in ("relu", "gelu", "silu", "tanh", "sigmoid")} | {"gelu_tanh": "gelu_new"}
 
 Weights = Iterator[tuple[Any, np.ndarray]]
 
@@ -39,18 +40,51 @@ class Imported:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """One of our models, to be written as a checkpoint.
+
+    Attributes:
+        model: The model.
+        options: Its options.
+        usual: Those of the model by name that checkpoints of the family become.
+        tokenizers: Its tokenizers by name.
+    """
+
+    model: Any
+    options: Mapping[str, Any]
+    usual: Mapping[str, Any]
+    tokenizers: Mapping[str, Tokenizer]
+
+    def check(self, family: str, free: Collection[str], **fixed: Any) -> None:
+        """Checks that a family has what the options say.
+
+        Args:
+            family: Its name, for the error.
+            free: The options whose value is free.
+            **fixed: The values of others, where they are not the usual ones.
+
+        Raises:
+            InputError: If it has not; the option is named.
+        """
+        only = {**self.usual, **fixed}
+        for name, value in self.options.items():
+            if name not in free and value != only.get(name):
+                raise InputError(f"{family} has {name}={only.get(name)!r} only. Received: {name}={value!r}.")
+
+
+@dataclass(frozen=True)
 class Exported:
     """One of our models as a checkpoint.
 
     Attributes:
         config: What `config.json` says.
         tensors: Functions that return the tensors, by name.
-        files: The other files, those of the tokenizer, by name.
+        files: The other files, those of the tokenizer, by name: their text, their bytes, or what their JSON says.
     """
 
     config: Mapping[str, Any]
     tensors: Mapping[str, Callable[[], np.ndarray]]
-    files: Mapping[str, str]
+    files: Mapping[str, str | bytes | Mapping[str, Any]]
 
 
 Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types
@@ -85,6 +119,42 @@ def get_family(model_type: str) -> Family:
     if model_type not in _FAMILIES:
         raise unknown_name("model_type", model_type, _FAMILIES)
     return _FAMILIES[model_type]
+
+
+Writer = Callable[[Trained], Exported]
+_WRITERS: dict[str, list[tuple[str, Writer]]] = {}
+
+
+def register_writer(model_class: str, usual: str) -> Callable[[Writer], Writer]:
+    """Returns a decorator for the function that writes models of a class as checkpoints of a family.
+
+    Args:
+        model_class: The class, as its `ModelSpec` has it.
+        usual: The name of the model that checkpoints of the family become, whose options are `Trained.usual`.
+    """
+
+    def register(writer: Writer) -> Writer:
+        _WRITERS.setdefault(model_class, []).append((usual, writer))
+        return writer
+
+    return register
+
+
+def get_writers(model_class: str) -> list[tuple[str, Writer]]:
+    """Returns what `register_writer` was given for a class of models: the names of the usual models, and functions."""
+    return _WRITERS.get(model_class, [])
+
+
+def activation_name(family: str, activation: str) -> str:
+    """Returns the name that `transformers` has for one of our activations.
+
+    Raises:
+        InputError: If it is none of those that both have; the family is named.
+    """
+    if activation not in _WRITTEN_ACTIVATIONS:
+        known = ", ".join(_WRITTEN_ACTIVATIONS)
+        raise InputError(f"{family} has the activations {known} only. Received: activation={activation!r}.")
+    return _WRITTEN_ACTIVATIONS[activation]
 
 
 def paired(columns: np.ndarray, head_dim: int) -> np.ndarray:

@@ -1,16 +1,26 @@
 """GPT-2 (`gpt2`): pre-norm blocks, learned positions, tied embeddings, byte-level vocabulary."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Exported, Imported, Weights, register_family
-from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, read_mapped, write_mapped
+from zoo.checkpoints.families.base import (
+    ACTIVATIONS,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    activation_name,
+    register_family,
+    register_writer,
+)
+from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, normalization, read_mapped, write_mapped
 from zoo.checkpoints.tokenizers import byte_level_bpe
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
-from zoo.text import ByteLevelBPETokenizer, Tokenizer
+from zoo.text import ByteLevelBPETokenizer
 from zoo.vocabulary import END, START
 
 
@@ -62,44 +72,37 @@ _SAME = {  # our options, by their names in config.json
 }
 
 
-def to_gpt2(model: Any, options: Mapping[str, Any], defaults: Mapping[str, Any], tokenizer: Tokenizer) -> Exported:
+@register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="gpt2")
+def to_gpt2(trained: Trained) -> Exported:
     """Returns a language model as a checkpoint of GPT-2.
 
-    Args:
-        model: The model.
-        options: Its options.
-        defaults: Those of the model named `gpt2`.
-        tokenizer: Its tokenizer.
+    Where training has made what begins texts another symbol than what ends them, it has an id of its own.
 
     Raises:
         InputError: If GPT-2 has no such option or tokenizer.
     """
-    free = {*_SAME.values(), "vocab_size", "activation"}
-    for name, value in options.items():
-        if name not in free and value != defaults.get(name):
-            raise InputError(f"GPT-2 has {name}={defaults.get(name)!r} only. Received: {value!r}.")
+    model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
+    trained.check("GPT-2", {*_SAME.values(), "vocab_size", "activation"})
     if not isinstance(tokenizer, ByteLevelBPETokenizer) or tokenizer.runs or tokenizer.compose:
         raise InputError(
             "GPT-2 has a byte-level tokenizer without runs of spaces and composition; the model has another."
         )
-    order = Arrangement(tuple(tokenizer.original_ids))
-    size, (start, end) = max(order.original_ids) + 1, (order.original_ids[i] for i in (START, END))
-    theirs = {ours: name for name, ours in ACTIVATIONS.items() if name.startswith("gelu_new") or ours == "silu"}
+    order = Arrangement(tokenizer.original_ids).with_start([np.asarray(model.embedding.embeddings)])
     config = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
-        "vocab_size": size,
-        "activation_function": theirs.get(options["activation"], options["activation"]),
-        "bos_token_id": start,
-        "eos_token_id": end,
+        "vocab_size": order.size,
+        "activation_function": activation_name("GPT-2", options["activation"]),
+        "bos_token_id": order.original_ids[START],
+        "eos_token_id": order.original_ids[END],
         **{name: options[ours] for name, ours in _SAME.items()},
     }
     vocabulary, merges = tokenizer.vocabulary()
-    files = {
-        "vocab.json": json.dumps(vocabulary, ensure_ascii=False),
-        "merges.txt": "\n".join(["#version: 0.2", *merges, ""]),
-    }
-    return Exported(config, write_mapped(tensors(model, order, size)), files)
+    return Exported(
+        config,
+        write_mapped(tensors(model, order, order.size)),
+        {"vocab.json": vocabulary, "merges.txt": "\n".join(["#version: 0.2", *merges, ""])},
+    )
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
@@ -133,10 +136,5 @@ def tensors(model: Any, order: Arrangement, size: int, prefix: str = "transforme
             yield Mapped(f"{layer}.{name}.weight", tuple(part.kernel for part in parts), columns)
             yield Mapped(f"{layer}.{name}.bias", tuple(part.bias for part in parts), columns)
         for name, norm in zip(("ln_1", "ln_2"), block.norms, strict=True):
-            yield from _norm(f"{layer}.{name}", norm)
-    yield from _norm(f"{prefix}ln_f", model.final_norm)
-
-
-def _norm(name: str, norm: Any) -> Iterator[Mapped]:
-    yield Mapped(f"{name}.weight", (norm.gamma,))
-    yield Mapped(f"{name}.bias", (norm.beta,))
+            yield from normalization(f"{layer}.{name}", norm)
+    yield from normalization(f"{prefix}ln_f", model.final_norm)

@@ -43,6 +43,77 @@ class Columns:
         return np.concatenate(values, axis=-1)
 
 
+class Transposed:
+    """Matrices of outputs times inputs, where ours are inputs times outputs.
+
+    Args:
+        inner: How the transposed tensor holds the variables.
+    """
+
+    def __init__(self, inner: Layout):
+        self._inner = inner
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return self._inner.shape(shapes)[::-1]
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return self._inner.split(tensor.T)
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        return self._inner.join(values).T
+
+
+class Reordered:
+    """A tensor whose entries along an axis are in another order than ours.
+
+    Args:
+        places: The place in the tensor of each of our entries.
+        axis: The axis of the tensor.
+        inner: How the tensor in our order holds the variables.
+    """
+
+    def __init__(self, places: np.ndarray, axis: int, inner: Layout):
+        self._places, self._axis, self._inner = places, axis, inner
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return self._inner.shape(shapes)
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return self._inner.split(tensor.take(self._places, self._axis))
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        return self._inner.join(values).take(self._places.argsort(), self._axis)
+
+
+class OneRow:
+    """A vector as the only row of a matrix.
+
+    Args:
+        inner: How the vector holds the variables.
+    """
+
+    def __init__(self, inner: Layout):
+        self._inner = inner
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return (1, *self._inner.shape(shapes))
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return self._inner.split(tensor[0])
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        return self._inner.join(values)[None]
+
+
 class Rows:
     """One variable with a row for each symbol of a vocabulary.
 
@@ -70,7 +141,7 @@ class Rows:
         tensor[ids[known]] = ours[known]
         if not np.array_equal(tensor[ids[known]], ours[known]):
             raise InputError(
-                "A symbol that both begins and ends texts has one row in this format, and two that differ in the model."
+                "Two symbols of the model are one in this format, and the model has rows for them that differ."
             )
         return tensor
 
@@ -82,6 +153,39 @@ class Mapped:
     name: str
     variables: tuple[Any, ...]
     layout: Layout = Columns()  # noqa: RUF009 (without state)
+
+
+def linear(
+    name: str, *layers: Any, inputs: np.ndarray | None = None, outputs: np.ndarray | None = None, bias: bool = True
+) -> Iterator[Mapped]:
+    """Yields `NAME.weight`, outputs times inputs, and `NAME.bias` of a map, or of several that stand below each other.
+
+    Args:
+        name: What the names of the tensors begin with.
+        *layers: The dense layers.
+        inputs: The place in the tensors of each of our inputs; by default they are in one order.
+        outputs: The place in the tensors of each of our outputs, those of all layers.
+        bias: Whether there are biases.
+    """
+    vectors: Layout = Columns(len(layers))
+    matrices: Layout = Transposed(vectors)
+    if outputs is not None:
+        vectors, matrices = Reordered(outputs, 0, vectors), Reordered(outputs, 0, matrices)
+    if inputs is not None:
+        matrices = Reordered(inputs, 1, matrices)
+    yield Mapped(f"{name}.weight", tuple(layer.kernel for layer in layers), matrices)
+    if bias:
+        yield Mapped(f"{name}.bias", tuple(layer.bias for layer in layers), vectors)
+
+
+def normalization(name: str, layer: Any, layout: Layout | None = None) -> Iterator[Mapped]:
+    """Yields `NAME.weight` and, of a layer normalisation, `NAME.bias`."""
+    layout = layout or Columns()
+    if hasattr(layer, "gamma"):
+        yield Mapped(f"{name}.weight", (layer.gamma,), layout)
+        yield Mapped(f"{name}.bias", (layer.beta,), layout)
+    else:
+        yield Mapped(f"{name}.weight", (layer.scale,), layout)
 
 
 def read_mapped(checkpoint: Checkpoint, tensors: Iterable[Mapped]) -> Iterator[tuple[Any, np.ndarray]]:

@@ -1,15 +1,38 @@
 """Marian (`marian`), as OPUS-MT has it: post-norm blocks, sinusoids, tied embeddings, a bias of the logits."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
-from zoo.checkpoints.tokenizers import mapped_subwords
+from zoo.checkpoints.families.base import (
+    ACTIVATIONS,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    activation_name,
+    register_family,
+    register_writer,
+)
+from zoo.checkpoints.families.layouts import (
+    Columns,
+    Mapped,
+    OneRow,
+    Reordered,
+    Rows,
+    linear,
+    normalization,
+    read_mapped,
+    write_mapped,
+)
+from zoo.checkpoints.tokenizers import mapped_subwords, marian_files, marian_order
 from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.vocabulary import END, PAD, START
 
 _SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+_BIAS = "final_logits_bias"
 
 
 @register_family("marian")
@@ -60,45 +83,102 @@ def marian(checkpoint: Checkpoint) -> Imported:
     return Imported("transformer_base", options, tokenizers, lambda model: _weights(checkpoint, model, order))
 
 
+_SAME = {  # our options, by their names in config.json
+    "encoder_layers": "num_layers",
+    "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "intermediate_dim",
+    "decoder_ffn_dim": "intermediate_dim",
+    "d_model": "model_dim",
+    "max_position_embeddings": "max_length",
+    "scale_embedding": "scale_embeddings",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "feed_forward_dropout",
+}
+_FREE = {*_SAME.values(), "source_vocab_size", "target_vocab_size", "decoder_layers", "output_bias", "activation"}
+
+
+@register_writer("zoo.models.seq2seq.transformer:Transformer", usual="transformer_base")
+def to_marian(trained: Trained) -> Exported:
+    """Returns a Transformer as a checkpoint of Marian.
+
+    Where training has made what begins a translation another symbol than padding, it has an id of its own.
+
+    Raises:
+        InputError: If Marian has no such option or tokenizer.
+    """
+    model, options = trained.model, trained.options
+    trained.check("Marian", _FREE, tied_embeddings="all")
+    order = marian_order(trained.tokenizers).complete()
+    bias = [] if model.output_layer is None else [model.output_layer.bias]
+    tables = [np.asarray(table) for table in (model.target_embedding.embeddings, *bias)]
+    order = order.with_start(tables)
+    pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
+    config = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "vocab_size": order.size,
+        "activation_function": activation_name("Marian", options["activation"]),
+        "decoder_layers": options["decoder_layers"] or options["num_layers"],
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "decoder_start_token_id": start,
+        "forced_eos_token_id": None,
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
+    # What is never written here.
+    generation = {
+        "bad_words_ids": [[i] for i in sorted({pad, start})],
+        "max_length": options["max_length"],
+        **{name: config[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
+    }
+    written = write_mapped(tensors(model, order, order.size))
+    zeros = {} if bias else {_BIAS: lambda: np.zeros((1, order.size), "float32")}
+    return Exported(
+        config, {**written, **zeros}, {**marian_files(trained.tokenizers, order), "generation_config.json": generation}
+    )
+
+
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    dim, inner, size = model.model_dim, model.intermediate_dim, checkpoint.option("vocab_size", 58101)
-    features = np.arange(dim).reshape(2, -1).T.ravel()  # sines and cosines in turn
-
-    def vector(name: str) -> np.ndarray:
-        return checkpoint.read(name, (dim,))[features]
-
-    def reading(name: str, outputs: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns matrix and bias of a map from the features."""
-        kernel = checkpoint.read(f"{name}.weight", (outputs, dim)).T
-        return kernel[features], checkpoint.read(f"{name}.bias", (outputs,))
-
-    def writing(name: str, inputs: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns matrix and bias of a map to the features."""
-        return checkpoint.read(f"{name}.weight", (dim, inputs)).T[:, features], vector(f"{name}.bias")
-
-    def attention(layer: Any, name: str) -> Weights:
-        yield from dense(layer.query_dense, *reading(f"{name}.q_proj", dim))
-        yield from dense(layer.key_dense, *reading(f"{name}.k_proj", dim))
-        yield from dense(layer.value_dense, *reading(f"{name}.v_proj", dim))
-        yield from dense(layer.output_dense, *writing(f"{name}.out_proj", dim))
-
     table = next((name for name in _SHARED if checkpoint.has(name)), _SHARED[0])
-    yield model.target_embedding.embeddings, order.rows(checkpoint.read(table, (size, dim)))[:, features]
+    yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size", 58101), table))
     checkpoint.ignore(*_SHARED, "lm_head.weight")
-    yield model.output_layer.bias, order.rows(checkpoint.read("final_logits_bias", (1, size))[0])
+    checkpoint.ignore(*(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")))
+
+
+def tensors(model: Any, order: Arrangement, size: int, table: str = _SHARED[0]) -> Iterator[Mapped]:
+    """Yields the tensors of a Marian with what each holds of a model, to be read or written.
+
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        size: The number of symbols in the checkpoint.
+        table: The name of the embeddings.
+    """
+    places = np.arange(model.model_dim).reshape(2, -1).T.ravel()  # of sines and cosines in turn
+    reading: Any = {"inputs": places}
+    writing: Any = {"outputs": places}
+    vector = Reordered(places, 0, Columns())
+    yield Mapped(table, (model.target_embedding.embeddings,), Reordered(places, 1, Rows(order, size)))
+    if model.output_layer is not None:
+        yield Mapped(_BIAS, (model.output_layer.bias,), OneRow(Rows(order, size)))
     for side, blocks in (("encoder", model.encoder_blocks), ("decoder", model.decoder_blocks)):
-        checkpoint.ignore(f"model.{side}.embed_positions.weight")
         for index, block in enumerate(blocks):
-            name = f"model.{side}.layers.{index}"
-            if side == "encoder":
-                attentions = [(block.attention, "self_attn")]
-            else:
-                attentions = [(block.self_attention, "self_attn"), (block.cross_attention, "encoder_attn")]
-            for layer, part in attentions:
-                yield from attention(layer, f"{name}.{part}")
-            yield from dense(block.feed_forward.intermediate_dense, *reading(f"{name}.fc1", inner))
-            yield from dense(block.feed_forward.output_dense, *writing(f"{name}.fc2", inner))
-            norms = [*(f"{part}_layer_norm" for _, part in attentions), "final_layer_norm"]
-            for norm, part in zip(block.norms, norms, strict=True):
-                yield norm.gamma, vector(f"{name}.{part}.weight")
-                yield norm.beta, vector(f"{name}.{part}.bias")
+            layer, attentions = f"model.{side}.layers.{index}", _attentions(block)
+            for name, attention in attentions.items():
+                yield from linear(f"{layer}.{name}.q_proj", attention.query_dense, **reading)
+                yield from linear(f"{layer}.{name}.k_proj", attention.key_dense, **reading)
+                yield from linear(f"{layer}.{name}.v_proj", attention.value_dense, **reading)
+                yield from linear(f"{layer}.{name}.out_proj", attention.output_dense, **writing)
+            yield from linear(f"{layer}.fc1", block.feed_forward.intermediate_dense, **reading)
+            yield from linear(f"{layer}.fc2", block.feed_forward.output_dense, **writing)
+            names = [*(f"{name}_layer_norm" for name in attentions), "final_layer_norm"]
+            for norm, name in zip(block.norms, names, strict=True):
+                yield from normalization(f"{layer}.{name}", norm, vector)
+
+
+def _attentions(block: Any) -> Mapping[str, Any]:
+    if hasattr(block, "attention"):
+        return {"self_attn": block.attention}
+    return {"self_attn": block.self_attention, "encoder_attn": block.cross_attention}

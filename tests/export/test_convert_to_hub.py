@@ -1,0 +1,186 @@
+"""Models written as the hub has them: the tensors that they came with, and the same models when they come in again."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support import checkpoints
+
+import zoo
+from export.convert import main
+from training.importing.workdir import import_checkpoint
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.safetensors_file import SafetensorsFile
+from zoo.errors import InputError
+from zoo.vocabulary import PAD, START
+
+TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
+
+
+def write(workdir, out):
+    """Writes a work directory for the hub, and returns the folder."""
+    main([str(workdir), "--to", f"hf:{out}"])
+    return out
+
+
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def change_options(workdir, **options):
+    """Changes options in the configuration of a work directory."""
+    config = read_json(workdir / "config.json")
+    config["model"] |= options
+    (workdir / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def save_model(model, workdir):
+    """Puts a model in the place of that of a work directory."""
+    model.save(workdir / "model.keras")
+    (workdir / "checksums.json").unlink()
+
+
+class Written:
+    """A fixture that came in, went out and came in again."""
+
+    def __init__(self, family, path):
+        self.family, self.path = family, path
+        import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", path / "run")
+        self.out = write(path / "run", path / "out")
+        import_checkpoint(f"hf:{self.out}", path / "again")
+        self.runs = [zoo.load(path / name) for name in ("run", "again")]
+
+
+@pytest.fixture(scope="module", params=["gpt2", "marian"])
+def written(request, tmp_path_factory):
+    return Written(request.param, tmp_path_factory.mktemp("hub"))
+
+
+def assert_same_weights(first, second):
+    for one, other in zip(first.model.weights, second.model.weights, strict=True):
+        assert one.path == other.path
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_tensors_are_those_that_came_in(written):
+    first = SafetensorsFile(checkpoints.FIXTURES / written.family / "model.safetensors")
+    out = SafetensorsFile(written.out / "model.safetensors")
+    assert set(out.names()) == set(first.names())
+    for name in out.names():
+        np.testing.assert_array_equal(out.read(name), first.read(name))
+
+
+def test_what_comes_in_again_is_the_same(written):
+    first, again = written.runs
+    assert_same_weights(first, again)
+    assert first.config["model"] == again.config["model"]
+    assert first.ids(TEXTS) == again.ids(TEXTS)
+    for one, other in zip(first.tokenizers, again.tokenizers, strict=True):
+        assert one.decode(one.encode(TEXTS)) == other.decode(other.encode(TEXTS))
+
+
+def test_marian_has_what_its_generation_needs(written):
+    if written.family != "marian":
+        pytest.skip("other families read no such file")
+    config, generation = (read_json(written.out / name) for name in ("config.json", "generation_config.json"))
+    before = read_json(checkpoints.FIXTURES / "marian" / "config.json")
+    assert {name: before[name] for name in config} == {**config, "activation_function": "swish"}
+    assert generation["bad_words_ids"] == [[before["pad_token_id"]]]
+    assert generation["decoder_start_token_id"] == before["decoder_start_token_id"]
+    vocabularies = [read_json(path / "vocab.json") for path in (checkpoints.FIXTURES / "marian", written.out)]
+    assert vocabularies[0] == vocabularies[1]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "marian"])
+def test_a_start_that_training_has_set_apart_is_a_symbol_of_its_own(family, tmp_path):
+    import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", tmp_path / "run")
+    run = zoo.load(tmp_path / "run")
+    embedding = run.model.target_embedding if family == "marian" else run.model.embedding
+    table = np.array(embedding.embeddings)
+    table[START] += 1.0
+    embedding.embeddings.assign(table)
+    save_model(run.model, tmp_path / "run")
+    import_checkpoint(f"hf:{write(tmp_path / 'run', tmp_path / 'out')}", tmp_path / "again")
+    again = zoo.load(tmp_path / "again")
+    assert_same_weights(run, again)
+    assert again.reader.original_ids[START] == max(run.reader.original_ids) + 1
+    assert run.ids(TEXTS) == again.ids(TEXTS)
+
+
+@pytest.fixture
+def post_norm(text_workdir, tmp_path):
+    """The work directory of a Transformer that no recipe has made pre-norm, with random weights."""
+    path = shutil.copytree(text_workdir, tmp_path / "post_norm")
+    change_options(path, normalize_first=False)
+    options = dict(read_json(path / "config.json")["model"])
+    save_model(zoo.create_model(options.pop("name"), **options), path)
+    return path
+
+
+def test_a_transformer_of_ours_leaves_as_marian(post_norm, tmp_path):
+    import_checkpoint(f"hf:{write(post_norm, tmp_path / 'out')}", tmp_path / "again")
+    run, again = zoo.load(post_norm), zoo.load(tmp_path / "again")
+    texts = ["a small horse sleeps .", "the red house burns and my old girl runs .", ""]
+    assert run.ids(texts) == again.ids(texts)
+    assert again.reader.original_ids == tuple(range(run.reader.vocab_size))
+    assert not np.any(again.model.output_layer.bias)
+    pair = {"source": np.array(run.source_ids(texts[:1]), "int32"), "target": np.array([[START, 7, 5, PAD]], "int32")}
+    expected, found = (np.asarray(each.model(pair)) for each in (run, again))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_pre_norm_transformer_is_refused(text_workdir, tmp_path):
+    with pytest.raises(InputError, match="Marian has normalize_first=False only. Received: normalize_first=True"):
+        write(text_workdir, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"positions": "rotary"}, "Marian has positions='sinusoidal' only"),
+        ({"tied_embeddings": "target"}, "Marian has tied_embeddings='all' only"),
+        ({"activation": "elu"}, "Marian has the activations relu, .* only. Received: activation='elu'"),
+    ],
+)
+def test_what_marian_does_not_have_is_refused(options, reason, tmp_path):
+    import_checkpoint(f"hf:{checkpoints.FIXTURES / 'marian'}", tmp_path / "run")
+    change_options(tmp_path / "run", **options)
+    with pytest.raises(InputError, match=reason):
+        write(tmp_path / "run", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_models_without_a_family_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no family of checkpoints for this kind of model. Received: rnnsearch"):
+        write("preset:dates_rnnsearch", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_language_model_of_characters_is_refused(lines_workdir, tmp_path):
+    with pytest.raises(InputError, match="GPT-2 has .* only"):
+        write(lines_workdir, tmp_path / "out")
+
+
+def test_licence_and_source_leave_with_the_weights(tmp_path):
+    path = checkpoints.copy("gpt2", tmp_path / "hub")
+    (path / "README.md").write_text("---\nlicense: mit\n---\n")
+    import_checkpoint(f"hf:{path}", tmp_path / "run")
+    readme = (write(tmp_path / "run", tmp_path / "out") / "README.md").read_text()
+    assert readme.startswith("---\nlicense: mit\n---\n") and f"Source: `hf:{path}`" in readme
+    assert Checkpoint(tmp_path / "out").licence() == "mit"
+
+
+@pytest.mark.slow
+def test_transformers_reads_gpt2(tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    out = Written("gpt2", tmp_path).out
+    model = transformers.GPT2LMHeadModel.from_pretrained(out).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    expected = checkpoints.expected("gpt2")
+    for prompt, ids, logits in zip(expected["prompts"], expected["ids"], expected["logits"], strict=True):
+        assert tokenizer(prompt)["input_ids"] == ids
+        with torch.no_grad():
+            found = model(torch.tensor([ids])).logits[0].numpy()
+        np.testing.assert_allclose(found, np.array(logits), atol=1e-4 * np.abs(logits).max())
