@@ -27,7 +27,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 # Extras that a package may need, in functions at least; the core needs none.
 MAY_NEED = {
     "zoo": ("beam", *BACKENDS),
-    "training": ("train", "pictures", "beam", "zstd", "hosts", *BACKENDS),
+    "training": ("train", "pictures", "beam", "zstd", "hosts", "hub", *BACKENDS),
     "export": ("train", "tensorflow", "serve", "pictures", "beam"),
 }
 # What comes with what is declared, and is asked for by its own name.

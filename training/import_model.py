@@ -17,7 +17,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="hf:DIR, a folder as the hub has it; ctranslate2:DIR; or safetensors:DIR, which export.convert wrote",
+        help="hf:DIR, a folder as the hub of Hugging Face has it, or hf:OWNER/NAME[@REVISION] from there (extra "
+        "`hub`); ctranslate2:DIR; or safetensors:DIR, which export.convert wrote",
     )
     parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
     arguments = parser.parse_args(argv)

@@ -12,6 +12,7 @@ EXTRAS = {
     "jax": ("jax",),
     "hosts": ("orbax", "tensorstore"),
     "torch": ("torch",),
+    "hub": ("huggingface_hub",),
     "serve": (
         "grpc",
         "grpc_health",

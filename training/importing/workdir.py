@@ -10,6 +10,7 @@ import keras
 
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
+from training.importing.hub import bring, is_repository
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
@@ -33,8 +34,14 @@ def open_source(source: str) -> Checkpoint:
     kind, _, path = source.partition(":")
     if kind not in SOURCES or not path:
         kinds = " or ".join(f"{kind}:DIR" for kind in (*SOURCES, _CONVERTED))
-        raise InputError(f"SOURCE must be {kinds}, the folder of a checkpoint. Received: {source!r}.")
-    checkpoint = SOURCES[kind](Path(path))
+        raise InputError(
+            f"SOURCE must be {kinds}, the folder of a checkpoint, or hf:OWNER/NAME[@REVISION]. Received: {source!r}."
+        )
+    if kind == "hf" and is_repository(path):
+        folder = bring(path)
+        checkpoint = Checkpoint(folder, revision=folder.name)
+    else:
+        checkpoint = SOURCES[kind](Path(path))
     if "model_type" not in checkpoint.config:
         raise InputError(f"{checkpoint.path / 'config.json'} names no model_type.")
     return checkpoint
@@ -44,7 +51,7 @@ def import_checkpoint(source: str, path: Path) -> dict[str, Any]:
     """Makes a work directory of a checkpoint, and returns what it is.
 
     Args:
-        source: SOURCE, such as `hf:DIR`, or `safetensors:DIR` of what `export.convert` wrote.
+        source: SOURCE, such as `hf:DIR` or `hf:OWNER/NAME`, or `safetensors:DIR` of what `export.convert` wrote.
         path: The work directory, which must not exist or be empty.
 
     Raises:
@@ -139,7 +146,7 @@ def _card(source: str, checkpoint: Checkpoint, config: RunConfig, parameters: in
     sums: Mapping[str, str] = checkpoint.checksums()
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
     left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
-    revision = checkpoint.config.get("_commit_hash") or "not stated in the checkpoint"
+    revision = checkpoint.revision or "not stated in the checkpoint"
     return f"""# {config.spec.name}, imported
 
 A checkpoint of the type `{checkpoint.config["model_type"]}` that others have trained, as a `{config.spec.name}`.

@@ -22,21 +22,24 @@ class Checkpoint:
     Attributes:
         path: The folder.
         config: What `config.json` says.
+        revision: The commit that it is of; empty if nothing says so.
         files: The files of the weights.
         left_out: Tensors that the model here has no use for, and why, by the name that a group of them begins with.
 
     Args:
         path: The folder.
+        revision: The commit that it is of, if it is known. Default: what `config.json` says.
 
     Raises:
         InputError: If it is no such folder, or a file in it is missing or damaged.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, revision: str = ""):
         self.path = path
         if not path.is_dir():
             raise InputError(f"{path} is no folder. A checkpoint is a folder with config.json and its weights.")
         self.config: dict[str, Any] = self._configuration()
+        self.revision: str = revision or self.config.get("_commit_hash") or ""
         self._tensors: dict[str, tuple[Path, tuple[int, ...], Callable[[], np.ndarray]]] = {}
         self.files = self._open()
         self._used: set[str] = set()
