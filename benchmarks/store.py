@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from benchmarks.process import ROOT
@@ -26,10 +27,9 @@ def load_or_measure(
         fresh: Whether to measure in any case.
         is_complete: Tells whether a result is worth saving: the next time may find more.
     """
-    text = json.dumps(settings, sort_keys=True)
-    file = FOLDER / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+    file = _file(name, settings)
     if file.exists() and not fresh:
-        return json.loads(file.read_text(encoding="utf-8"))["found"]
+        return stored(name, settings)
     result = measure()
     if is_complete(result):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -37,3 +37,14 @@ def load_or_measure(
         temporary.write_text(json.dumps({"settings": settings, "found": result}, indent=1) + "\n", encoding="utf-8")
         temporary.replace(file)
     return result
+
+
+def stored(name: str, settings: Mapping[str, Any]) -> Any:
+    """Returns the result of a finished run with these settings, `None` if there is none; see `load_or_measure`."""
+    file = _file(name, settings)
+    return json.loads(file.read_text(encoding="utf-8"))["found"] if file.exists() else None
+
+
+def _file(name: str, settings: Mapping[str, Any]) -> Path:
+    text = json.dumps(settings, sort_keys=True)
+    return FOLDER / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"

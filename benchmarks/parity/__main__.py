@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--text", type=Path, nargs="+", default=[], metavar="FILE", help="files whose lines tokenizers read as well"
     )
-    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name; not written")
+    parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name")
     parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
     parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; not written")
     parser.add_argument("--output", type=Path, help="file to write the tables into (docs/parity.md)")

@@ -3,10 +3,13 @@
 import argparse
 import dataclasses
 import fnmatch
+import hashlib
 import importlib.metadata
+import re
 import sys
 import tempfile
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from benchmarks.parity.report import markdown
 from benchmarks.parity.tokens import compare_tokens
 from benchmarks.process import ROOT
 from benchmarks.report import machine_and_commit
-from benchmarks.store import load_or_measure
+from benchmarks.store import load_or_measure, stored
 from training.importing.workdir import import_checkpoint
 
 PAGE = ROOT / "docs" / "parity.md"
@@ -25,45 +28,64 @@ PACKAGES = ("transformers", "tokenizers", "sentencepiece", "torch", "ctranslate2
 SERVED = "OPUS-MT en-mg"
 """The family that is asked over gRPC, too."""
 LOGIT_TEXTS = 21
-TEXTS, WORDS, LINES = 240, 1000, 5000
+TEXTS, WORDS, LINES = 200, 1000, 5000
 SHOWN = 3
 """Differences of each kind that the page shows."""
 
 
 def run(options: argparse.Namespace, command: str) -> int:
-    """Runs the comparison and writes its tables; returns the exit status."""
-    named = [family for family in FAMILIES if fnmatch.fnmatchcase(family.name, options.family)]
-    chosen = [family for family in named if not _absent(family, options.pretrained)]
-    missing = [f"{family.name}: left out, {_absent(family, options.pretrained)} is not there" for family in named]
-    missing = [line for line, family in zip(missing, named, strict=True) if family not in chosen]
-    for line in missing:
-        print(line, file=sys.stderr)
+    """Runs the comparison and writes its tables; returns the exit status.
+
+    The page has the families that were measured before with the same settings, too.
+    """
+    chosen = [family for family in FAMILIES if fnmatch.fnmatchcase(family.name, options.family)]
     if not chosen:
-        print(f"No family matches, or its files are not there. Received: --family {options.family!r}", file=sys.stderr)
+        print(f"No family matches. Received: --family {options.family!r}", file=sys.stderr)
         return 2
     divisor = 10 if options.quick else 1
     lines = [*read_lines(options.text)[::divisor], *hostile_lines(LINES // divisor)]
-    results = []
-    for family in chosen:
-        print(f"{family.name} …", file=sys.stderr, flush=True)
-        settings = {"family": family.name, "quick": options.quick, "lines": len(lines), "versions": _versions()}
-        found = load_or_measure(
-            f"parity/{family.name.replace(' ', '_')}",
-            settings,
-            lambda family=family: _measure(family, options.pretrained, lines, divisor),
-            options.fresh,
-        )
-        results.append(Result.of(found))
+    results: list[Result] = []
+    missing: dict[str, str] = {}
+    for family in FAMILIES:
+        name = f"parity/{re.sub(r'[^A-Za-z0-9]+', '_', family.name)}"
+        settings = {"quick": options.quick, "lines": lines_checksum(lines), "versions": _versions()}
+        found = None if family in chosen and options.fresh else stored(name, settings)
+        if found is None and family in chosen:
+            print(f"{family.name} …", file=sys.stderr, flush=True)
+            if absent := _absent(family, options.pretrained):
+                missing[family.name] = f"{absent} is not there"
+            else:
+                found = _try(name, settings, family, options.pretrained, lines, divisor)
+        if found is None:
+            missing.setdefault(family.name, "it failed" if family in chosen else "not yet measured")
+        else:
+            results.append(Result.of(found))
     text = markdown(results, missing, command, SHOWN)
     print(text, end="")
-    output = options.output or (None if options.quick or options.family != "*" else PAGE)
+    output = options.output or (None if options.quick else PAGE)
     if output is not None:
         output.write_text(text, encoding="utf-8")
-    return 0
+    return 1 if "it failed" in missing.values() else 0
+
+
+def lines_checksum(lines: Sequence[str]) -> str:
+    """Returns what tells lines from others."""
+    return hashlib.sha256("\0".join(lines).encode()).hexdigest()[:8]
+
+
+def _try(
+    name: str, settings: Mapping[str, Any], family: Family, pretrained: Path, lines: Sequence[str], divisor: int
+) -> Any:
+    """Returns what comes of a family as plain data; `None` if it fails, which is told and ends no other."""
+    try:
+        return load_or_measure(name, settings, lambda: _measure(family, pretrained, lines, divisor), fresh=True)
+    except Exception:  # of any of the software: its traceback is the result
+        traceback.print_exc()
+        return None
 
 
 def _measure(family: Family, pretrained: Path, lines: Sequence[str], divisor: int) -> dict[str, Any]:
-    where = f"{machine_and_commit()}; {', '.join(_versions())}"
+    where = f"{machine_and_commit().partition(', load average')[0]}; {', '.join(_versions())}"
     with tempfile.TemporaryDirectory(prefix="parity-") as folder:
         result = compare(family, pretrained, Path(folder), lines, divisor)
     return dataclasses.asdict(dataclasses.replace(result, where=where))

@@ -8,7 +8,7 @@ import numpy as np
 Rows = Sequence[Sequence[int]]
 LAYERS, HEADS, DIM, INNER = 2, 4, 64, 128
 """The sizes of models whose folder has no configuration of its own."""
-MAX_LENGTH = 32
+MAX_LENGTH = 20
 """Symbols in what models write, of language models the prompt included."""
 
 

@@ -23,12 +23,12 @@ _LOGITS = {
 }
 
 
-def markdown(results: Sequence[Result], missing: Sequence[str], command: str, shown: int) -> str:
+def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str, shown: int) -> str:
     """Returns the page.
 
     Args:
         results: What came of the families.
-        missing: Lines about families that are left out.
+        missing: Why families are left out, by their names.
         command: The command that made it.
         shown: How many differences of each kind are shown.
     """
@@ -41,7 +41,7 @@ def markdown(results: Sequence[Result], missing: Sequence[str], command: str, sh
         "Qwen3 the vocabulary of GPT-2, T5 and mT5 the SentencePiece model of Firefox's en-de translator. The end is "
         "made more probable than by chance, so that texts end at different lengths. One model is trained, the "
         "transliteration. All is float32.",
-        *missing,
+        *(f"{name}: {reason}." for name, reason in missing.items()),
         "## Logits",
         "Largest difference, relative to the largest logit, of 21 texts and what the reference writes; of MiniLM of "
         "vectors, of CTranslate2 of log probabilities. The reference reads each text alone, without padding.",

@@ -50,6 +50,10 @@ def test_a_family_is_compared_from_end_to_end(tmp_path, capsys, monkeypatch):
     options = ["--pretrained", str(checkpoints.FIXTURES), "--quick", "--output", str(tmp_path / "page.md")]
     assert parity.main([*options, "--family", "GPT-2"]) == 0
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| GPT-2 | 24 of 24 | 24 of 24 | – | – | – | – |" in page and "Nothing." in page
-    assert parity.main([*options, "--family", "Pythia"]) == 2
-    assert "Pythia: left out, pythia/tokenizer.json is not there" in capsys.readouterr().err
+    assert "| GPT-2 | 20 of 20 | 20 of 20 | – | – | – | – |" in page and "Nothing." in page
+    assert "Pythia: not yet measured." in page
+    assert parity.main([*options, "--family", "Pythia"]) == 0
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| GPT-2 | 20 of 20 |" in page and "Pythia: pythia/tokenizer.json is not there." in page
+    assert parity.main([*options, "--family", "GPT-7"]) == 2
+    assert "No family matches. Received: --family 'GPT-7'" in capsys.readouterr().err
