@@ -25,6 +25,7 @@ from pathlib import Path
 
 import zoo
 from benchmarks.report import table
+from training.hardware.peaks import PEAKS
 from zoo.errors import InputError
 
 DEVICES = tuple(2**power for power in range(10))
@@ -58,11 +59,11 @@ class Hardware:
 
 
 HARDWARE = {
-    "a100": Hardware(312e12, 80e9, 300e9, 8, 25e9, 5e-6, "data sheets of NVIDIA A100 80GB SXM and DGX A100"),
-    "h100": Hardware(989e12, 80e9, 450e9, 8, 50e9, 5e-6, "data sheets of NVIDIA H100 SXM and DGX H100"),
-    "h200": Hardware(989e12, 141e9, 450e9, 8, 50e9, 5e-6, "data sheets of NVIDIA H200 SXM and DGX H200"),
-    "tpu-v5e": Hardware(197e12, 16e9, 200e9, 256, 3.1e9, 1e-6, "cloud.google.com/tpu/docs/v5e"),
-    "tpu-v5p": Hardware(459e12, 95e9, 600e9, 8960, 6.25e9, 1e-6, "cloud.google.com/tpu/docs/v5p"),
+    "a100": Hardware(PEAKS["a100"], 80e9, 300e9, 8, 25e9, 5e-6, "data sheets of NVIDIA A100 80GB SXM and DGX A100"),
+    "h100": Hardware(PEAKS["h100"], 80e9, 450e9, 8, 50e9, 5e-6, "data sheets of NVIDIA H100 SXM and DGX H100"),
+    "h200": Hardware(PEAKS["h200"], 141e9, 450e9, 8, 50e9, 5e-6, "data sheets of NVIDIA H200 SXM and DGX H200"),
+    "tpu-v5e": Hardware(PEAKS["tpu-v5e"], 16e9, 200e9, 256, 3.1e9, 1e-6, "cloud.google.com/tpu/docs/v5e"),
+    "tpu-v5p": Hardware(PEAKS["tpu-v5p"], 95e9, 600e9, 8960, 6.25e9, 1e-6, "cloud.google.com/tpu/docs/v5p"),
 }
 
 

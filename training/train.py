@@ -14,7 +14,7 @@ from training.config.settings_help import describe
 from training.data import spec_forms
 from training.hardware import supervisor
 from training.hardware.cluster import JOIN_SECONDS, Cluster, find_cluster
-from training.loop.resolve import Request, resolve_run
+from training.loop.resolve import Request, Run, resolve_run
 from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir
@@ -69,6 +69,11 @@ def _parser(**options: Any) -> ArgumentParser:
     parser.add_argument(
         "--profile", action="store_true", help="trace a few batches for TensorBoard's profiler, into DIR/tb"
     )
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="train and write nothing; print what XLA makes of a step on JAX: operations, bytes and memory of a device",
+    )
     return parser
 
 
@@ -106,6 +111,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"the following arguments are required: {', '.join(missing)}, unless a --config has them")
     named = (arguments.coordinator, arguments.num_processes, arguments.process_id, arguments.join_seconds)
     cluster = Cluster.of(*named)
+    if arguments.dry_run:
+        if cluster is not None:
+            parser.error("--dry_run is for one process, which may have all devices of a mesh (docs/scaling.md)")
+        _print_costs(workdir, resolve_run(workdir, request, arguments.resume))
+        return
     if not supervisor.is_worker():
         cluster = cluster or find_cluster(arguments.join_seconds)
         if cluster is not None:
@@ -134,6 +144,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         processes.end(stopped.status)
     if processes.leads:
         print(json.dumps({"workdir": arguments.workdir, **metrics}))
+
+
+def _print_costs(workdir: WorkDir, run: Run) -> None:
+    """Prints what a step of a run would cost."""
+    start_backend()
+    from training.loop.dry_run import dry_run
+    from training.loop.failures import RunStopped
+
+    try:
+        print(json.dumps({"workdir": str(workdir.path), **dry_run(workdir, run)}))
+    except RunStopped as error:
+        print(f"{'error: ' if error.status == 1 else ''}{error}", file=sys.stderr)
+        sys.exit(error.status)
 
 
 def _supervise(workdir: WorkDir, cluster: Cluster, found: bool) -> NoReturn:

@@ -132,6 +132,10 @@ def test_bad_settings(train, setting, message):
         (["--workdir=x"], "the following arguments are required: --model, --data, unless a --config has them"),
         (["--workdir=x", "--model=rnnsearch"], "the following arguments are required: --data, unless a --config has"),
         ("--model=rnnsearch --data=dates --workdir=x --steps=5".split(), "unrecognized arguments: --steps=5"),
+        (
+            "--model=m --data=d --workdir=x --dry_run --coordinator=h:1 --num_processes=2 --process_id=0".split(),
+            "--dry_run is for one process",
+        ),
     ],
 )
 def test_bad_usage_of_train(failure, argv, message):
@@ -149,6 +153,12 @@ def test_bad_usage_of_train(failure, argv, message):
 def test_bad_files_of_settings(train, tmp_path, text, message):
     (tmp_path / "file.toml").write_text(text)
     assert message in train("--config", tmp_path / "file.toml")
+
+
+def test_a_dry_run_is_for_jax(train, tmp_path):
+    line = train("--dry_run")
+    assert line.startswith("error: --dry_run reads what XLA makes of a step on JAX, which KERAS_BACKEND=jax chooses; ")
+    assert not (tmp_path / "run").exists()
 
 
 def test_data_of_another_task(train):

@@ -80,6 +80,7 @@ class Progress(keras.callbacks.Callback):
         symbols_of_batch: Real symbols of each batch; removed as the batches pass.
         validation_batches: Batches of a validation.
         best: The lowest validation cross-entropy so far.
+        symbols_at_peak: Symbols per second at the peak of the devices, of which the share is shown; `None` if unknown.
     """
 
     def __init__(
@@ -91,12 +92,14 @@ class Progress(keras.callbacks.Callback):
         symbols_of_batch: dict[int, int],
         validation_batches: int,
         best: float = math.inf,
+        symbols_at_peak: float | None = None,
     ):
         super().__init__()
         self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
         self.done, self.batches_per_step = self.first, batches_per_step
         self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
         self.validation_batches, self.best = validation_batches, best
+        self.symbols_at_peak = symbols_at_peak
         self.bar: Any = None
 
     @property
@@ -193,7 +196,9 @@ class Progress(keras.callbacks.Callback):
         return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
 
     def _rate(self) -> str:
-        return f"{self.symbols_per_second:,.0f} symbols/s"
+        rate = self.symbols_per_second
+        share = f" (MFU {rate / self.symbols_at_peak:.1%})" if self.symbols_at_peak else ""
+        return f"{rate:,.0f} symbols/s{share}"
 
     def _learning_rate(self) -> str:
         return f"learning rate {self.learning_rate:.2e}"

@@ -21,6 +21,7 @@ from training.data.batching import Batches
 from training.data.fingerprint import USED, identify
 from training.hardware.choice import Hardware, choose_hardware
 from training.hardware.devices import spread_over
+from training.hardware.peaks import symbols_per_second_at_peak
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
 from training.loop.build import compile_model, make_batches, save_model
@@ -213,7 +214,9 @@ def fit(
     batches.skip = state.batches
     schedule, accumulated = make_schedule(settings), settings.accumulate_steps
     done = state.rounds * settings.eval_every + state.batches // accumulated
-    progress = Progress(settings.total_steps, done, accumulated, schedule, batches.symbols, len(validation), state.best)
+    best, at_peak = state.best, symbols_per_second_at_peak(model, batches, hardware)
+    steps = (settings.total_steps, done, accumulated)
+    progress = Progress(*steps, schedule, batches.symbols, len(validation), best, at_peak)
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)

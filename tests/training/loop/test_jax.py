@@ -55,6 +55,22 @@ def test_jax_trains_without_tensorflow_and_tensorflow_answers_alike(text_spec, t
 
 
 @pytest.mark.slow
+def test_a_dry_run_counts_what_a_step_does_and_leaves_nothing(text_spec, tmp_path):
+    """On two devices: half the work of the batch each, and gradients that are sent."""
+    flags = "--xla_force_host_platform_device_count=2"
+    code = f"import os, sys; os.environ['XLA_FLAGS'] = '{flags}'; from training.train import main; main(sys.argv[1:])"
+    arguments = ["--data", text_spec, "--workdir", str(tmp_path / "run"), "--model", "transformer_tiny", "--dry_run"]
+    done = run_python("-c", code, *arguments, "--set", *TRANSFORMER, "training.mesh=data=2", "training.batch_tokens=64")
+    found = json.loads(done.stdout)
+    assert (found["mesh"], found["devices"]) == ("data=2,model=1", 2)
+    rows, length = found["batch"]["target"]
+    assert found["operations"] > 6 * found["weights"] * rows * length / 2 / 2  # one of two tables is multiplied with
+    assert found["sent"] >= 4 * found["weights"] and set(found["sent_by"]) == {"all-reduce"}
+    assert found["peak"] >= found["temporary"] + 12 * found["weights"]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path):
     """Another process goes on from step 20; its weights after step 30 are those of a run of 30 to the last bit."""
 

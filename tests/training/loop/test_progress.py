@@ -63,6 +63,17 @@ def lines_of(capsys):
     return [re.sub(f"^{CLOCK} ", "", line) for line in lines]
 
 
+def test_the_share_of_the_peak_is_shown_where_that_is_known(progress, capsys):
+    for at_peak in (None, 40.0):
+        callback = progress(symbols_at_peak=at_peak)
+        pass_batch(callback)
+        callback.symbols, callback.seconds = 34, 2.0
+        callback.on_epoch_end(0, {"loss": 1.5, "val_cross_entropy": 1.0})
+    _, unknown, _, known = lines_of(capsys)
+    assert " 17 symbols/s, learning rate" in unknown
+    assert " 17 symbols/s (MFU 42.5%), learning rate" in known
+
+
 def test_symbols_of_steps_are_counted(progress, capsys):
     symbols = {30: 50, 31: 70, 32: 30, 33: 999}
     callback = progress(30, 4000, schedule=lambda batch: batch / 66, symbols_of_batch=symbols, best=2.5)

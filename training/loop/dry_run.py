@@ -1,0 +1,62 @@
+"""What the steps of a run would cost, found without taking any."""
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from training.data.batching import Batch
+from training.hardware.choice import choose_hardware
+from training.hardware.compiled_step import compile_step, step_cost
+from training.hardware.devices import spread_over
+from training.loop.build import compile_model, make_batches
+from training.loop.failures import explained
+from training.loop.precision import settle_precision
+from training.loop.prepare import prepare
+from training.loop.resolve import Run
+from zoo.errors import InputError
+from zoo.workdir import ReadOnlyWorkDir, WorkDir
+
+_LOOKED_AT = 100
+"""Batches of which the largest one is taken."""
+
+
+def dry_run(workdir: WorkDir, run: Run) -> dict[str, Any]:
+    """Returns what a step of a run costs each device, as XLA compiles it on JAX; nothing is trained or written.
+
+    Batches differ in their shapes: of the first hundred it is the one with the most symbols, padding included.
+
+    Raises:
+        InputError: If the backend is not JAX, or for bad data or settings.
+        RunStopped: If it was interrupted, or memory or disk are full.
+    """
+    if keras.backend.backend() != "jax":
+        raise InputError(
+            "--dry_run reads what XLA makes of a step on JAX, which KERAS_BACKEND=jax chooses; the backend is "
+            f"{keras.backend.backend()}. What a forward pass takes, zoo.cost says on each."
+        )
+    with tempfile.TemporaryDirectory() as discarded, explained(workdir):
+        prepared = prepare(ReadOnlyWorkDir(workdir.path, Path(discarded)), run, choose_hardware(run.config.training))
+        with spread_over(prepared.hardware.devices, prepared.hardware.mesh):
+            batches, _ = make_batches(prepared)
+            prepared = settle_precision(prepared, batches)
+            random.seed(prepared.config.training.seed)
+            model = compile_model(prepared.config, prepared.hardware, begun=run.begun)
+            batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _LOOKED_AT))), key=_symbols)
+            cost = step_cost(compile_step(model, batch))
+    return {
+        "model": prepared.config.spec.name,
+        "weights": model.count_params(),
+        "precision": model.dtype_policy.name,
+        "devices": max(1, len(prepared.hardware.devices)),
+        "mesh": prepared.hardware.mesh and str(prepared.hardware.mesh),
+        "batch": {name: list(array.shape) for name, array in batch[0].items()},
+        "batches_per_step": prepared.config.training.accumulate_steps,
+        **cost,
+    }
+
+
+def _symbols(batch: Batch) -> int:
+    return sum(array.size for array in batch[0].values())
