@@ -78,6 +78,11 @@ def without_onednn() -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
+def one_core_for_each_operation() -> None:
+    """Lets each operation of a TensorFlow imported later use one core, unless the user decided: batches share cores."""
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+
+
 def start_backend() -> None:
     """Imports Keras quietly, for a command; on other backends than TensorFlow keeps TensorFlow out of the process.
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from zoo.beam import check_beam, make_pipeline
 from zoo.cli import ArgumentParser, disk_full, run_process
 from zoo.errors import InputError, unknown_name
-from zoo.startup import without_greeting
 
 if TYPE_CHECKING:
     import apache_beam
@@ -172,9 +171,11 @@ def _check_model(path: str, signature: str, output: str | None) -> None:
     """Raises an `InputError` if a model cannot do what is asked, before any worker is started."""
     from apache_beam.io.filesystems import FileSystems
 
-    with without_greeting():
-        from tensorflow.core.framework import types_pb2
-        from tensorflow.core.protobuf import saved_model_pb2
+    from export.batch.pipeline import load_tensorflow
+
+    load_tensorflow()
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.core.protobuf import saved_model_pb2
 
     file = f"{path.rstrip('/')}/saved_model.pb"
     if not _matches(file):

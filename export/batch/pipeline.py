@@ -13,6 +13,7 @@ import json
 import uuid
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +28,8 @@ from apache_beam.utils.shared import Shared
 
 from export.wire.tensors import as_text, to_rows
 from zoo.cli import disk_full
-from zoo.startup import without_greeting
+from zoo.cores import available_cores
+from zoo.startup import one_core_for_each_operation, without_greeting, without_onednn
 
 FAILED = "failed"  # the lines without an answer: their count, and how their files begin
 KEPT = "kept"  # the lines that were done before
@@ -142,11 +144,15 @@ class Translate(beam.DoFn):
 
     def process(self, part: Part) -> Iterator[str]:
         answers, failures = [b""] * len(part.lines), []
-        # Lines of similar length share a batch, so that little is padded.
-        by_length = sorted(range(len(part.lines)), key=lambda index: len(part.lines[index]))
-        for start in range(0, len(by_length), self.settings.batch_size):
-            indices = by_length[start : start + self.settings.batch_size]
-            for index, answer in zip(indices, self._answers([part.lines[index] for index in indices]), strict=True):
+        # Lines of similar length share a batch, so that little is padded; those that take longest come first, so that
+        # no core waits long for the last batch.
+        by_length = sorted(range(len(part.lines)), key=lambda index: len(part.lines[index]), reverse=True)
+        size = self.settings.batch_size
+        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
+        # Operations are too small to be shared by cores, batches are not.
+        with ThreadPoolExecutor(available_cores()) as cores:
+            answered = cores.map(lambda indices: self._answers([part.lines[index] for index in indices]), batches)
+            for index, answer in zip(by_length, itertools.chain.from_iterable(answered), strict=True):
                 if isinstance(answer, bytes):
                     answers[index] = answer
                 else:
@@ -192,14 +198,24 @@ def write_whole(folder: str, path: str, lines: Iterable[bytes]) -> str:
     return path
 
 
+def load_tensorflow() -> Any:
+    """Imports TensorFlow, unless it is imported already, set up for several batches at a time, and returns it.
+
+    Not at the top, because workers that only read and write files need not wait for it.
+    """
+    without_onednn()
+    one_core_for_each_operation()
+    with without_greeting():
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401  the ops of the tokenizers
+    return tf
+
+
 class SavedModel:
     """A signature with one input, string [B], of the version in a folder, loaded in this process."""
 
     def __init__(self, path: str, name: str):
-        with without_greeting():
-            import tensorflow as tf  # Here, because workers that only read and write files need not wait for it.
-            import tensorflow_text  # noqa: F401  the ops of the tokenizers
-
+        tf = load_tensorflow()
         self._model = tf.saved_model.load(path)  # The signature alone does not keep its variables alive.
         self._signature = self._model.signatures[name]
         (self._input,) = self._signature.structured_input_signature[1]

@@ -9,6 +9,7 @@ import random
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ logging.disable(logging.NOTSET)
 import tensorflow as tf  # noqa: E402
 
 from export import batch  # noqa: E402
+from export.batch import pipeline  # noqa: E402
 from export.batch.pipeline import Part, Settings, Translate, translate_files  # noqa: E402
 from zoo.cli import run_command  # noqa: E402
 
@@ -62,9 +64,9 @@ def write(folder, files):
 def run(tmp_path, model, names, finished=(), **settings):
     """Runs the pipeline with small parts over files of `tmp_path/in`; returns the files it wrote by name."""
     settings = Settings(model, **{"batch_size": 3, "file_lines": 14, **settings})
-    with beam.Pipeline("DirectRunner") as pipeline:
+    with beam.Pipeline("DirectRunner") as steps:
         translate_files(
-            pipeline, [(str(tmp_path / "in" / name), name) for name in names], str(tmp_path / "out"), settings, finished
+            steps, [(str(tmp_path / "in" / name), name) for name in names], str(tmp_path / "out"), settings, finished
         )
     return {
         str(path.relative_to(tmp_path / "out")): path.read_bytes()
@@ -113,8 +115,22 @@ def test_batches_are_of_like_length_and_full(tmp_path):
     step = Translate(str(tmp_path), Settings("unused", batch_size=4))
     step._infer = lambda batch: asked.append([len(text) for text in batch]) or {"text": [b"a\nb\r\n"] * len(batch)}
     (path,) = step.process(Part("in", "out", 0, 1, texts))
-    assert asked == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12]]
+    assert sorted(asked, reverse=True) == [[12, 11, 10, 9], [8, 7, 6, 5], [4, 3, 2, 1], [0]]
     assert Path(path).read_bytes() == b"a b\n" * 13, "an answer stays one line"
+
+
+def test_each_core_has_a_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "available_cores", lambda: 3)
+    together = threading.Barrier(3, timeout=60)
+    step = Translate(str(tmp_path), Settings("unused", batch_size=2))
+
+    def shout(batch):
+        together.wait()
+        return {"text": [text.upper() for text in batch]}
+
+    step._infer = shout
+    (path,) = step.process(Part("in", "out", 0, 1, [b"a", b"bcdef", b"ghi", b"jk", b"lmno", b""]))
+    assert Path(path).read_bytes() == b"A\nBCDEF\nGHI\nJK\nLMNO\n\n"
 
 
 def test_a_worker_holds_one_model(model):
