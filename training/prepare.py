@@ -38,7 +38,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--output", metavar="DIR", required=True, help="where the shards are written")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", metavar="N", type=int, help="processes; default: as many as there are cores")
-    where.add_argument("--runner", metavar="NAME", help="run on Apache Beam, on this runner, such as DaskRunner")
+    where.add_argument("--runner", metavar="NAME", help="run on Apache Beam, on this runner, such as FlinkRunner")
     parser.add_argument(
         "--set",
         nargs="+",

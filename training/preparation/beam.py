@@ -8,7 +8,7 @@ from zoo.beam import make_pipeline
 
 
 def on_beam(flags: Sequence[str]) -> Runner:
-    """Returns what does jobs on the runner that flags describe, such as `["--runner=DaskRunner"]`.
+    """Returns what does jobs on the runner that flags describe, such as `["--runner=FlinkRunner"]`.
 
     Workers read and write the folder of the preparation, which all of them have to see under the same name.
     """
