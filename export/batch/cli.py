@@ -79,7 +79,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument("--output_name", default="text", metavar="NAME", help="the output to write (default text)")
     outputs.add_argument("--json", action="store_true", help="write all outputs, a line of JSON for each text")
-    parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="lines at once (default 64)")
+    parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="lines at once (default 128)")
     parser.add_argument(
         "--file_lines", type=int, default=5000, metavar="N", help="lines in an output file (default 5000)"
     )

@@ -63,7 +63,7 @@ class Settings:
     model_path: str  # folder of one version of a SavedModel; any file system that TensorFlow reads
     signature: str = "serving_default"  # the signature to run; it has one input, string [B]
     output_name: str | None = "text"  # the output whose strings are written; `None` writes all outputs as JSON lines
-    batch_size: int = 64  # lines that the model gets at once
+    batch_size: int = 128  # lines that the model gets at once
     file_lines: int = 5_000  # lines in a part, which is an output file, and within which lines are batched by length
 
 
