@@ -57,7 +57,8 @@ def operations_per_symbol(model: keras.Model, batches: Batches) -> float:
             if ids.ndim == 2:  # not what says which symbols belong together
                 lengths.setdefault(name, []).append(np.count_nonzero(ids[real], axis=1))
     *others, counted = (max(1, round(float(np.mean(list(itertools.chain(*each)))))) for each in lengths.values())
-    return 3 * zoo.cost(model, counted, *others).flops / counted
+    forward: int = zoo.cost(model, counted, *others).flops
+    return 3 * forward / counted
 
 
 def _device_kind() -> str:
