@@ -75,8 +75,10 @@ def _write_hugging_face(path: Path, written: WorkDir) -> int:
     from zoo.inference import load_run
 
     exported = _exported(load_run(path))
-    with written.replacing(written.weights) as file:
-        write_safetensors(file, exported.tensors)
+    weights = {written.weights.name: exported.tensors, **exported.parts}
+    for name, tensors in weights.items():
+        with written.replacing(written.path / name) as file:
+            write_safetensors(file, tensors)
     card = WorkDir(path).model_card
     described = card.read_text(encoding="utf-8") if card.is_file() else ""
     for name, content in {"config.json": exported.config, **exported.files, "README.md": _readme(described)}.items():
@@ -85,7 +87,7 @@ def _write_hugging_face(path: Path, written: WorkDir) -> int:
         with written.replacing(written.path / name) as file:
             file.write_bytes(content.encode() if isinstance(content, str) else content)
     written.checksums.unlink()
-    return len(exported.tensors)
+    return sum(map(len, weights.values()))
 
 
 def _exported(run: "Run") -> Exported:
@@ -95,7 +97,7 @@ def _exported(run: "Run") -> Exported:
     reasons = []
     for usual, write in get_writers(run.spec.model_class):
         try:
-            return write(Trained(run.model, options, get_spec(usual).config, run.tokenizer_files()))
+            return write(Trained(run.model, options, get_spec(usual).config, run.tokenizer_files(), run.config["data"]))
         except InputError as error:
             reasons.append(str(error))
     if not reasons:

@@ -1,11 +1,11 @@
 """The files of a checkpoint's tokenizer as one of our tokenizers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
+import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
@@ -22,6 +22,7 @@ from zoo.text import (
 from zoo.text.bert_characters import Reading
 from zoo.text.byte_level_bpe import byte_alphabet
 from zoo.text.reordered_subwords import UNUSED
+from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 
@@ -145,6 +146,27 @@ def marian_files(tokenizers: Mapping[str, Any], order: Arrangement) -> dict[str,
     }
 
 
+def unknown_of(path: Path) -> int:
+    """Returns the id of an unknown piece in a file of SentencePiece.
+
+    Raises:
+        InputError: If it is no such file.
+    """
+    unknown: int = read_model(path.read_bytes()).unk_id()
+    return unknown
+
+
+def reordered_subwords(path: Path, order: Arrangement) -> ReorderedSubwordTokenizer:
+    """Returns the tokenizer of a file of SentencePiece; symbols beyond its pieces are no text.
+
+    Raises:
+        InputError: If it is no such file.
+    """
+    model = path.read_bytes()
+    size = read_model(model).vocab_size()
+    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids])
+
+
 def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
 
@@ -153,10 +175,7 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     """
     path = checkpoint.path / "tokenizer.model"
     if path.is_file():
-        model = path.read_bytes()
-        size = sentencepiece.SentencePieceProcessor(model_proto=model).vocab_size()
-        # Rows of the table beyond the pieces only fill it up.
-        return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids])
+        return reordered_subwords(path, order)
     described = checkpoint.json("tokenizer.json")
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer")
     is_plain = (
@@ -174,6 +193,101 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
             f"Received: pre_tokenizer={splits!r}, normalizer={normalizer!r}."
         )
     return byte_level_bpe(checkpoint, order)
+
+
+_END = "<|endoftext|>"
+_START = "<|startoftext|>"
+
+
+def decoder_files(
+    tokenizer: Tokenizer, tables: Sequence[np.ndarray], family: str
+) -> tuple[dict[str, Any], Arrangement, bool]:
+    """Returns the files of a decoder's tokenizer by name, the order of ids, and whether texts begin with a symbol.
+
+    Args:
+        tokenizer: One that `text_tokenizer` returns.
+        tables: What has a row for each symbol, see `Arrangement.with_start`.
+        family: The name of the family, for the error.
+
+    Raises:
+        InputError: If it is no such tokenizer.
+    """
+    if isinstance(tokenizer, ReorderedSubwordTokenizer):
+        order = Arrangement(tokenizer.model_ids).complete(pad=False).with_start(tables)
+        pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
+        config = {
+            "tokenizer_class": "LlamaTokenizer",
+            "add_bos_token": True,
+            "add_eos_token": False,
+            "bos_token": pieces(ids[START]),
+            "eos_token": pieces(ids[END]),
+            "unk_token": pieces(ids[UNKNOWN]),
+            "clean_up_tokenization_spaces": False,
+        }
+        return {"tokenizer.model": tokenizer.model, "tokenizer_config.json": config}, order, True
+    if isinstance(tokenizer, ByteLevelBPETokenizer):
+        order = Arrangement(tokenizer.original_ids).with_start(tables)
+        return _byte_level_files(tokenizer, order), order, False
+    kinds = " or ".join(kind.kind for kind in (ReorderedSubwordTokenizer, ByteLevelBPETokenizer))
+    raise InputError(f"The tokenizer of {family} is {kinds}. Received: tokenizer={tokenizer.kind!r}.")
+
+
+def _byte_level_files(tokenizer: ByteLevelBPETokenizer, order: Arrangement) -> dict[str, Any]:
+    ids = order.original_ids
+    vocabulary, merges = tokenizer.vocabulary()
+    names = {ids[START]: _START, ids[END]: _END}  # where they are one, it has the name of the end
+    table = tokenizer.piece_table()
+    names |= {ids[i]: table[i] for i in tokenizer.controls if i > END and table[i] != UNUSED}
+    runs = {ids[index]: " " * length for length, index in enumerate(tokenizer.runs, start=2)}
+    pieces = {i: piece for piece, i in vocabulary.items()} | names | runs
+    as_they_are = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+    levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    described = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": text, **as_they_are, "normalized": i in runs, "special": i in names}
+            for i, text in sorted({**names, **runs}.items())
+        ],
+        "normalizer": {"type": "NFC"} if tokenizer.compose else None,
+        "pre_tokenizer": levels,
+        "post_processor": None,
+        "decoder": levels,
+        "model": {"type": "BPE", "vocab": {pieces[i]: i for i in sorted(pieces)}, "merges": merges},
+    }
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": names[ids[START]],
+        "eos_token": _END,
+        "clean_up_tokenization_spaces": False,
+    }
+    return {"tokenizer.json": described, "tokenizer_config.json": config}
+
+
+def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) -> tuple[dict[str, Any], Arrangement]:
+    """Returns the files of T5's tokenizer by name, and the order of ids.
+
+    Args:
+        tokenizers: Those of source and target.
+        tables: What has a row for each symbol, see `Arrangement.with_start`.
+
+    Raises:
+        InputError: If T5 has no such tokenizers.
+    """
+    source, target = (tokenizers[side] for side in ("source", "target"))
+    kind = ReorderedSubwordTokenizer
+    if not isinstance(source, kind) or not source.has_end or source.identity() != target.identity():
+        raise InputError(
+            f"T5 has one tokenizer for both sides, {kind.kind}, whose sources end with the end symbol. "
+            f"Received: tokenizer={source.kind!r} and {target.kind!r}."
+        )
+    order = Arrangement(source.model_ids).complete().with_start(tables)
+    pieces, ids = read_model(source.model).id_to_piece, source.model_ids
+    config = {
+        "tokenizer_class": "T5Tokenizer",
+        "extra_ids": 0,
+        **{f"{name}_token": pieces(ids[ours]) for name, ours in (("pad", PAD), ("eos", END), ("unk", UNKNOWN))},
+    }
+    return {"spiece.model": source.model, "tokenizer_config.json": config}, order
 
 
 _BERT_NAMES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
@@ -228,6 +342,41 @@ def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Ar
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
     reading = Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
     return WordPieceTokenizer([*SPECIAL_PIECES, *texts[4:]], order.original_ids, reading, longest), order
+
+
+def wordpiece_files(tokenizer: WordPieceTokenizer, order: Arrangement) -> dict[str, Any]:
+    """Returns the files of BERT's tokenizer, by name; special pieces have the names that BERT gives them.
+
+    Args:
+        tokenizer: The tokenizer.
+        order: The id there of each of our ids.
+    """
+    special = dict(zip(_BERT_NAMES.values(), order.original_ids, strict=False))
+    rows = list(zip(tokenizer.piece_table(), order.original_ids, strict=True))[len(special) :]
+    vocabulary = {piece: i for piece, i in rows if piece != UNUSED} | special
+    start, end = ([name, special[name]] for name in (_BERT_NAMES["cls_token"], _BERT_NAMES["sep_token"]))
+    unknown, reading = _BERT_NAMES["unk_token"], tokenizer.reading
+    model = {"unk_token": unknown, "max_input_chars_per_word": tokenizer.max_word_length}
+    normalizer = {
+        "lowercase": reading.lowercase,
+        "strip_accents": reading.strip_accents,
+        "handle_chinese_chars": reading.split_ideographs,
+    }
+    as_they_are = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    described = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": name, **as_they_are, "special": True}
+            for name, i in sorted(special.items(), key=lambda item: item[1])
+        ],
+        "normalizer": {**_WORDPIECE["normalizer"], **normalizer},
+        "pre_tokenizer": _WORDPIECE["pre_tokenizer"],
+        "post_processor": {"type": "BertProcessing", "sep": end, "cls": start},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {**_WORDPIECE["model"], **model, "vocab": dict(sorted(vocabulary.items(), key=lambda item: item[1]))},
+    }
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": reading.lowercase, **_BERT_NAMES}
+    return {"tokenizer.json": described, "tokenizer_config.json": config}
 
 
 def _check_special(path: Path, processor: Mapping[str, Any], config: Mapping[str, Any]) -> None:

@@ -38,10 +38,16 @@ class Arrangement:
         """The number of symbols of the checkpoint."""
         return max(self.original_ids) + 1
 
-    def complete(self) -> "Arrangement":
-        """Returns the arrangement in which symbols that were new come last, as the checkpoint will have them."""
-        new = iter(range(self.size, self.size + self.original_ids.count(NEW)))
-        return Arrangement(tuple(next(new) if i == NEW else i for i in self.original_ids))
+    def complete(self, pad: bool = True) -> "Arrangement":
+        """Returns the arrangement in which symbols that were new come last, as the checkpoint will have them.
+
+        Args:
+            pad: Whether padding is one of them.
+        """
+        new = iter(range(self.size, self.size + len(self.original_ids)))
+        return Arrangement(
+            tuple(next(new) if i == NEW and (pad or ours != PAD) else i for ours, i in enumerate(self.original_ids))
+        )
 
     def with_start(self, tables: Iterable[np.ndarray]) -> "Arrangement":
         """Returns the arrangement in which what begins texts has an id of its own, if it needs one.

@@ -18,6 +18,7 @@ ACTIVATIONS = {
 _WRITTEN_ACTIVATIONS = {name: name for name in ("relu", "gelu", "silu", "tanh", "sigmoid")} | {"gelu_tanh": "gelu_new"}
 
 Weights = Iterator[tuple[Any, np.ndarray]]
+Tensors = Mapping[str, Callable[[], np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class Trained:
         options: Its options.
         usual: Those of the model by name that checkpoints of the family become.
         tokenizers: Its tokenizers by name.
+        data: Settings of the data that it was made for, such as the classes of a classifier.
     """
 
     model: Any
     options: Mapping[str, Any]
     usual: Mapping[str, Any]
     tokenizers: Mapping[str, Tokenizer]
+    data: Mapping[str, Any]
 
     def check(self, family: str, free: Collection[str], **fixed: Any) -> None:
         """Checks that a family has what the options say.
@@ -80,11 +83,13 @@ class Exported:
         config: What `config.json` says.
         tensors: Functions that return the tensors, by name.
         files: The other files, those of the tokenizer, by name: their text, their bytes, or what their JSON says.
+        parts: Tensors of further files of weights, by the paths of these.
     """
 
     config: Mapping[str, Any]
-    tensors: Mapping[str, Callable[[], np.ndarray]]
-    files: Mapping[str, str | bytes | Mapping[str, Any]]
+    tensors: Tensors
+    files: Mapping[str, Any]
+    parts: Mapping[str, Tensors] = field(default_factory=dict)
 
 
 Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types

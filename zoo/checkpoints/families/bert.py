@@ -1,15 +1,35 @@
 """BERT (`bert`) and what is made of it: MiniLM and other sentence encoders, and classifiers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
-from zoo.checkpoints.tokenizers import wordpiece
+from zoo.checkpoints.families.base import (
+    ACTIVATIONS,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    activation_name,
+    register_family,
+    register_writer,
+)
+from zoo.checkpoints.families.layouts import (
+    NORM,
+    Mapped,
+    Rows,
+    linear,
+    normalization,
+    read_mapped,
+    write_mapped,
+)
+from zoo.checkpoints.tokenizers import wordpiece, wordpiece_files
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
+from zoo.text import WordPieceTokenizer
+from zoo.vocabulary import PAD
 
 _CLASSIFIER = "BertForSequenceClassification"
 _POOLINGS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
@@ -136,61 +156,155 @@ def _text_length(checkpoint: Checkpoint, length: int) -> int:
     return int(limit)
 
 
+_SAME = {  # our options, by their names in config.json
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_size": "model_dim",
+    "intermediate_size": "intermediate_dim",
+    "max_position_embeddings": "max_length",
+    "type_vocab_size": "num_segments",
+    "layer_norm_eps": "epsilon",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+_IN_TRAINING = ("embedding_dropout", "word_dropout", "pooling_dropout")
+_FREE = {*_SAME.values(), *_IN_TRAINING, "vocab_size", "activation"}
+
+
+@register_writer("zoo.models.classifiers.transformer:TransformerClassifier", usual="sentence_bert")
+def to_classifier(trained: Trained) -> Exported:
+    """Returns a classifier as a checkpoint of `BertForSequenceClassification`.
+
+    Raises:
+        InputError: If that has no such option or tokenizer.
+    """
+    options, classes = trained.options, trained.data["classes"]
+    fixed = {"pooling": "first", "projection_dim": options["model_dim"], "projection_activation": "tanh"}
+    trained.check(_CLASSIFIER, {*_FREE, "num_classes"}, **fixed)
+    config, order, files = _common(trained, _CLASSIFIER)
+    config["id2label"] = {str(number): name for number, name in enumerate(classes)}
+    config["label2id"] = {name: number for number, name in enumerate(classes)}
+    written = write_mapped([*tensors(trained.model, order, "bert."), *_classes_of(trained.model, "bert.")])
+    return Exported(config, written, files)
+
+
+@register_writer("zoo.models.sentence_encoders.transformer:SentenceEncoder", usual="sentence_bert")
+def to_sentence_transformers(trained: Trained) -> Exported:
+    """Returns a sentence encoder as a folder of sentence-transformers, without BERT's pooler, which it has no use for.
+
+    Raises:
+        InputError: If BERT has no such option or tokenizer.
+    """
+    model, options = trained.model, trained.options
+    head = ("projection_dim", "projection_activation")
+    trained.check("BERT", {*_FREE, *head, "pooling", "normalize", "text_length"})
+    config, order, tokenizer_files = _common(trained, "BertModel")
+    dim, pooling = options["model_dim"], options["pooling"]
+    if pooling not in _POOLINGS.values():
+        raise InputError(f"sentence-transformers pools by {', '.join(_POOLINGS.values())}. Received: {pooling}.")
+    folders: dict[str, Any] = {
+        "1_Pooling": {"word_embedding_dimension": dim, **{name: pooling == ours for name, ours in _POOLINGS.items()}}
+    }
+    parts = {}
+    if options["projection_dim"]:
+        name = next(name for name, ours in _ACTIVATIONS.items() if ours == options["projection_activation"])
+        module = "linear" if name == "Identity" else "activation"
+        folders["2_Dense"] = {
+            "in_features": dim,
+            "out_features": options["projection_dim"],
+            "bias": True,
+            "activation_function": f"torch.nn.modules.{module}.{name}",
+        }
+        parts["2_Dense/model.safetensors"] = write_mapped(linear("linear", model.projection))
+    paths = ["", *folders, *([f"{len(folders) + 1}_Normalize"] if options["normalize"] else [])]
+    kinds = ["Transformer", *(path.partition("_")[2] for path in paths[1:])]
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(zip(paths, kinds, strict=True))
+    ]
+    files = {
+        **tokenizer_files,
+        "modules.json": modules,
+        "sentence_bert_config.json": {"max_seq_length": options["text_length"], "do_lower_case": False},
+        **{f"{folder}/config.json": content for folder, content in folders.items()},
+    }
+    return Exported(config, write_mapped(tensors(model, order)), files, parts)
+
+
+def _common(trained: Trained, architecture: str) -> tuple[dict[str, Any], Arrangement, dict[str, Any]]:
+    """Returns what `config.json` says of all models, the order of the symbols, and the files of the tokenizer."""
+    tokenizer, options = trained.tokenizers["text"], trained.options
+    if not isinstance(tokenizer, WordPieceTokenizer):
+        raise InputError(f"The tokenizer of BERT is {WordPieceTokenizer.kind}. Received: tokenizer={tokenizer.kind!r}.")
+    if not options["num_segments"]:
+        raise InputError("BERT has one segment or more. Received: num_segments=0.")
+    order = Arrangement(tokenizer.original_ids)
+    config = {
+        "architectures": [architecture],
+        "model_type": "bert",
+        "vocab_size": order.size,
+        "pad_token_id": order.original_ids[PAD],
+        "hidden_act": activation_name("BERT", options["activation"]),
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
+    return config, order, wordpiece_files(tokenizer, order)
+
+
 def _weights(checkpoint: Checkpoint, head: Checkpoint | None, model: Any, order: Arrangement) -> Weights:
     prefix = "bert." if checkpoint.has("bert.embeddings.word_embeddings.weight") else ""
-    dim, inner, size = model.model_dim, model.intermediate_dim, checkpoint.option("vocab_size", 30522)
-
-    def read(name: str, *shape: int) -> np.ndarray:
-        return checkpoint.read(prefix + name, shape)
-
-    def norm(layer: Any, name: str) -> Weights:
-        old = checkpoint.has(f"{prefix}{name}.gamma")  # as TensorFlow called them
-        yield layer.gamma, read(f"{name}.gamma" if old else f"{name}.weight", dim)
-        yield layer.beta, read(f"{name}.beta" if old else f"{name}.bias", dim)
-
-    def linear(layer: Any, name: str, inputs: int, outputs: int) -> Weights:
-        yield from dense(layer, read(f"{name}.weight", outputs, inputs).T, read(f"{name}.bias", outputs))
-
-    embeddings = "embeddings.{}_embeddings.weight".format
-    yield model.embedding.embeddings, order.rows(read(embeddings("word"), size, dim))
-    yield model.input_positions.positions.embeddings, read(embeddings("position"), model.max_length, dim)
-    if model.segment_embedding is not None:
-        yield model.segment_embedding.embeddings, read(embeddings("token_type"), model.num_segments, dim)
-    yield from norm(model.embedding_normalization, "embeddings.LayerNorm")
-    for index, block in enumerate(model.encoder_blocks):
-        layer, attention, feed_forward = f"encoder.layer.{index}.", block.attention, block.feed_forward
-        yield from linear(attention.query_dense, f"{layer}attention.self.query", dim, dim)
-        yield from linear(attention.key_dense, f"{layer}attention.self.key", dim, dim)
-        yield from linear(attention.value_dense, f"{layer}attention.self.value", dim, dim)
-        yield from linear(attention.output_dense, f"{layer}attention.output.dense", dim, dim)
-        yield from linear(feed_forward.intermediate_dense, f"{layer}intermediate.dense", dim, inner)
-        yield from linear(feed_forward.output_dense, f"{layer}output.dense", inner, dim)
-        for layer_norm, name in zip(block.norms, ("attention.output", "output"), strict=True):
-            yield from norm(layer_norm, f"{layer}{name}.LayerNorm")
+    old = checkpoint.has(f"{prefix}embeddings.LayerNorm.gamma")  # as TensorFlow called them
+    size = checkpoint.option("vocab_size", 30522)
+    yield from read_mapped(checkpoint, tensors(model, order, prefix, ("gamma", "beta") if old else NORM, size))
     checkpoint.ignore(f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids")
-    yield from _head(checkpoint, head, model, prefix)
-
-
-def _head(checkpoint: Checkpoint, head: Checkpoint | None, model: Any, prefix: str) -> Weights:
-    """Yields the weights after pooling."""
-    dim, size = model.model_dim, model.projection_dim
     if hasattr(model, "output_dense"):
-        pooler = (checkpoint.read(f"{prefix}pooler.dense.{name}", shape) for name, shape in _shapes(dim, dim))
-        yield from dense(model.projection, next(pooler).T, next(pooler))
-        classes = (checkpoint.read(f"classifier.{name}", shape) for name, shape in _shapes(dim, model.num_classes))
-        yield from dense(model.output_dense, next(classes).T, next(classes))
+        yield from read_mapped(checkpoint, _classes_of(model, prefix))
         return
     if head is not None:
-        kernel = head.read("linear.weight", (size, dim)).T
         has_bias = head.option("bias", True)
-        yield from dense(
-            model.projection, kernel, head.read("linear.bias", (size,)) if has_bias else np.zeros(size, "float32")
-        )
+        yield from read_mapped(head, linear("linear", model.projection, bias=has_bias))
+        if not has_bias:
+            yield model.projection.bias, np.zeros(model.projection_dim, "float32")
     checkpoint.leave_out(f"{prefix}pooler.", "as the vectors of a sentence encoder are pooled otherwise")
     checkpoint.leave_out(
         "cls.", "the heads of its training, which guess hidden words or whether texts follow each other"
     )
 
 
-def _shapes(inputs: int, outputs: int) -> list[tuple[str, tuple[int, ...]]]:
-    return [("weight", (outputs, inputs)), ("bias", (outputs,))]
+def tensors(
+    model: Any,
+    order: Arrangement,
+    prefix: str = "",
+    norm: tuple[str, str] = NORM,
+    size: int | None = None,
+) -> Iterator[Mapped]:
+    """Yields the tensors of a BERT up to its last vectors, with what each holds of a model, to be read or written.
+
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        prefix: What the names of the tensors begin with.
+        norm: What scale and shift of a normalisation are called.
+        size: The number of symbols in the checkpoint. Default: those that `order` has.
+    """
+    names = f"{prefix}embeddings.{{}}_embeddings.weight".format
+    yield Mapped(names("word"), (model.embedding.embeddings,), Rows(order, size or order.size))
+    yield Mapped(names("position"), (model.input_positions.positions.embeddings,))
+    if model.segment_embedding is not None:
+        yield Mapped(names("token_type"), (model.segment_embedding.embeddings,))
+    yield from normalization(f"{prefix}embeddings.LayerNorm", model.embedding_normalization, names=norm)
+    for index, block in enumerate(model.encoder_blocks):
+        layer, attention, feed_forward = f"{prefix}encoder.layer.{index}.", block.attention, block.feed_forward
+        yield from linear(f"{layer}attention.self.query", attention.query_dense)
+        yield from linear(f"{layer}attention.self.key", attention.key_dense)
+        yield from linear(f"{layer}attention.self.value", attention.value_dense)
+        yield from linear(f"{layer}attention.output.dense", attention.output_dense)
+        yield from linear(f"{layer}intermediate.dense", feed_forward.intermediate_dense)
+        yield from linear(f"{layer}output.dense", feed_forward.output_dense)
+        for layer_norm, name in zip(block.norms, ("attention.output", "output"), strict=True):
+            yield from normalization(f"{layer}{name}.LayerNorm", layer_norm, names=norm)
+
+
+def _classes_of(model: Any, prefix: str) -> Iterator[Mapped]:
+    """Yields the tensors between the first vector and the classes."""
+    yield from linear(f"{prefix}pooler.dense", model.projection)
+    yield from linear("classifier", model.output_dense)

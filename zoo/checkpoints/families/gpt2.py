@@ -97,7 +97,9 @@ def to_gpt2(trained: Trained) -> Exported:
         "eos_token_id": order.original_ids[END],
         **{name: options[ours] for name, ours in _SAME.items()},
     }
-    vocabulary, merges = tokenizer.vocabulary()
+    pieces, merges = tokenizer.vocabulary()
+    end = order.original_ids[END]
+    vocabulary = {"<|endoftext|>" if i == end else piece: i for piece, i in pieces.items()}
     return Exported(
         config,
         write_mapped(tensors(model, order, order.size)),

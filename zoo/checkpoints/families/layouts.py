@@ -120,22 +120,25 @@ class Rows:
     Args:
         order: Our order of the symbols.
         size: The number of rows in the checkpoint.
+        columns: Whether the variable has a column for each symbol, and not a row.
     """
 
-    def __init__(self, order: Arrangement, size: int):
-        self._order, self._size = order, size
+    def __init__(self, order: Arrangement, size: int, columns: bool = False):
+        self._order, self._size, self._columns = order, size, columns
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """See `Layout`."""
-        return (self._size, *shapes[0][1:])
+        rows = shapes[0][::-1] if self._columns else shapes[0]
+        return (self._size, *rows[1:])
 
     def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
         """See `Layout`."""
-        return [self._order.rows(tensor)]
+        rows = self._order.rows(tensor)
+        return [rows.T if self._columns else rows]
 
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """See `Layout`."""
-        (ours,), ids = values, np.array(self._order.original_ids)
+        ours, ids = values[0].T if self._columns else values[0], np.array(self._order.original_ids)
         tensor = np.zeros((self._size, *ours.shape[1:]), ours.dtype)
         known = ids != NEW
         tensor[ids[known]] = ours[known]
@@ -144,6 +147,55 @@ class Rows:
                 "Two symbols of the model are one in this format, and the model has rows for them that differ."
             )
         return tensor
+
+
+class Copies:
+    """Several variables that are the same.
+
+    Args:
+        count: How many.
+        inner: How the tensor holds one of them.
+    """
+
+    def __init__(self, count: int, inner: Layout):
+        self._count, self._inner = count, inner
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return self._inner.shape(shapes[:1])
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return [*self._inner.split(tensor)] * self._count
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        if not all(np.array_equal(values[0], value) for value in values[1:]):
+            raise InputError("Source and target have one table of embeddings in this format, and the model has two.")
+        return self._inner.join(values[:1])
+
+
+class Scaled:
+    """One variable that is a tensor times a factor.
+
+    Args:
+        factor: The factor.
+    """
+
+    def __init__(self, factor: float):
+        self._factor = factor
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return shapes[0]
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return [self._factor * tensor]
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        return values[0] / self._factor
 
 
 @dataclass(frozen=True)
@@ -178,14 +230,38 @@ def linear(
         yield Mapped(f"{name}.bias", tuple(layer.bias for layer in layers), vectors)
 
 
-def normalization(name: str, layer: Any, layout: Layout | None = None) -> Iterator[Mapped]:
-    """Yields `NAME.weight` and, of a layer normalisation, `NAME.bias`."""
-    layout = layout or Columns()
-    if hasattr(layer, "gamma"):
-        yield Mapped(f"{name}.weight", (layer.gamma,), layout)
-        yield Mapped(f"{name}.bias", (layer.beta,), layout)
-    else:
-        yield Mapped(f"{name}.weight", (layer.scale,), layout)
+def tables(model: Any, order: Arrangement, size: int, embeddings: str, logits: str) -> Iterator[Mapped]:
+    """Yields the embeddings of a language model, and unless they are tied the matrix of its logits.
+
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        size: The number of symbols in the checkpoint.
+        embeddings: The name of the embeddings.
+        logits: The name of the matrix of the logits.
+    """
+    yield Mapped(embeddings, (model.embedding.embeddings,), Rows(order, size))
+    if not model.tied_embeddings:
+        yield Mapped(logits, (model.embedding.reverse_embeddings,), Rows(order, size, columns=True))
+
+
+def rows_of_symbols(model: Any) -> list[np.ndarray]:
+    """Returns the tables of a language model that `tables` yields, with a row for each of our symbols."""
+    found = [np.asarray(model.embedding.embeddings)]
+    return found if model.tied_embeddings else [*found, np.asarray(model.embedding.reverse_embeddings).T]
+
+
+NORM = ("weight", "bias")
+"""What scale and shift of a normalisation are called."""
+
+
+def normalization(
+    name: str, layer: Any, layout: Layout | None = None, names: tuple[str, str] = NORM
+) -> Iterator[Mapped]:
+    """Yields the tensors of a normalisation, `NAME.weight` and, if it shifts, `NAME.bias`, unless `names` differ."""
+    shifts = hasattr(layer, "beta")
+    for part, variable in zip(names, (layer.gamma, layer.beta) if shifts else (layer.scale,), strict=False):
+        yield Mapped(f"{name}.{part}", (variable,), layout or Columns())
 
 
 def read_mapped(checkpoint: Checkpoint, tensors: Iterable[Mapped]) -> Iterator[tuple[Any, np.ndarray]]:
