@@ -1,15 +1,40 @@
 """Llama and its relatives (`llama`, `mistral`, `qwen2`, `qwen3`): RMS norm, rotary positions, gates, grouped heads."""
 
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import Imported, Weights, dense, paired, register_family
-from zoo.checkpoints.tokenizers import text_tokenizer
-from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.checkpoints.families.base import (
+    ACTIVATIONS,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    activation_name,
+    paired,
+    register_family,
+    register_writer,
+)
+from zoo.checkpoints.families.layouts import (
+    Columns,
+    Mapped,
+    Reordered,
+    linear,
+    normalization,
+    read_mapped,
+    rows_of_symbols,
+    tables,
+    write_mapped,
+)
+from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer, unknown_of
+from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
+from zoo.vocabulary import END, PAD, START
 
+QK_EPSILON = 1e-6
+"""ε of the normalisation of queries and keys; those of Qwen3 have one ε for all."""
 # Kinds of `rope_scaling` that need no more than our options say.
 _SCALINGS = {"default": "none", "linear": "linear", "llama3": "llama3"}
 
@@ -28,9 +53,12 @@ def llama(checkpoint: Checkpoint) -> Imported:
     head_dim = checkpoint.option("head_dim") or dim // heads
     length, size = checkpoint.option("max_position_embeddings", 2048), checkpoint.option("vocab_size", 32000)
     _check_window(checkpoint, length)
+    if checkpoint.config["model_type"] == "qwen3":
+        checkpoint.option("rms_norm_eps", QK_EPSILON, only=QK_EPSILON)
     start, end = checkpoint.option("bos_token_id"), checkpoint.option("eos_token_id", 2)
     end = end[0] if isinstance(end, list) else end
-    unknown = 0 if (checkpoint.path / "tokenizer.model").is_file() else None
+    pieces = checkpoint.path / "tokenizer.model"
+    unknown = unknown_of(pieces) if pieces.is_file() else None
     pad = checkpoint.option("pad_token_id")
     pad = None if pad in (start, end, unknown, -1) else pad
     order = arrange(size, end if start is None else start, end, pad, unknown)
@@ -43,7 +71,7 @@ def llama(checkpoint: Checkpoint) -> Imported:
         "key_dim": head_dim,
         "intermediate_dim": checkpoint.option("intermediate_size", 11008),
         "max_length": length,
-        "activation": checkpoint.option("hidden_act", "silu"),
+        "activation": ACTIVATIONS.get(activation := checkpoint.option("hidden_act", "silu"), activation),
         "epsilon": checkpoint.option("rms_norm_eps", 1e-6),
         "qk_norm": checkpoint.config["model_type"] == "qwen3",
         "use_bias": _has_bias(checkpoint),
@@ -62,7 +90,7 @@ def _grouped(groups: int, heads: int) -> int:
 
 
 def _has_bias(checkpoint: Checkpoint) -> bool:
-    return checkpoint.has("model.layers.0.self_attn.q_proj.bias") or checkpoint.has("model.layers.0.mlp.up_proj.bias")
+    return any(checkpoint.has(f"model.layers.0.{name}.bias") for name in ("self_attn.q_proj", "mlp.up_proj"))
 
 
 def _check_window(checkpoint: Checkpoint, length: int) -> None:
@@ -98,39 +126,133 @@ def _rotary(checkpoint: Checkpoint) -> dict[str, Any]:
     return options
 
 
+_SAME = {  # our options, by their names in config.json
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_size": "model_dim",
+    "intermediate_size": "intermediate_dim",
+    "max_position_embeddings": "max_length",
+    "rms_norm_eps": "epsilon",
+    "tie_word_embeddings": "tied_embeddings",
+    "attention_dropout": "attention_dropout",
+}
+_ROTARY = ("max_wavelength", "rope_scaling", "rope_factor", "rope_original_length")
+_OTHERS = ("vocab_size", "activation", "num_key_value_heads", "key_dim", "qk_norm", "use_bias", "start_symbol")
+_FREE = {*_SAME.values(), *_ROTARY, *_OTHERS, "dropout", "feed_forward_dropout"}
+
+
+@register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="causal_lm_modern")
+def to_llama(trained: Trained) -> Exported:
+    """Returns a language model as a checkpoint of Llama, of Qwen2 or of Qwen3.
+
+    It is Qwen3 if queries and keys are normalised, Qwen2 if the maps to queries, keys and values alone have biases that
+    are not zero, and else Llama, of which Mistral is a case.
+
+    Raises:
+        InputError: If none of them has such an option or tokenizer.
+    """
+    model, options = trained.model, trained.options
+    trained.check("Llama", _FREE, scale_embeddings=False)
+    if options["rope_scaling"] not in _SCALINGS.values():
+        known, received = ", ".join(_SCALINGS.values()), f"rope_scaling={options['rope_scaling']!r}"
+        raise InputError(f"Llama has the rope_scaling {known} only. Received: {received}.")
+    if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
+        raise InputError(f"With qk_norm Qwen3 has epsilon={QK_EPSILON} only. Received: epsilon={options['epsilon']}.")
+    kind, biased = _kind(model)
+    files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_symbols(model), "Llama")
+    if begins != options["start_symbol"]:
+        received = f"Received: start_symbol={options['start_symbol']}"
+        raise InputError(f"With this tokenizer Llama has start_symbol={begins} only. {received}.")
+    config = {
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "model_type": kind,
+        "vocab_size": order.size,
+        "hidden_act": activation_name("Llama", options["activation"]),
+        "head_dim": model.options.head_dim,
+        "num_key_value_heads": options["num_key_value_heads"] or options["num_heads"],
+        "attention_bias": set(_ATTENTION) <= biased,
+        "mlp_bias": set(_FEED_FORWARD) <= biased,
+        "bos_token_id": order.original_ids[START],
+        "eos_token_id": order.original_ids[END],
+        "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
+        "rope_parameters": _rope_parameters(model.options),
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
+    return Exported(config, write_mapped(tensors(model, order, order.size, biased)), files)
+
+
+def _rope_parameters(options: Any) -> dict[str, Any]:
+    """Returns what `config.json` says of rotary positions."""
+    scaling = options.rope_parameters(options.max_length) or {"rope_type": "default"}
+    return {**scaling, "rope_theta": options.max_wavelength}
+
+
+def _kind(model: Any) -> tuple[str, set[str]]:
+    """Returns the model type of one of our models, and which of its maps have biases."""
+    used = {
+        name for name, layers in _maps(model).items() if model.use_bias and any(np.any(each.bias) for each in layers)
+    }
+    if model.qk_norm:
+        if used & {*_FEED_FORWARD}:
+            raise InputError("Qwen3 has no biases in its feed-forward networks; those of this model are not zero.")
+        return "qwen3", {*_ATTENTION} if model.use_bias else set()
+    if model.use_bias and used <= {*_QKV}:
+        return "qwen2", {*_QKV}
+    attention = {*_ATTENTION} if used & {*_ATTENTION} else set()
+    return "llama", attention | ({*_FEED_FORWARD} if used & {*_FEED_FORWARD} else set())
+
+
+_QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_ATTENTION = (*_QKV, "self_attn.o_proj")
+_FEED_FORWARD = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+
+
+def _maps(model: Any) -> dict[str, list[Any]]:
+    """Returns the maps of all blocks, by what they are called in a block of Llama."""
+    maps: dict[str, list[Any]] = {name: [] for name in (*_ATTENTION, *_FEED_FORWARD)}
+    for block in model.blocks:
+        attention, feed_forward = block.attention, block.feed_forward
+        layers = (attention.query_dense, attention.key_dense, attention.value_dense, attention.output_dense)
+        gated = (feed_forward.intermediate_dense, feed_forward.linear_dense, feed_forward.output_dense)
+        for name, layer in zip(maps, (*layers, *gated), strict=True):
+            maps[name].append(layer)
+    return maps
+
+
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    dim, inner, head = model.model_dim, model.intermediate_dim, model.key_dim
-    size = checkpoint.option("vocab_size", 32000)
-    inside, memory = model.num_heads * head, (model.num_key_value_heads or model.num_heads) * head
-    yield model.embedding.embeddings, order.rows(checkpoint.read("model.embed_tokens.weight", (size, dim)))
+    maps = _maps(model)
+    biased = {name for name in maps if checkpoint.has(f"model.layers.0.{name}.bias")}
+    yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size", 32000), biased))
+    for name in maps if model.use_bias else ():
+        for layer in maps[name] if name not in biased else ():
+            yield layer.bias, np.zeros(layer.bias.shape, "float32")
     if model.tied_embeddings:
         checkpoint.ignore("lm_head.weight")
-    else:
-        yield model.embedding.reverse_embeddings, order.rows(checkpoint.read("lm_head.weight", (size, dim))).T
+    checkpoint.ignore(*(f"model.layers.{index}.self_attn.rotary_emb.inv_freq" for index in range(len(model.blocks))))
 
+
+def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) -> Iterator[Mapped]:
+    """Yields the tensors of a Llama with what each holds of a model, to be read or written.
+
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        size: The number of symbols in the checkpoint.
+        biased: The maps that have biases, as they are called in a block.
+    """
+    head = model.options.head_dim
+    yield from tables(model, order, size, "model.embed_tokens.weight", "lm_head.weight")
+    for name, layers in _maps(model).items():
+        for index, layer in enumerate(layers):
+            rotated = name in ("self_attn.q_proj", "self_attn.k_proj")
+            outputs = paired(np.arange(layer.kernel.shape[1]), head) if rotated else None
+            yield from linear(f"model.layers.{index}.{name}", layer, outputs=outputs, bias=name in biased)
     for index, block in enumerate(model.blocks):
-        layer, attention, feed_forward = f"model.layers.{index}.", block.attention, block.feed_forward
-        for part, name, sizes, rotated in (
-            (attention.query_dense, "self_attn.q_proj", (dim, inside), True),
-            (attention.key_dense, "self_attn.k_proj", (dim, memory), True),
-            (attention.value_dense, "self_attn.v_proj", (dim, memory), False),
-            (attention.output_dense, "self_attn.o_proj", (inside, dim), False),
-            (feed_forward.intermediate_dense, "mlp.gate_proj", (dim, inner), False),
-            (feed_forward.linear_dense, "mlp.up_proj", (dim, inner), False),
-            (feed_forward.output_dense, "mlp.down_proj", (inner, dim), False),
-        ):
-            kernel = checkpoint.read(f"{layer}{name}.weight", sizes[::-1]).T
-            bias = None
-            if model.use_bias:
-                has = checkpoint.has(f"{layer}{name}.bias")
-                bias = checkpoint.read(f"{layer}{name}.bias", sizes[1:]) if has else np.zeros(sizes[1], "float32")
-            if rotated:
-                kernel, bias = paired(kernel, head), None if bias is None else paired(bias, head)
-            yield from dense(part, kernel, bias)
+        layer = f"model.layers.{index}."
         if model.qk_norm:
-            for norm, name in ((attention.query_norm, "q_norm"), (attention.key_norm, "k_norm")):
-                yield norm.scale, paired(checkpoint.read(f"{layer}self_attn.{name}.weight", (head,)), head)
+            halves = Reordered(paired(np.arange(head), head), 0, Columns())
+            yield from normalization(f"{layer}self_attn.q_norm", block.attention.query_norm, halves)
+            yield from normalization(f"{layer}self_attn.k_norm", block.attention.key_norm, halves)
         for norm, name in zip(block.norms, ("input_layernorm", "post_attention_layernorm"), strict=True):
-            yield norm.scale, checkpoint.read(f"{layer}{name}.weight", (dim,))
-        checkpoint.ignore(f"{layer}self_attn.rotary_emb.inv_freq")
-    yield model.final_norm.scale, checkpoint.read("model.norm.weight", (dim,))
+            yield from normalization(f"{layer}{name}", norm)
+    yield from normalization("model.norm", model.final_norm)
