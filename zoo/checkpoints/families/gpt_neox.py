@@ -1,13 +1,36 @@
 """GPT-NeoX and Pythia (`gpt_neox`): pre-norm blocks, both parts of which read the same, partly rotated heads."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, paired, register_family
-from zoo.checkpoints.tokenizers import text_tokenizer
+from zoo.checkpoints.families.base import (
+    ACTIVATIONS,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    activation_name,
+    paired,
+    register_family,
+    register_writer,
+)
+from zoo.checkpoints.families.layouts import (
+    Mapped,
+    linear,
+    normalization,
+    read_mapped,
+    rows_of_symbols,
+    tables,
+    write_mapped,
+)
+from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer
 from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer
+from zoo.vocabulary import END, START
 
 
 @register_family("gpt_neox")
@@ -47,41 +70,85 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
     return Imported("gpt2", options, tokenizers, lambda model: _weights(checkpoint, model, order))
 
 
+_SAME = {  # our options, by their names in config.json
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_size": "model_dim",
+    "intermediate_size": "intermediate_dim",
+    "max_position_embeddings": "max_length",
+    "layer_norm_eps": "epsilon",
+    "rotary_pct": "rotary_fraction",
+    "rotary_emb_base": "max_wavelength",
+    "use_parallel_residual": "parallel_residual",
+    "tie_word_embeddings": "tied_embeddings",
+    "hidden_dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+}
+
+
+@register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="gpt2")
+def to_gpt_neox(trained: Trained) -> Exported:
+    """Returns a language model as a checkpoint of GPT-NeoX.
+
+    Raises:
+        InputError: If GPT-NeoX has no such option or tokenizer.
+    """
+    model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
+    trained.check("GPT-NeoX", {*_SAME.values(), "vocab_size", "activation"}, positions="rotary")
+    if not isinstance(tokenizer, ByteLevelBPETokenizer):
+        raise InputError(f"The tokenizer of GPT-NeoX is byte-level. Received: tokenizer={tokenizer.kind!r}.")
+    files, order, _ = decoder_files(tokenizer, rows_of_symbols(model), "GPT-NeoX")
+    config = {
+        "architectures": ["GPTNeoXForCausalLM"],
+        "model_type": "gpt_neox",
+        "vocab_size": order.size,
+        "hidden_act": activation_name("GPT-NeoX", options["activation"]),
+        "attention_bias": True,
+        "bos_token_id": order.original_ids[START],
+        "eos_token_id": order.original_ids[END],
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": options["max_wavelength"],
+            "partial_rotary_factor": options["rotary_fraction"],
+        },
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
+    return Exported(config, write_mapped(tensors(model, order, order.size)), files)
+
+
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
-    dim, inner, heads = model.model_dim, model.intermediate_dim, model.num_heads
-    head, size = model.options.head_dim, checkpoint.option("vocab_size", 50432)
-    rotated = model.options.rotated_dim
-
-    def part(values: np.ndarray, index: int) -> np.ndarray:
-        """Returns what belongs to queries, keys or values, [..., D], of [3 · D, ...], which has it by heads."""
-        of_heads = values.reshape(heads, 3, head, -1)[:, index]  # [N, H, ...]
-        if index < 2:
-            columns = paired(of_heads[:, :rotated].swapaxes(1, 2), rotated).swapaxes(1, 2)
-            of_heads = np.concatenate([columns, of_heads[:, rotated:]], axis=1)
-        return of_heads.reshape(dim, -1).T
-
-    yield model.embedding.embeddings, order.rows(checkpoint.read("gpt_neox.embed_in.weight", (size, dim)))
+    yield from read_mapped(checkpoint, tensors(model, order, checkpoint.option("vocab_size", 50432)))
     if model.tied_embeddings:
         checkpoint.ignore("embed_out.weight")
-    else:
-        yield model.embedding.reverse_embeddings, order.rows(checkpoint.read("embed_out.weight", (size, dim))).T
+    for index in range(len(model.blocks)):
+        unlearned = ("bias", "masked_bias", "rotary_emb.inv_freq")
+        checkpoint.ignore(*(f"gpt_neox.layers.{index}.attention.{name}" for name in unlearned))
+
+
+def tensors(model: Any, order: Arrangement, size: int) -> Iterator[Mapped]:
+    """Yields the tensors of a GPT-NeoX with what each holds of a model, to be read or written.
+
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        size: The number of symbols in the checkpoint.
+    """
+    outputs = _places(model.num_heads, model.options.head_dim, model.options.rotated_dim)
+    yield from tables(model, order, size, "gpt_neox.embed_in.weight", "embed_out.weight")
     for index, block in enumerate(model.blocks):
         layer, attention, feed_forward = f"gpt_neox.layers.{index}.", block.attention, block.feed_forward
-        kernel = checkpoint.read(f"{layer}attention.query_key_value.weight", (3 * dim, dim))
-        bias = checkpoint.read(f"{layer}attention.query_key_value.bias", (3 * dim,))
-        for number, dense_layer in enumerate((attention.query_dense, attention.key_dense, attention.value_dense)):
-            yield from dense(dense_layer, part(kernel, number), part(bias, number)[0])
-        for dense_layer, name, inputs, outputs in (
-            (attention.output_dense, "attention.dense", dim, dim),
-            (feed_forward.intermediate_dense, "mlp.dense_h_to_4h", dim, inner),
-            (feed_forward.output_dense, "mlp.dense_4h_to_h", inner, dim),
-        ):
-            weight = checkpoint.read(f"{layer}{name}.weight", (outputs, inputs)).T
-            yield from dense(dense_layer, weight, checkpoint.read(f"{layer}{name}.bias", (outputs,)))
+        parts = (attention.query_dense, attention.key_dense, attention.value_dense)
+        yield from linear(f"{layer}attention.query_key_value", *parts, outputs=outputs)
+        yield from linear(f"{layer}attention.dense", attention.output_dense)
+        yield from linear(f"{layer}mlp.dense_h_to_4h", feed_forward.intermediate_dense)
+        yield from linear(f"{layer}mlp.dense_4h_to_h", feed_forward.output_dense)
         for norm, name in zip(block.norms, ("input_layernorm", "post_attention_layernorm"), strict=True):
-            yield norm.gamma, checkpoint.read(f"{layer}{name}.weight", (dim,))
-            yield norm.beta, checkpoint.read(f"{layer}{name}.bias", (dim,))
-        unlearned = ("bias", "masked_bias", "rotary_emb.inv_freq")
-        checkpoint.ignore(*(f"{layer}attention.{name}" for name in unlearned))
-    yield model.final_norm.gamma, checkpoint.read("gpt_neox.final_layer_norm.weight", (dim,))
-    yield model.final_norm.beta, checkpoint.read("gpt_neox.final_layer_norm.bias", (dim,))
+            yield from normalization(f"{layer}{name}", norm)
+    yield from normalization("gpt_neox.final_layer_norm", model.final_norm)
+
+
+def _places(heads: int, size: int, rotated: int) -> np.ndarray:
+    """Returns where the features of our queries, keys and values are, where each head has all three, [3 · N · H]."""
+    places = np.arange(3 * heads * size).reshape(heads, 3, size)
+    places[:, :2, :rotated] = paired(places[:, :2, :rotated], rotated)
+    return places.swapaxes(0, 1).ravel()
