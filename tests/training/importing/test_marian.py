@@ -11,7 +11,7 @@ from training.import_model import main
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
 from zoo.text import MappedSubwordTokenizer, load_tokenizer
-from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN, pad
 
 EXPECTED = checkpoints.expected("marian")
 SOURCES, TEXTS = EXPECTED["sources"], EXPECTED["texts"]
@@ -60,11 +60,7 @@ def test_logits_are_those_of_the_reference_alone_and_with_padding(run, ours):
     order = [original.index(i) for i in range(max(original) + 1)]
     sources = run.source_ids(SOURCES)
     targets = [[START, *(ours[i] for i in row)] for row in EXPECTED["written"]]
-    sizes = [max(map(len, rows)) for rows in (sources, targets)]
-    padded = [
-        np.array([[*row, *[PAD] * (size + 2 - len(row))] for row in rows], "int32")
-        for rows, size in zip((sources, targets), sizes, strict=True)
-    ]
+    padded = [pad(rows, max(map(len, rows)) + 2) for rows in (sources, targets)]
     together = np.asarray(run.model({"source": padded[0], "target": padded[1]}))[..., order]
     for row, expected in enumerate(EXPECTED["logits"]):
         pair = {"source": np.array([sources[row]], "int32"), "target": np.array([targets[row]], "int32")}

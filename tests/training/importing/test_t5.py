@@ -8,7 +8,7 @@ import zoo
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.vocabulary import arrange
 from zoo.errors import InputError
-from zoo.vocabulary import END, PAD, START, UNKNOWN
+from zoo.vocabulary import END, PAD, START, UNKNOWN, pad
 
 LONGEST = 22  # symbols in an answer
 
@@ -47,11 +47,7 @@ def test_logits_are_those_of_the_reference_alone_and_with_padding(imported):
         [START, *(imported.ours[i] for i in row), END][: len(values)]
         for row, values in zip(expected["written"], expected["logits"], strict=True)
     ]
-    sizes = [max(map(len, rows)) for rows in (sources, targets)]
-    padded = [
-        np.array([[*row, *[PAD] * (size + 2 - len(row))] for row in rows], "int32")
-        for rows, size in zip((sources, targets), sizes, strict=True)
-    ]
+    padded = [pad(rows, max(map(len, rows)) + 2) for rows in (sources, targets)]
     together = imported.logits(run.model({"source": padded[0], "target": padded[1]}))
     for row, values in enumerate(expected["logits"]):
         wanted = np.array(values)

@@ -1,14 +1,40 @@
 """T5 and mT5 (`t5`, `mt5`): RMS norm before each part, biases for distances, dot products that are not scaled."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import sentencepiece
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, dense, register_family
-from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
-from zoo.text import ReorderedSubwordTokenizer
+from zoo.checkpoints.families.base import (
+    ACTIVATIONS,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    activation_name,
+    register_family,
+    register_writer,
+)
+from zoo.checkpoints.families.layouts import (
+    Columns,
+    Copies,
+    Mapped,
+    Rows,
+    Scaled,
+    Transposed,
+    linear,
+    normalization,
+    read_mapped,
+    write_mapped,
+)
+from zoo.checkpoints.tokenizers import reordered_subwords, t5_files, unknown_of
+from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.errors import InputError
+from zoo.vocabulary import END, PAD, START
+
+_BUCKETS = 32
+_LOGITS = "lm_head.weight"
 
 
 @register_family("t5", "mt5")
@@ -22,13 +48,12 @@ def t5(checkpoint: Checkpoint) -> Imported:
         InputError: If it differs from these in what we do not have.
     """
     mt5 = checkpoint.config["model_type"] == "mt5"
-    checkpoint.option("relative_attention_num_buckets", 32, only=32)
+    checkpoint.option("relative_attention_num_buckets", _BUCKETS, only=_BUCKETS)
     checkpoint.option("is_encoder_decoder", True, only=True)
     size, dim = checkpoint.option("vocab_size", 250112 if mt5 else 32128), checkpoint.option("d_model", 512)
-    model = checkpoint.file("spiece.model").read_bytes()
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = checkpoint.file("spiece.model")
     pad, end = checkpoint.option("pad_token_id", 0), checkpoint.option("eos_token_id", 1)
-    order = arrange(size, checkpoint.option("decoder_start_token_id", pad), end, pad, pieces.unk_id())
+    order = arrange(size, checkpoint.option("decoder_start_token_id", pad), end, pad, unknown_of(pieces))
     layers = checkpoint.option("num_layers", 8 if mt5 else 6)
     kind = checkpoint.option("feed_forward_proj", "gated-gelu" if mt5 else "relu")
     activation = {"gated-gelu": "gelu_new"}.get(kind, kind.removeprefix("gated-"))
@@ -57,9 +82,7 @@ def t5(checkpoint: Checkpoint) -> Imported:
         "attention_dropout": checkpoint.option("dropout_rate", 0.1),
         "feed_forward_dropout": checkpoint.option("dropout_rate", 0.1),
     }
-    # Rows of the table beyond the pieces, such as <extra_id_0>, may be written but are no text.
-    ids = [i if i < pieces.vocab_size() else NEW for i in order.original_ids]
-    tokenizer = ReorderedSubwordTokenizer(model, ids)
+    tokenizer = reordered_subwords(pieces, order)  # rows beyond the pieces, such as <extra_id_0>, may be written
     tokenizers = {"source": tokenizer, "target": tokenizer}
     return Imported("transformer_base", options, tokenizers, lambda model: _weights(checkpoint, model, order, size))
 
@@ -72,50 +95,120 @@ def _is_tied(checkpoint: Checkpoint, shape: tuple[int, int]) -> bool:
     )
 
 
+_SAME = {  # our options, by their names in config.json
+    "num_layers": "num_layers",
+    "num_heads": "num_heads",
+    "d_model": "model_dim",
+    "d_ff": "intermediate_dim",
+    "n_positions": "max_length",
+    "layer_norm_epsilon": "epsilon",
+    "dropout_rate": "dropout",
+}
+_DROPOUTS = ("attention_dropout", "feed_forward_dropout")
+_OTHERS = ("source_vocab_size", "target_vocab_size", "decoder_layers", "key_dim", "activation", "gated", "max_distance")
+_FIXED = {
+    "normalize_first": True,
+    "normalization": "rms_norm",
+    "use_bias": False,
+    "score": "dot",
+    "positions": "t5",
+    "scale_embeddings": False,
+}
+
+
+@register_writer("zoo.models.seq2seq.transformer:Transformer", usual="transformer_base")
+def to_t5(trained: Trained) -> Exported:
+    """Returns a Transformer as a checkpoint of T5, version 1.1, whose logits are not scaled.
+
+    Raises:
+        InputError: If T5 has no such option or tokenizer.
+    """
+    model, options = trained.model, trained.options
+    trained.check("T5", {*_SAME.values(), *_DROPOUTS, *_OTHERS, "tied_embeddings"}, **_FIXED)
+    if options["tied_embeddings"] == "target":
+        raise InputError("T5 has tied_embeddings='all' or 'none' only. Received: tied_embeddings='target'.")
+    activation = activation_name("T5", options["activation"])
+    if options["gated"] and activation == "gelu":
+        raise InputError("A T5 with gates has no exact GELU, but activation='gelu_tanh'. Received: activation='gelu'.")
+    kind = f"gated-{activation.replace('gelu_new', 'gelu')}" if options["gated"] else activation
+    table = model.target_embedding
+    logits = [] if options["tied_embeddings"] == "all" else [np.asarray(table.reverse_embeddings).T]
+    files, order = t5_files(trained.tokenizers, [np.asarray(table.embeddings), *logits])
+    pad, start, end = (order.original_ids[i] for i in (PAD, START, END))
+    config = {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "is_encoder_decoder": True,
+        "vocab_size": order.size,
+        "num_decoder_layers": options["decoder_layers"] or options["num_layers"],
+        "d_kv": model.options.head_dim,
+        "feed_forward_proj": kind,
+        "relative_attention_num_buckets": _BUCKETS,
+        "relative_attention_max_distance": options["max_distance"] or 128,
+        "tie_word_embeddings": False,  # which says that the logits are not scaled
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "decoder_start_token_id": start,
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
+    generation = {
+        "bad_words_ids": [[i] for i in sorted({pad, start})],
+        **{name: config[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
+    }
+    mapped = list(tensors(model, order, order.size))
+    if not logits:  # the embeddings once more
+        mapped.append(Mapped(_LOGITS, (table.embeddings,), Rows(order, order.size)))
+    return Exported(config, write_mapped(mapped), {**files, "generation_config.json": generation})
+
+
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement, size: int) -> Weights:
-    dim, inner, inside = model.model_dim, model.intermediate_dim, model.num_heads * model.key_dim
     # What says so has this name for reasons of history; mT5 ignores it.
     divides = checkpoint.config["model_type"] == "t5" and checkpoint.option("tie_word_embeddings", True)
+    factor = model.model_dim**-0.5 if divides else 1.0
+    yield from read_mapped(checkpoint, tensors(model, order, size, factor))
+    checkpoint.ignore("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", _LOGITS)
+    unused = "block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    checkpoint.ignore(f"encoder.{unused}", f"decoder.{unused}")
 
-    def read(name: str, inputs: int, outputs: int) -> np.ndarray:
-        return checkpoint.read(f"{name}.weight", (outputs, inputs)).T
 
-    def attention(layer: Any, name: str) -> Weights:
-        for part, letter in ((layer.query_dense, "q"), (layer.key_dense, "k"), (layer.value_dense, "v")):
-            yield from dense(part, read(f"{name}.{letter}", dim, inside))
-        yield from dense(layer.output_dense, read(f"{name}.o", inside, dim))
+def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> Iterator[Mapped]:
+    """Yields the tensors of a T5 with what each holds of a model, to be read or written.
 
-    def feed_forward(layer: Any, name: str) -> Weights:
-        first = "wi_0" if model.gated else "wi"
-        yield from dense(layer.intermediate_dense, read(f"{name}.{first}", dim, inner))
-        if model.gated:
-            yield from dense(layer.linear_dense, read(f"{name}.wi_1", dim, inner))
-        yield from dense(layer.output_dense, read(f"{name}.wo", inner, dim))
-
-    table = order.rows(checkpoint.read("shared.weight", (size, dim)))
-    yield model.target_embedding.embeddings, table
-    if model.tied_embeddings != "all":
-        yield model.source_embedding.embeddings, table
-        yield model.target_embedding.reverse_embeddings, order.rows(checkpoint.read("lm_head.weight", (size, dim))).T
-    checkpoint.ignore("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+    Args:
+        model: The model.
+        order: The order of its symbols.
+        size: The number of symbols in the checkpoint.
+        factor: What its logits are multiplied by.
+    """
+    target, rows = model.target_embedding, Rows(order, size)
+    if model.tied_embeddings == "all":
+        yield Mapped("shared.weight", (target.embeddings,), rows)
+    else:
+        yield Mapped("shared.weight", (target.embeddings, model.source_embedding.embeddings), Copies(2, rows))
+        yield Mapped(_LOGITS, (target.reverse_embeddings,), Rows(order, size, columns=True))
     for side, blocks in (("encoder", model.encoder_blocks), ("decoder", model.decoder_blocks)):
         for index, block in enumerate(blocks):
             if side == "encoder":
                 attentions = [("SelfAttention", block.attention)]
             else:
                 attentions = [("SelfAttention", block.self_attention), ("EncDecAttention", block.cross_attention)]
-            name = f"{side}.block.{index}.layer."
+            name, last = f"{side}.block.{index}.layer.", len(attentions)
             for number, (part, layer) in enumerate(attentions):
-                yield from attention(layer, f"{name}{number}.{part}")
-            yield from feed_forward(block.feed_forward, f"{name}{len(attentions)}.DenseReluDense")
+                for letter, dense in (("q", layer.query_dense), ("k", layer.key_dense), ("v", layer.value_dense)):
+                    yield from linear(f"{name}{number}.{part}.{letter}", dense, bias=False)
+                yield from linear(f"{name}{number}.{part}.o", layer.output_dense, bias=False)
+            feed_forward, inner = block.feed_forward, f"{name}{last}.DenseReluDense"
+            first = f"{inner}.wi_0" if model.gated else f"{inner}.wi"
+            yield from linear(first, feed_forward.intermediate_dense, bias=False)
+            if model.gated:
+                yield from linear(f"{inner}.wi_1", feed_forward.linear_dense, bias=False)
+            yield from linear(f"{inner}.wo", feed_forward.output_dense, bias=False)
             for number, norm in enumerate(block.norms):
-                yield norm.scale, checkpoint.read(f"{name}{number}.layer_norm.weight", (dim,))
+                yield from normalization(f"{name}{number}.layer_norm", norm)
         biases = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        yield _positions(blocks[0]).embeddings, checkpoint.read(biases, (32, model.num_heads)).T
-        checkpoint.ignore(f"{side}.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")  # unused
-        norm = model.encoder_norm if side == "encoder" else model.decoder_norm
-        factor = dim**-0.5 if divides and side == "decoder" else 1.0
-        yield norm.scale, factor * checkpoint.read(f"{side}.final_layer_norm.weight", (dim,))
+        yield Mapped(biases, (_positions(blocks[0]).embeddings,), Transposed(Columns()))
+    yield from normalization("encoder.final_layer_norm", model.encoder_norm)
+    yield from normalization("decoder.final_layer_norm", model.decoder_norm, Scaled(factor))
 
 
 def _positions(block: Any) -> Any:
