@@ -1,5 +1,8 @@
 """All models that translate, and all variants of `transformer_tiny`, at one budget."""
 
+import itertools
+import math
+
 from experiments.experiment import Claim, grid
 from experiments.translation import LABELS, TranslatorExperiment, metrics
 
@@ -106,13 +109,44 @@ class Zoo(TranslatorExperiment):
         }
         for model, place in points.items():
             panel.plot(*place, "o" if model.startswith("transformer") else "s", color="C0")
-            label = model.replace("transformer_tiny_", "… ")
-            panel.annotate(label, place, xytext=(4, 3), textcoords="offset points", size=7)
         best = [place for place in points.values() if not any(_beats(other, place) for other in points.values())]
         panel.plot(*zip(*sorted(best), strict=True), ":", color="C1", label="not beaten in both")
         panel.set(xlabel="symbols trained on in a second of processor time", ylabel=LABELS[quality])
-        panel.set(title="…: transformer_tiny_")
-        panel.legend()
+        panel.set_title("…: transformer_tiny_", loc="left", size=9)
+        panel.legend(loc="lower right")
+        _write_names(panel, {model.replace("transformer_tiny_", "… "): place for model, place in points.items()})
+
+
+def _write_names(panel, points):
+    """Writes names beside points, each at the nearest place where it covers neither another name nor a point."""
+    panel.margins(0.12, 0.12)
+    panel.figure.draw_without_rendering()  # which settles where the points are
+    size, height, gap, scale = 7, 8, 5, 72 / panel.figure.dpi
+    known = {name: place for name, place in points.items() if not math.isnan(place[0])}
+    places = {name: panel.transData.transform(place) * scale for name, place in known.items()}
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places.values()]
+    ways = sorted(
+        itertools.product((False, True), (height / 2 * step for step in range(-24, 25))),
+        key=lambda way: (abs(way[1]), way[0]),
+    )
+    for name, (x, y) in sorted(places.items(), key=lambda item: -item[1][1]):
+        width = 0.6 * size * len(name)
+        for is_left, shift in ways:
+            left, low = x - gap - width if is_left else x + gap, y + shift - height / 2
+            box = (left, low, left + width, low + height)
+            if all(box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3] for b in taken):
+                break
+        taken.append(box)
+        panel.annotate(
+            name,
+            known[name],
+            xytext=(-gap if is_left else gap, shift),
+            textcoords="offset points",
+            ha="right" if is_left else "left",
+            va="center",
+            size=size,
+            arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "gray"} if abs(shift) > height / 2 else None,
+        )
 
 
 def _beats(other, place):
