@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     flags, beam_flags = _parse(argv)
     check_beam()
-    from export.batch.pipeline import COUNTERS, FAILED, KEPT, Settings, translate_files
+    from export.batch.pipeline import FAILED, KEPT, Settings, translate_files
 
     output_name = None if flags.json else flags.output_name
     _check_model(flags.model_path, flags.signature, output_name)
@@ -52,17 +52,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     finished = _begin(flags.output, _plan(files, settings))
     translate_files(pipeline, files, flags.output, settings, finished)
     result = _run(pipeline, flags.output)
-    counts = {
-        counter.key.metric.name: counter.result
-        for counter in result.metrics().query()["counters"]
-        if counter.key.metric.namespace == COUNTERS
-    }
-    lines, failed, kept = (counts.get(name, 0) for name in ("lines", FAILED, KEPT))
-    print(json.dumps({"output": flags.output, "lines": lines, "failed": failed, "kept": kept}), flush=True)
+    counts = _counts(result)
+    print(json.dumps({"output": flags.output, **counts}), flush=True)
     failures = f"{flags.output.rstrip('/')}/{FAILED}-*.jsonl"
-    if failed or _matches(failures):  # Some runners give no counts, and some lines may have failed before.
-        before = f", beside {kept} that were done before" * bool(kept)
-        raise RunFailed(f"{failed} of {lines} lines failed{before}; {failures} says why.")
+    if counts[FAILED] or _matches(failures):  # Some runners give no counts, and some lines may have failed before.
+        number = "Lines" if counts[FAILED] is None else f"{counts[FAILED]} of {counts['lines']} lines"
+        before = f", beside {counts[KEPT]} that were done before" if counts[KEPT] else ""
+        raise RunFailed(f"{number} failed{before}; {failures} says why.")
+
+
+def _counts(result: "apache_beam.runners.runner.PipelineResult") -> dict[str, int | None]:
+    """Returns how many lines were translated, failed, and were done before; `None` where a runner does not say."""
+    from export.batch.pipeline import COUNTERS, FAILED, KEPT
+
+    try:
+        counters = result.metrics().query()["counters"]
+    except NotImplementedError:  # Dask's
+        return dict.fromkeys(("lines", FAILED, KEPT))
+    named = {each.key.metric.name: each.result for each in counters if each.key.metric.namespace == COUNTERS}
+    return {name: named.get(name, 0) for name in ("lines", FAILED, KEPT)}
 
 
 def _parse(argv: Sequence[str] | None) -> tuple[Namespace, list[str]]:

@@ -19,6 +19,7 @@ beam = pytest.importorskip("apache_beam")
 logging.disable(logging.NOTSET)
 
 import tensorflow as tf  # noqa: E402
+from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult  # noqa: E402
 
 from export import batch  # noqa: E402
 from export.batch import pipeline  # noqa: E402
@@ -218,6 +219,19 @@ def test_the_command_fails_if_every_line_does(tmp_path, model, capsys):
     assert status == 1 and errors.startswith("error: 5 of 5 lines failed;") and errors.count("\n") == 1
     assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": 5, "failed": 5, "kept": 0}
     assert len((tmp_path / "out/failed-in.txt.00000.jsonl").read_text().splitlines()) == 5
+
+
+def test_a_runner_that_does_not_count(tmp_path, model, capsys, monkeypatch):
+    monkeypatch.setattr(RunnerResult, "metrics", _not_counted)
+    write(tmp_path, {"in.txt": b"ein\nbad\n"})
+    arguments = [f"--model_path={model}", f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out'}"]
+    status, output, errors = command(capsys, *arguments)
+    assert (status, errors) == (1, f"error: Lines failed; {tmp_path / 'out'}/failed-*.jsonl says why.\n")
+    assert json.loads(output) == {"output": str(tmp_path / "out"), "lines": None, "failed": None, "kept": None}
+
+
+def _not_counted(self):
+    raise NotImplementedError
 
 
 @pytest.fixture
