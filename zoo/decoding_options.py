@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from zoo.errors import InputError
 from zoo.options import Option, Options, choice, count, number, size
+from zoo.vocabulary import SPECIAL_PIECES
 
 RULES = ("gnmt", "huggingface", "huggingface_early", "huggingface_never", "ctranslate2")
 """Whose rules a search may follow; see `zoo.decoding.BEAM_RULES`."""
@@ -46,6 +47,12 @@ class TranslationOptions(Options):
     nbest: int | None = size(
         None, "Answers to each sentence, at most `beam_size`; the fewer, the sooner search ends.", automatic=True
     )
+    shortlist: int = count(
+        0,
+        "Target symbols among which a batch is translated, by the likely translations of its source symbols that "
+        "`training.shortlist` has written into the work directory; 0: all. The fewer, the faster. Answers then depend "
+        "a little on the texts of their batch, and log probabilities are those among these symbols.",
+    )
 
     def check(self) -> None:
         if self.nbest is not None and self.nbest > self.beam_size:
@@ -62,6 +69,12 @@ class TranslationOptions(Options):
                 f"`beam_size` must be at most half the vocabulary of {model.target_vocab_size}. "
                 f"Received: beam_size={self.beam_size}."
             )
+        least = max(2 * self.beam_size, len(SPECIAL_PIECES))
+        if 0 < self.shortlist < least:
+            raise InputError(
+                f"`shortlist` must be 0 or at least {least} with beam_size={self.beam_size}. "
+                f"Received: shortlist={self.shortlist}."
+            )
         if self.coverage_penalty and not model.attends:
             raise InputError(
                 f"{type(model).__name__} has no attention that could cover the source. Received: "
@@ -72,7 +85,12 @@ class TranslationOptions(Options):
                 "`coverage_penalty` is for the rules of GNMT. "
                 f"Received: coverage_penalty={self.coverage_penalty}, rules={self.rules!r}."
             )
-        return replace(self, nbest=self.nbest or self.beam_size, length_penalty=self.exponent())
+        return replace(
+            self,
+            nbest=self.nbest or self.beam_size,
+            length_penalty=self.exponent(),
+            shortlist=min(self.shortlist, model.target_vocab_size),
+        )
 
     def exponent(self) -> float:
         """Returns the exponent of the length penalty."""

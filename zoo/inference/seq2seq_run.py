@@ -1,5 +1,6 @@
 """A trained sequence-to-sequence model."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +13,11 @@ from zoo.explorer import View
 from zoo.inference.base_run import Inputs, Run, check_texts, read_texts
 from zoo.inference.exploring import translation_view
 from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
+from zoo.inference.shortlist import Shortlist
 from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
 from zoo.text import Tokenizer
 from zoo.vocabulary import PAD, START
+from zoo.workdir import WorkDir
 
 MAX_SOURCE_LENGTH = 512
 """Symbols of a source text that are read, the end included; the rest is cut off."""
@@ -69,6 +72,23 @@ class Seq2SeqRun(Run):
         """See `Run`; of source texts, the end included."""
         check_texts(texts)
         return self.source_ids(texts)
+
+    @functools.cached_property
+    def shortlist(self) -> Shortlist:
+        """The table of likely translations in the work directory; raises InputError if there is none."""
+        return Shortlist.load(WorkDir(self.path), self.model.source_vocab_size, self.model.target_vocab_size)
+
+    def translator(self, options: TranslationOptions, resizes: bool | None = None) -> Translator:
+        """Returns the model with its decoding.
+
+        Args:
+            options: How it is decoded.
+            resizes: See `Translator`.
+
+        Raises:
+            InputError: If the model cannot be decoded like this.
+        """
+        return Translator(self.model, options, resizes, self.shortlist if options.shortlist else None)
 
     def translate(
         self, texts: Sequence[str], prefixes: Sequence[str] | None = None, batch_size: int = 64, **options: Any
@@ -170,7 +190,9 @@ class Seq2SeqRun(Run):
             _check_pairs("prefixes", prefixes, texts)
             prefix_ids = self.tokenizers.target.encode(prefixes)
         request = self._request(options, nbest)
-        translator = self._predictor(request, lambda: Translator(self.model, request))
+        if prefixes is not None and request.shortlist:
+            raise InputError(f"A shortlist may lack what `prefixes` have. Received: shortlist={request.shortlist}.")
+        translator = self._predictor(request, lambda: self.translator(request))
 
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
             if prefix_ids is None:

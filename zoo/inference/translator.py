@@ -1,12 +1,15 @@
 """A sequence-to-sequence model together with its decoding: source ids in, target ids out."""
 
+import functools
 from typing import Any
 
 from keras import ops
 
 from zoo import decoding
 from zoo.decoding_options import TranslationOptions
+from zoo.errors import InputError
 from zoo.inference.decoders import SYMBOLS, Decoder, Wrapper, shifted
+from zoo.inference.shortlist import Shortlist, check_readout
 from zoo.vocabulary import PAD
 
 MIN_LENGTHS = {"ctranslate2": 1}
@@ -45,6 +48,7 @@ class Translator(Decoder):
         model: A `Seq2SeqModel`.
         options: How it is decoded, a `TranslationOptions`. Default: with all defaults.
         resizes: Whether rows that are done leave the loop; see `zoo.decoding`. Default: where the backend can do that.
+        shortlist: Where the option `shortlist` is not 0, the table that it chooses target symbols by.
 
     Call arguments:
         inputs: Dict with `source` [B, S], int32, padded with 0 at the end; and, where answers are to begin with given
@@ -63,6 +67,16 @@ class Translator(Decoder):
 
     options: TranslationOptions
     options_class = TranslationOptions
+
+    def __init__(
+        self, model: Any, options: Any = None, resizes: bool | None = None, shortlist: Shortlist | None = None
+    ) -> None:
+        super().__init__(model, options, resizes)
+        self.shortlist = shortlist if self.options.shortlist else None
+        if self.options.shortlist:
+            if shortlist is None:
+                raise InputError("The option `shortlist` needs a table. Received: shortlist=None.")
+            check_readout(model)
 
     @property
     def _penalizes_coverage(self) -> bool:
@@ -87,19 +101,37 @@ class Translator(Decoder):
             min_length=MIN_LENGTHS.get(self.options.rules, 0),
         )
 
-    def _step(self, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
+    def _step(self, last: Any, state: Any, memory: Any, **readout: Any) -> tuple[Any, ...]:
         logits, *attention, state = self.model.decode_step(
-            last, state, memory, sharing=self.options.beam_size, return_attention_scores=self._penalizes_coverage
+            last,
+            state,
+            memory,
+            sharing=self.options.beam_size,
+            return_attention_scores=self._penalizes_coverage,
+            **readout,
         )
         return logits, *(ops.mean(weights, axis=(1, 2)) for weights in attention), state
 
+    def _step_among(self, symbols: Any, readout: Any, last: Any, state: Any, memory: Any) -> tuple[Any, ...]:
+        """As `_step`, of symbols by their numbers in a shortlist."""
+        return self._step(ops.take(symbols, last), state, memory, readout=readout)
+
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self.shortlist is None:
+            return self._search(inputs, self._step)
+        # The special symbols are the first of every shortlist and have their own numbers there.
+        symbols = self.shortlist.candidates(inputs["source"], self.options.shortlist)
+        step = functools.partial(self._step_among, symbols, self.model.readout(symbols))
+        results = self._search(inputs, step)
+        return {**results, "ids": ops.take(symbols, results["ids"])}
+
+    def _search(self, inputs: dict[str, Any], step: Any) -> dict[str, Any]:
         source, options = inputs["source"], self.options
         constraints = self._constraints(source, inputs.get("prefix"))
         memory = self.model.encode(source, training=False)
         state = self.model.initial_state(memory, None if self.resizes else constraints.room, options.beam_size)
         search: dict[str, Any] = {
-            "step": self._step,
+            "step": step,
             "state": state,
             "constraints": constraints,
             "memory": memory,

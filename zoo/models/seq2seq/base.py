@@ -47,12 +47,21 @@ class Seq2SeqModel(ZooModel):
         """
         raise NotImplementedError
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         """Returns logits [B, V] for the next symbol, if asked for the attention [B, layers, heads, S], and the state.
 
         The last symbols are [B]; the state is from `initial_state` or the step before, and the memory from `encode`.
+        With a `readout`, from the method of that name, logits are those of its symbols alone, [B, C].
         """
         raise NotImplementedError
+
+    def readout(self, symbols):
+        """Returns what `decode_step` needs to give the logits of some target symbols, int32 [C], and of no others.
+
+        Raises:
+            InputError: If the model's logits cannot be had one by one.
+        """
+        raise InputError(f"{type(self).__name__} gives the logits of all symbols or none: it takes no shortlist.")
 
     def call(self, inputs, training=None):
         memory = self.encode(inputs["source"], training=training)

@@ -8,6 +8,7 @@ from zoo.layers.core.dropout import Dropout
 from zoo.models.catalog.convolutional import ConvS2SOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, real
+from zoo.models.shared.embeddings import readout_of
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.scores import model_score
 from zoo.row_selection import repeat_rows
@@ -105,8 +106,11 @@ class ConvS2S(Seq2SeqModel):
         embedded = self.target_positions(self.target_embedding(target), start_index=start_index)
         return self.dropout_layer(embedded, training=training)
 
-    def _logits(self, hidden, training=None):
-        return self.output_dense(self.dropout_layer(self.decoder_output(hidden), training=training))
+    def readout(self, symbols):
+        return readout_of(symbols, self.target_embedding, self.output_dense)
+
+    def _logits(self, hidden, training=None, readout=None):
+        return (readout or self.output_dense)(self.dropout_layer(self.decoder_output(hidden), training=training))
 
     def decode(self, target, memory, training=None):
         mask = real(target)
@@ -132,7 +136,7 @@ class ConvS2S(Seq2SeqModel):
             "caches": [block.create_cache(batch) for block in self.decoder_blocks],
         }
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         memory = repeat_rows(memory, sharing)
         embedded = self._embed(ops.expand_dims(last, 1), start_index=state["index"])
         hidden, caches, weights = self.decoder_input(embedded), [], []
@@ -148,7 +152,8 @@ class ConvS2S(Seq2SeqModel):
             caches.append(cache)
             weights += scores
         weights = [ops.stack(weights, axis=1)] if return_attention_scores else []  # one head, and one position
-        return ops.squeeze(self._logits(hidden), 1), *weights, {"index": state["index"] + 1, "caches": caches}
+        logits = ops.squeeze(self._logits(hidden, readout=readout), 1)
+        return logits, *weights, {"index": state["index"] + 1, "caches": caches}
 
 
 def _scale_gradient(tensor, scale):

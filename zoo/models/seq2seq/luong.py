@@ -115,7 +115,7 @@ class Luong(RecurrentSeq2SeqModel):
         states = self.cell.own_states(self._cell_states(memory), *ops.shape(memory["mask"]))
         return {"inner": repeat_rows(states, sharing)}
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         hidden, weights, states = self.cell.advance(
             self.target_embedding(last),
             state["inner"],
@@ -125,4 +125,4 @@ class Luong(RecurrentSeq2SeqModel):
             sharing=sharing,
         )
         weights = [weights[:, None, None]] if return_attention_scores else []
-        return self._output(hidden), *weights, {"inner": states}
+        return self._output(hidden, readout=readout), *weights, {"inner": states}

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.models.catalog.recurrent import PointerGeneratorOptions
+from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.rnnsearch import RNNSearch
 from zoo.row_selection import repeat_rows
 
@@ -55,6 +56,10 @@ class PointerGenerator(RNNSearch):
         source = repeat_rows(memory["source"], sharing)
         logits = self._mixed(*(tensor[:, None] for tensor in step), source)[:, 0]
         return logits, *([weights[:, None, None]] if return_attention_scores else []), state
+
+    def readout(self, symbols):
+        # Any symbol of the source may be copied, whatever is likely.
+        return Seq2SeqModel.readout(self, symbols)
 
     def _mixed(self, logits, recurrent, embedded, weights, source):
         """Returns log P [B, T, V] in float32, from logits [B, T, V] and attention [B, T, S] to a source [B, S]."""

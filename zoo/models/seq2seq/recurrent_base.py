@@ -12,7 +12,7 @@ from zoo.layers.core.saving import SavesOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.seq2seq.recurrent_layers import OneWayEncoder
 from zoo.models.shared.base import build_all
-from zoo.models.shared.embeddings import ReversibleEmbedding
+from zoo.models.shared.embeddings import ReversibleEmbedding, readout_of
 from zoo.models.shared.scores import model_score
 
 # Each kind of cell, as in `LAYERS`, and how many states it has.
@@ -127,8 +127,13 @@ class RecurrentSeq2SeqModel(Seq2SeqModel):
     def _embed(self, embedding, ids, training=None):
         return self.dropout_layer(embedding(ids), training=training)
 
-    def _output(self, hidden, training=None):
+    def readout(self, symbols):
+        return readout_of(symbols, self.target_embedding, self.output_dense)
+
+    def _output(self, hidden, training=None, readout=None):
         hidden = self.dropout_layer(hidden, training=training)
+        if readout is not None:
+            return readout(hidden)
         return self.target_embedding(hidden, reverse=True) if self.output_dense is None else self.output_dense(hidden)
 
 

@@ -101,10 +101,10 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
         count = NUM_STATES[self.cell_type]
         return [list(states[first : first + count]) for first in range(0, len(states), count)]
 
-    def _logits(self, hidden, inputs, training=None):
+    def _logits(self, hidden, inputs, training=None, readout=None):
         if self.readout_dense is not None:
             hidden = self.maxout(self.readout_dense(ops.concatenate([hidden, inputs], axis=-1)))
-        return self._output(hidden, training)
+        return self._output(hidden, training, readout)
 
     def decode(self, target, memory, training=None):
         hidden = inputs = self._inputs(self._embed(self.target_embedding, target, training), memory)
@@ -119,10 +119,10 @@ class RNNEncoderDecoder(RecurrentSeq2SeqModel):
     def initial_state(self, memory, max_length=None, sharing=1):
         return {"inner": repeat_rows(memory["start"], sharing)}
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         hidden = inputs = self._inputs(self.target_embedding(last), repeat_rows(memory, sharing))
         new = []
         for layer, states in zip(self.recurrent_layers, self._by_layer(state["inner"]), strict=True):
             hidden, states = layer.cell(hidden, states)
             new += states
-        return self._logits(hidden, inputs), {"inner": new}
+        return self._logits(hidden, inputs, readout=readout), {"inner": new}

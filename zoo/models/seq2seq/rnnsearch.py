@@ -101,9 +101,9 @@ class RNNSearch(RecurrentSeq2SeqModel):
             return self.start(last, training=training)
         return list(ops.split(self.start_dense(last), NUM_STATES[self.cell_type], axis=-1))
 
-    def _logits(self, recurrent, embedded, training=None):
-        readout = self.maxout(self.readout_dense(ops.concatenate([recurrent, embedded], axis=-1)))
-        return self._output(readout, training)
+    def _logits(self, recurrent, embedded, training=None, readout=None):
+        hidden = self.maxout(self.readout_dense(ops.concatenate([recurrent, embedded], axis=-1)))
+        return self._output(hidden, training, readout)
 
     def decode(self, target, memory, training=None):
         embedded, recurrent, weights = self._run(target, memory, training)
@@ -148,10 +148,10 @@ class RNNSearch(RecurrentSeq2SeqModel):
     def initial_state(self, memory, max_length=None, sharing=1):
         return {"inner": repeat_rows(self.cell.own_states(memory["start"], *ops.shape(memory["mask"])), sharing)}
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         embedded, recurrent, weights, state = self._advance(last, state, memory, sharing, return_attention_scores)
         weights = [weights[:, None, None]] if return_attention_scores else []
-        return self._logits(recurrent, embedded), *weights, state
+        return self._logits(recurrent, embedded, readout=readout), *weights, state
 
     def _advance(self, last, state, memory, sharing, return_attention_scores):
         """Returns the embedding of the last symbol, what the decoder makes of it, attention [B, S] and the state."""

@@ -10,7 +10,7 @@ from zoo.layers.core.projections import apply_positionwise
 from zoo.models.catalog.transformers import EncoderDecoderOptions
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.base import build_all, real
-from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, to_logits
+from zoo.models.shared.embeddings import ReversibleEmbedding, make_output, readout_of, to_logits
 from zoo.models.shared.transformer_layers import TransformerLayers, decoding_cache, run_encoder_blocks
 
 
@@ -115,9 +115,14 @@ class Transformer(Seq2SeqModel):
         weights = {"encoder": ops.stack(encoder, axis=1), "cross": cross}
         return {**weights, "decoder": decoder[0]} if decoder else weights
 
-    def _logits(self, hidden):
+    def readout(self, symbols):
+        return readout_of(symbols, self.target_embedding, self.output_layer)
+
+    def _logits(self, hidden, readout=None):
         if self.decoder_norm is not None:
             hidden = self.decoder_norm(hidden)
+        if readout is not None:
+            return readout(hidden)
         return apply_positionwise(lambda rows: to_logits(rows, self.target_embedding, self.output_layer), hidden)
 
     def _write(self, target, memory, training=None, return_self_attention_scores=False):
@@ -147,7 +152,7 @@ class Transformer(Seq2SeqModel):
             "caches": [decoding_cache(block.self_attention, batch, max_length) for block in self.decoder_blocks],
         }
 
-    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False):
+    def decode_step(self, last, state, memory, sharing=1, return_attention_scores=False, readout=None):
         hidden = self._embed_target(ops.expand_dims(last, 1), start_index=state["index"])
         caches, weights = [], []
         for block, projected, cache in zip(self.decoder_blocks, memory["layers"], state["caches"], strict=True):
@@ -162,4 +167,5 @@ class Transformer(Seq2SeqModel):
             caches.append(cache)
             weights += scores
         weights = [ops.stack(weights, axis=1)[:, :, :, 0]] if return_attention_scores else []
-        return self._logits(ops.squeeze(hidden, 1)), *weights, {"index": state["index"] + 1, "caches": caches}
+        logits = self._logits(ops.squeeze(hidden, 1), readout)
+        return logits, *weights, {"index": state["index"] + 1, "caches": caches}

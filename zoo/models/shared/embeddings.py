@@ -1,11 +1,12 @@
 """Embeddings that also give the logits."""
 
 import contextlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
+from zoo.errors import InputError
 from zoo.layers.core.kernels import matmul_transposed
 
 
@@ -79,6 +80,41 @@ def to_logits(hidden: Any, embedding: keras.layers.Layer, output: keras.layers.L
         return output(hidden)
     logits = embedding(hidden, reverse=True)
     return logits if output is None else output(logits)
+
+
+class Readout(NamedTuple):
+    """What gives the logits of some symbols alone, [..., C] of activations [..., D]: `h · W + b`.
+
+    Attributes:
+        kernel: The columns of these symbols, W [D, C].
+        bias: Their biases, b [C]; or `None`.
+    """
+
+    kernel: Any
+    bias: Any
+
+    def __call__(self, hidden: Any) -> Any:
+        """Returns the logits of activations."""
+        logits = ops.matmul(ops.cast(hidden, self.kernel.dtype), self.kernel)
+        return logits if self.bias is None else ops.add(logits, self.bias)
+
+
+def readout_of(symbols: Any, embedding: keras.layers.Layer, output: keras.layers.Layer | None) -> Readout:
+    """Returns what gives the logits of some symbols, int32 [C], of a model whose logits are those of `to_logits`.
+
+    Raises:
+        InputError: If Keras has quantised the matrix.
+    """
+    layer = output if isinstance(output, keras.layers.Dense) else embedding
+    if layer.quantization_mode is not None:
+        raise InputError(f"A model that Keras has quantised takes no shortlist. Received: {layer.quantization_mode}.")
+    if layer is not output and layer.tie_weights:
+        kernel = ops.transpose(ops.take(layer.embeddings, symbols, axis=0))
+    else:
+        kernel = ops.take(output.kernel if layer is output else layer.reverse_embeddings, symbols, axis=1)
+    kernel = ops.cast(kernel, layer.compute_dtype)
+    bias = None if output is None or output.bias is None else ops.take(output.bias, symbols, axis=0)
+    return Readout(kernel, None if bias is None else ops.cast(bias, layer.compute_dtype))
 
 
 def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:

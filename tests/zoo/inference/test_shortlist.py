@@ -1,0 +1,223 @@
+"""Translating with few target symbols."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+from support import seq2seq_models
+from support.seq2seq_models import SMALL, TARGET_SYMBOLS
+
+from zoo.decoding_options import TranslationOptions
+from zoo.errors import InputError
+from zoo.inference.shortlist import FILE, Shortlist
+from zoo.inference.translator import Translator
+from zoo.vocabulary import END, PAD, UNKNOWN
+from zoo.workdir import WorkDir
+
+V = TARGET_SYMBOLS
+SOURCE = np.array([[5, 7, 11, 4, 2], [9, 2, 0, 0, 0], [3, 3, 2, 0, 0]], "int32")
+# Each way to have logits once: tied or not, with a bias or a map, of each base.
+FAST = [("transformer_tiny", 0), ("transformer_tiny", 1), ("transformer_tiny_cosine", 0)]
+FAST += [("transformer_tiny_concat_positions", 0), ("rnn_encdec", 0), ("convs2s_small", 0)]
+SLOW = [(name, number) for name in SMALL for number in range(len(SMALL[name])) if name != "pointer_generator"]
+MODELS = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW if case not in FAST)]
+
+
+def random_shortlist(translations=3, always=6, seed=0):
+    chance = np.random.default_rng(seed)
+    table = chance.integers(4, V, (V, translations)).astype("int32")
+    table[chance.random(table.shape) < 0.2] = PAD
+    return Shortlist(table, np.r_[:4, 4 + chance.permutation(V - 4)].astype("int32"), always)
+
+
+def by_loops(shortlist, source, size):
+    """Returns the candidates, chosen one after the other."""
+    by_rank, width = np.argsort(shortlist.rank).tolist(), shortlist.translations.shape[1]
+    chosen = by_rank[: shortlist.always][:size]
+    for place in range(width):
+        level = {int(shortlist.translations[symbol, place]) for symbol in source.ravel()}
+        chosen += [symbol for symbol in by_rank if symbol in level and symbol not in chosen]
+    chosen += [symbol for symbol in by_rank if symbol not in chosen]
+    return sorted(chosen[:size])
+
+
+@pytest.mark.parametrize("size", [6, 7, 9, 11, 13, 17])
+@pytest.mark.parametrize(
+    "source", [SOURCE, SOURCE[1:2, :2], SOURCE[:0], np.zeros((2, 1), "int32")], ids=lambda x: x.shape
+)
+def test_candidates_are_those_of_loops(source, size):
+    for seed in range(3):
+        shortlist = random_shortlist(seed=seed)
+        found = ops.convert_to_numpy(shortlist.candidates(source, size))
+        assert found.dtype == np.int32 and found.tolist() == by_loops(shortlist, source, size)
+        assert found[:4].tolist() == [0, 1, 2, 3]
+
+
+def test_without_translations_the_most_frequent_are_taken():
+    shortlist = random_shortlist(translations=0)
+    assert ops.convert_to_numpy(shortlist.candidates(SOURCE, 9)).tolist() == by_loops(shortlist, SOURCE, 9)
+
+
+def test_it_is_the_same_in_a_graph_with_tables_in_variables():
+    shortlist = random_shortlist().stored(lambda table: tf.Variable(table, trainable=False))
+    function = tf.function(
+        lambda source: shortlist.candidates(source, 9), input_signature=[tf.TensorSpec([None, None], tf.int32)]
+    )
+    assert function.get_concrete_function().outputs[0].shape == (9,)
+    assert function(SOURCE).numpy().tolist() == by_loops(random_shortlist(), SOURCE, 9)
+
+
+def translate(model, source=SOURCE, table=None, **options):
+    options = TranslationOptions(max_length=3, **options)
+    outputs = Translator(model, options, shortlist=table)({"source": source})
+    return {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
+
+
+@pytest.mark.parametrize(("name", "number"), MODELS)
+def test_with_all_symbols_answers_are_the_same(name, number):
+    model = seq2seq_models.create(name, SMALL[name][number])
+    for beam_size in (1, 3) if name == "transformer_tiny" else (1,):
+        expected = translate(model, beam_size=beam_size)
+        found = translate(model, table=random_shortlist(), shortlist=1000, beam_size=beam_size)
+        np.testing.assert_array_equal(found["ids"], expected["ids"])
+        np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4)
+
+
+@pytest.fixture(scope="module", params=[0, 1, 2])
+def model(request):
+    """A Transformer whose target embeddings are tied, are not, or are also those of the source."""
+    return seq2seq_models.create("transformer_tiny", SMALL["transformer_tiny"][request.param])
+
+
+@pytest.mark.parametrize("options", [{"rules": "ctranslate2"}, {"beam_size": 3}], ids=str)
+def test_it_is_as_if_all_other_symbols_were_impossible(model, options, monkeypatch):
+    best = np.unique(translate(model, **options)["ids"])
+    best = best[best > UNKNOWN][-7:]
+    assert len(best), "the model writes something"
+    order = [*range(4), *(symbol for symbol in range(4, V) if symbol not in best), *best]
+    table = Shortlist(np.zeros((V, 1), "int32"), np.argsort(order).astype("int32"), 4)
+    found = translate(model, table=table, shortlist=9, **options)
+    allowed = np.isin(np.arange(V), order[:9])
+    step = model.decode_step
+
+    def masked_step(*arguments, **keywords):
+        logits, *others = step(*arguments, **keywords)
+        return logits + np.where(allowed, 0.0, -1e30).astype("float32"), *others
+
+    monkeypatch.setattr(model, "decode_step", masked_step)
+    expected = translate(model, **options)
+    assert not np.isin(best, order[:9]).all(), "something else would have been written"
+    np.testing.assert_array_equal(found["ids"], expected["ids"])
+    np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4)
+
+
+def test_no_symbols_come_twice_if_so_asked(model):
+    outputs = translate(model, table=random_shortlist(), shortlist=8, no_repeat_ngram=1)
+    for row in outputs["ids"][:, 0]:
+        symbols = row[(row != PAD) & (row != END)]
+        assert len(set(symbols)) == len(symbols)
+
+
+def test_empty_batches_and_empty_sources(model):
+    assert translate(model, SOURCE[:0], random_shortlist(), shortlist=8)["ids"].shape[0] == 0
+    outputs = translate(model, np.zeros((2, 1), "int32"), random_shortlist(), shortlist=8, beam_size=2)
+    assert not outputs["ids"].any()
+
+
+def test_a_step_of_a_model_with_a_readout(model):
+    symbols = np.array([16, 4, 4, 2], "int32")
+    memory = model.encode(SOURCE)
+    step = [np.array([1, 1, 1], "int32"), model.initial_state(memory), memory]
+    whole, attention, _ = model.decode_step(*step, return_attention_scores=True)
+    some, same_attention, _ = model.decode_step(
+        *step, return_attention_scores=True, readout=model.readout(ops.convert_to_tensor(symbols))
+    )
+    np.testing.assert_allclose(some, ops.convert_to_numpy(whole)[:, symbols], rtol=1e-5)
+    np.testing.assert_array_equal(same_attention, attention)
+
+
+def test_half_precision_is_that_of_the_model():
+    model = seq2seq_models.create("transformer_tiny", SMALL["transformer_tiny_cosine"][0], dtype="mixed_bfloat16")
+    readout = model.readout(np.arange(4, dtype="int32"))
+    assert keras.backend.standardize_dtype(readout(ops.ones((2, 6))).dtype) == "bfloat16"
+
+
+def test_a_copying_model_takes_none():
+    model = seq2seq_models.create("pointer_generator", SMALL["pointer_generator"][0])
+    with pytest.raises(InputError, match="^PointerGenerator gives the logits of all symbols or none"):
+        translate(model, table=random_shortlist(), shortlist=8)
+
+
+def test_a_quantised_model_takes_none(new_garbage_alone):
+    model = seq2seq_models.create("transformer_tiny", SMALL["transformer_tiny"][2])
+    model.target_embedding.quantize("int8")
+    with pytest.raises(InputError, match="Keras has quantised takes no shortlist. Received: int8"):
+        translate(model, table=random_shortlist(), shortlist=8)
+
+
+@pytest.mark.parametrize(("size", "beam_size", "least"), [(3, 1, 4), (9, 5, 10)])
+def test_sizes_that_are_too_small(model, size, beam_size, least):
+    with pytest.raises(InputError, match=f"`shortlist` must be 0 or at least {least} with beam_size={beam_size}"):
+        translate(model, table=random_shortlist(), shortlist=size, beam_size=beam_size)
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    return WorkDir(tmp_path)
+
+
+def test_it_is_kept_in_a_work_directory(workdir):
+    path = random_shortlist().save(workdir)
+    assert path == workdir.path / FILE
+    loaded = Shortlist.load(workdir, V, V)
+    assert loaded.always == 6
+    np.testing.assert_array_equal(loaded.translations, random_shortlist().translations)
+    np.testing.assert_array_equal(loaded.rank, random_shortlist().rank)
+
+
+def test_a_missing_one(workdir):
+    with pytest.raises(InputError, match=f"has no {FILE}, which `python -m training.shortlist .*` writes"):
+        Shortlist.load(workdir, V, V)
+
+
+def test_one_of_other_vocabularies(workdir):
+    random_shortlist().save(workdir)
+    with pytest.raises(InputError, match="is of vocabularies of 17 and 17 symbols, and the model has 13 and 17"):
+        Shortlist.load(workdir, 13, V)
+
+
+SOUND = {name: getattr(random_shortlist(), name) for name in ("translations", "rank", "always")}
+HOSTILE = {
+    "text": b"no zip at all",
+    "nothing": b"",
+    "lacking": {name: SOUND[name] for name in ("translations", "rank")},
+    "pickled": {**SOUND, "rank": np.array([{}] * V, object)},
+    "wide": {**SOUND, "rank": SOUND["rank"].astype("int64")},
+    "flat": {**SOUND, "translations": SOUND["translations"][:, 0]},
+    "negative": {**SOUND, "translations": SOUND["translations"] - 100},
+    "beyond": {**SOUND, "translations": SOUND["translations"] + V},
+    "not_all": {**SOUND, "rank": np.zeros(V)},
+    "special_last": {**SOUND, "rank": SOUND["rank"][::-1]},
+    "too_few": {**SOUND, "always": 3},
+    "too_many": {**SOUND, "always": V + 1},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_damaged_ones_are_refused(workdir, name):
+    content, path = HOSTILE[name], workdir.path / FILE
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        kept = {"rank": "int64"} if name == "wide" else {"rank": "object"} if name == "pickled" else {}
+        np.savez(path, **{key: np.asarray(value, kept.get(key, "int32")) for key, value in content.items()})
+    with pytest.raises(InputError, match=f"{FILE} is no shortlist: "):
+        Shortlist.load(workdir, V, V)
+
+
+def test_one_that_was_changed_since_is_refused(workdir):
+    path = random_shortlist().save(workdir)
+    np.savez(path, **SOUND)
+    with pytest.raises(InputError, match="is damaged"):
+        Shortlist.load(workdir, V, V)
