@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
     )
     parser.add_argument(
+        "--shortlist", type=int, metavar="N", help="seq2seq; target symbols of a batch, see training.shortlist"
+    )
+    parser.add_argument(
         "--rerank",
         choices=RERANKINGS,
         help="seq2seq; of the beam's translations take the one that has most in common with the others, by chrF (mbr) "
@@ -49,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Mistakes are reported before the seconds that the backend takes to start.
     spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
     decoding = {}
-    for option in ("beam_size", "length_penalty", "rerank"):
+    for option in ("beam_size", "length_penalty", "shortlist", "rerank"):
         if (value := getattr(arguments, option)) is not None:
             if spec.task != "seq2seq":
                 raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {spec.task} model.")

@@ -30,12 +30,14 @@ _USES = {
 
 _EVALUATION = "\n\n## Evaluation\n\n"
 _SMALLER = "\n\n## With smaller weights\n\n"
+_SHORTLIST = "\n\n## With a shortlist\n\n"
 _OPTIONS = (
     "beam_size",
     "length_penalty",
     "coverage_penalty",
     "no_repeat_ngram",
     "max_length",
+    "shortlist",
     "temperature",
     "top_k",
     "top_p",
@@ -126,6 +128,18 @@ def note_weights(workdir: WorkDir, spec: str, rounded: dict[str, Any], unrounded
         for name in _measured(rounded)
     ]
     _note(workdir, _SMALLER, f"- {rounded['weights']}, {_measurement(spec, rounded)}: ", changes)
+
+
+def note_shortlist(workdir: WorkDir, result: Mapping[str, Any]) -> None:
+    """Writes to the model card what a shortlist loses, as `training.shortlist` measured it."""
+    changes = [
+        f"{name} {result[f'{name}_of_all']:.4f} → {result[name]:.4f} ({result[name] - result[f'{name}_of_all']:+.4f})"
+        for name in _measured(result)
+        if f"{name}_of_all" in result
+    ]
+    key = f"- shortlist {result['shortlist']}, beam_size {result['beam_size']}: "
+    where = f"`{result['split']}` of `{result['data']}`: {100 * result['outside']:.2f} % of the symbols outside"
+    _note(workdir, _SHORTLIST, key, [where, *changes])
 
 
 def _measurement(spec: str, metrics: Mapping[str, Any]) -> str:

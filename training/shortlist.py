@@ -1,0 +1,64 @@
+"""Writes the shortlist of a translator and measures it: `python -m training.shortlist DIR [--data SPEC]`.
+
+IBM model 1 finds in the training split which target symbols are likely translations of each source symbol. The table is
+kept in the work directory, for the option `shortlist` of evaluations, exports and `run.translate`. What a shortlist
+loses is measured on the validation split, printed as one JSON object and noted in the model card.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from training.config.initial_run import open_workdir
+from training.config.run_config import open_data
+from training.data import spec_forms
+from zoo.cli import ArgumentParser, run_process
+from zoo.errors import InputError
+from zoo.registry import get_spec
+from zoo.startup import start_backend, without_onednn
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; raises InputError for a bad work directory, SPEC or number."""
+    parser = ArgumentParser(prog="training.shortlist", description="Writes the shortlist of a translator.")
+    parser.add_argument("workdir", metavar="DIR", help="work directory of a translator")
+    parser.add_argument("--data", metavar="SPEC", help=f"{spec_forms()}; default: what the model was trained on")
+    parser.add_argument(
+        "--shortlist", type=int, default=1000, metavar="N", help="target symbols of a batch, to be measured (1000)"
+    )
+    parser.add_argument(
+        "--translations", type=int, default=50, metavar="K", help="likely translations of each source symbol (50)"
+    )
+    parser.add_argument(
+        "--frequent", type=int, default=100, metavar="F", help="most frequent target symbols, always in it (100)"
+    )
+    parser.add_argument("--pairs", type=int, default=200_000, metavar="N", help="pairs to learn from at most (200,000)")
+    parser.add_argument("--beam_size", type=int, default=1, metavar="N", help="of the measurement (1)")
+    arguments = parser.parse_args(argv)
+    for name, least in {"shortlist": 1, "translations": 1, "frequent": 0, "pairs": 1, "beam_size": 1}.items():
+        if (value := getattr(arguments, name)) < least:
+            raise InputError(f"--{name} must be {least} or more. Received: {value}.")
+    # Mistakes are reported before the seconds that the backend takes to start.
+    spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
+    if spec.task != "seq2seq":
+        raise InputError(f"{arguments.workdir} holds a {spec.task} model; a shortlist is for translators.")
+    if arguments.data:
+        open_data(spec, arguments.data)
+    without_onednn()
+    start_backend()
+    from training.hardware.cores import use_cores
+    from training.shortlisting import write_shortlist
+    from zoo.cores import computing_cores
+
+    use_cores(computing_cores())
+    options = {name: value for name, value in vars(arguments).items() if name not in ("workdir", "data")}
+    print(json.dumps(write_shortlist(arguments.workdir, arguments.data, **options), ensure_ascii=False), flush=True)
+
+
+def command() -> int:
+    """Runs the command and returns its exit status."""
+    return run_process(main)
+
+
+if __name__ == "__main__":
+    sys.exit(command())
