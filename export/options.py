@@ -45,11 +45,14 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
 
     def check(self) -> None:
         """Allows more answers than beams: the signature `nbest` searches with as many beams as it has answers."""
+        if self.shortlist and self.xla:
+            raise InputError("--shortlist and --xla do not go together: each batch has symbols of its own.")
 
     def resolved(self, model: Any) -> Self:
         """See `ExportOptions`."""
         default = self.beam_size if self.beam_size > 1 else DEFAULT_NBEST
-        return replace(self, nbest=self.nbest or default, length_penalty=self.exponent())
+        shortlist = min(self.shortlist, model.target_vocab_size)
+        return replace(self, nbest=self.nbest or default, length_penalty=self.exponent(), shortlist=shortlist)
 
     def decoding(self, nbest: int) -> TranslationOptions:
         """Returns the request for so many answers to each text."""

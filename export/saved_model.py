@@ -56,7 +56,7 @@ def write_export(export: Export) -> Path:
         import tensorflow as tf
 
         from export.check.compare import check_export
-        from export.graph.provenance import write_provenance
+        from export.graph.provenance import shortlist_notes, write_provenance
         from export.graph.served_model import ServedModel, model_graph
         from export.graph.signatures import PREDICT, signatures_of
         from export.graph.warmup import write_warmup
@@ -64,6 +64,8 @@ def write_export(export: Export) -> Path:
 
     run = load_run(export.workdir)
     graph = model_graph(run, export.options)
+    for line in shortlist_notes(run, graph.options):
+        print(line, file=sys.stderr)
     signatures = signatures_of(run, graph.options)
     served = ServedModel(graph, signatures)
     try:

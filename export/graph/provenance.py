@@ -20,7 +20,23 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     card = WorkDir(run.path).model_card
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {run.spec.name}\n"
-    path.with_name(card.name).write_text(f"{text}\n## This version\n\n{_weights(text, options)}", encoding="utf-8")
+    version = _weights(text, options) + "".join(f"- {line}\n" for line in shortlist_notes(run, options))
+    path.with_name(card.name).write_text(f"{text}\n## This version\n\n{version}", encoding="utf-8")
+
+
+def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
+    """Returns lines on what the shortlist of an export loses, as far as the model card knows; none without one."""
+    size, beam_size = getattr(options, "shortlist", 0), getattr(options, "beam_size", 1)
+    if not size:
+        return []
+    card, key = WorkDir(run.path).model_card, f"- shortlist {size}, beam_size {beam_size}: "
+    lines = card.read_text(encoding="utf-8").splitlines() if card.is_file() else []
+    # As `training.shortlist` notes them.
+    measured = [line.removeprefix(key) for line in lines if line.startswith(key)]
+    command = f"python -m training.shortlist {run.path} --shortlist {size} --beam_size {beam_size}"
+    total = run.model.target_vocab_size
+    known = measured or [f"what that loses is not measured: run `{command}`"]
+    return [f"Shortlist: each batch is translated with {size:,} of {total:,} symbols; {line}" for line in known]
 
 
 def read_options(folder: Path) -> ExportOptions:

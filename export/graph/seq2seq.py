@@ -36,9 +36,18 @@ class Seq2SeqGraph(ModelGraph):
 
     def __init__(self, run: Seq2SeqRun, options: Seq2SeqExportOptions):
         super().__init__(run, options)
-        self._translator = Translator(run.model, self.options.decoding(1))
-        self._fixed_translator = Translator(run.model, self.options.decoding(1), resizes=False)
-        self.nbest_translator = Translator(run.model, self.options.decoding(self.options.nbest or 1))
+        shortlist = None
+        if self.options.shortlist:
+            # In variables, of which all functions share one copy.
+            shortlist = run.shortlist.stored(lambda table: tf.Variable(table, trainable=False))
+            self.weights += [shortlist.translations, shortlist.rank]
+
+        def translator(nbest: int, **options: Any) -> Translator:
+            return Translator(run.model, self.options.decoding(nbest), shortlist=shortlist, **options)
+
+        self._translator = translator(1)
+        self._fixed_translator = translator(1, resizes=False)
+        self.nbest_translator = translator(self.options.nbest or 1)
         self.scorer = Scorer(run.model)
         self.symbol_scorer = SymbolScorer(self.scorer)
 

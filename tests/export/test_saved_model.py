@@ -22,7 +22,8 @@ from zoo.errors import InputError
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
 OF_EVERY_TASK = {"weights": "float32", "dynamic_batching": False, "num_batch_threads": 2, "xla": False}
 SEARCH = {"rules": "gnmt", "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no_repeat_ngram": 0}
-DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5}
+
+DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5, "shortlist": 0}
 
 
 def test_a_base_path_that_is_read_only(labelled_workdir, tmp_path, monkeypatch, capsys):
