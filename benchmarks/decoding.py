@@ -178,13 +178,17 @@ class Inputs:
 
 def random_sentences(tiny: bool = False) -> Inputs:
     """Returns sentences of random words, `LENGTH` symbols each with the end, and their tokenizer; few if `tiny`."""
+    return random_words(60 if tiny else TRAINING_CASES["transformer_step"].work["vocabulary"], 4 if tiny else BATCH)
+
+
+def random_words(size: int, count: int) -> Inputs:
+    """Returns so many sentences, of words from a vocabulary of that size."""
     from zoo.text import WordTokenizer
     from zoo.vocabulary import SPECIAL_PIECES
 
-    size = 60 if tiny else TRAINING_CASES["transformer_step"].work["vocabulary"]
     words = [f"w{number}" for number in range(size - len(SPECIAL_PIECES))]
     generator = random.Random(0)
-    texts = [" ".join(generator.choices(words, k=LENGTH - 1)) for _ in range(4 if tiny else BATCH)]
+    texts = [" ".join(generator.choices(words, k=LENGTH - 1)) for _ in range(count)]
     return Inputs(WordTokenizer.train(words, vocab_size=size), texts)
 
 
@@ -204,8 +208,11 @@ def sentences_of_file(run: Any, path: Path, everything: bool) -> list[str]:
     return [line for _, line in sorted(pairs, key=lambda pair: abs(pair[0] - LENGTH))[:BATCH]]
 
 
-def write_untrained_workdir(path: Path, tokenizer: Any) -> None:
-    """Writes a work directory of a model that was never trained, and never says the end by itself."""
+def write_untrained_workdir(path: Path, tokenizer: Any, name: str | None = None) -> None:
+    """Writes a work directory of a model that was never trained, and never says the end by itself.
+
+    Its name is that of the cases unless another is given, which then has its own sizes.
+    """
     import keras
 
     from training.loop.build import save_model
@@ -215,8 +222,8 @@ def write_untrained_workdir(path: Path, tokenizer: Any) -> None:
     from zoo.workdir import WorkDir
 
     workdir, ours = WorkDir(path), TRAINING_CASES["transformer_step"].contestants[0].work
-    words = [f"model.{name}={value}" for name, value in ours["options"].items()]
-    config = resolve(ours["model"], "text:none:source-target", words)
+    words = [] if name else [f"model.{option}={value}" for option, value in ours["options"].items()]
+    config = resolve(name or ours["model"], "text:none:source-target", words)
     config = config.with_model(source_vocab_size=tokenizer.vocab_size, target_vocab_size=tokenizer.vocab_size)
     for side in ("source", "target"):
         tokenizer.save(workdir.tokenizer(side))

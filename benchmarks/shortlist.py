@@ -1,0 +1,86 @@
+"""Measures what a shortlist gains: sentences a second of exports with it and without, of models never trained.
+
+`python -m benchmarks.shortlist [--model NAME] [--vocabulary N] [--shortlist N] [--rounds N] [--tiny]`
+
+64 sentences of 16 symbols, 16 steps, greedy and beam search of 5. Each export is loaded as a server loads it, with
+parts of 32 sentences; all are asked in turn, in one process. Seconds are of one processor, as other work on the machine
+would stretch those of the clock.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.command import MeasurementParser
+from benchmarks.decoding import BATCH, LENGTH, SEARCHES, random_words, write_untrained_workdir
+
+TRANSLATIONS, ALWAYS = 50, 104
+
+
+def write_shortlist(workdir: Path, symbols: int) -> None:
+    """Writes a shortlist of random translations, of which each batch has more than it can take."""
+    from zoo.inference.shortlist import Shortlist
+    from zoo.workdir import WorkDir
+
+    table = np.random.default_rng(0).integers(4, symbols, (symbols, TRANSLATIONS)).astype(np.int32)
+    Shortlist(table, np.arange(symbols, dtype=np.int32), min(ALWAYS, symbols)).save(WorkDir(workdir))
+
+
+def measure(model: str, vocabulary: int, size: int, rounds: int, sentences: int = BATCH) -> dict[str, list[float]]:
+    """Returns seconds of a processor for all sentences, without a shortlist and with one, by search."""
+    from benchmarks.zoo_adapter import load_signature
+    from export.saved_model import export_saved_model
+
+    inputs = random_words(vocabulary, sentences)
+    asked: dict[str, list[Callable[[], Any]]] = {search: [] for search in SEARCHES}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_untrained_workdir(folder / "run", inputs.tokenizer, model)
+        write_shortlist(folder / "run", vocabulary)
+        for search, beam_size in SEARCHES.items():
+            for shortlist in (0, size):
+                options = {"beam_size": beam_size, "max_length": LENGTH, "length_penalty": 0.0, "shortlist": shortlist}
+                path = export_saved_model(folder / "run", folder / "base", dynamic_batching=True, nbest=1, **options)
+                run = load_signature(path, ["text"], operation_threads=1, parallel_operations=1)
+                (texts,) = run(inputs.texts)
+                lengths = {len(text.split()) for text in texts}
+                if lengths != {LENGTH}:
+                    raise ValueError(f"Expected {LENGTH} symbols. Received: {lengths}.")
+                asked[search].append(run)
+        seconds: dict[str, list[list[float]]] = {search: [[], []] for search in SEARCHES}
+        for _ in range(rounds):
+            for search, runs in asked.items():
+                for run, spent in zip(runs, seconds[search], strict=True):
+                    begun = time.process_time()
+                    run(inputs.texts)
+                    spent.append(time.process_time() - begun)
+    return {search: [statistics.median(spent) for spent in both] for search, both in seconds.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    parser = MeasurementParser("python -m benchmarks.shortlist", __doc__, rounds=9)
+    parser.add_argument("--model", default="student_tiny", help="name of a translator of Transformer blocks")
+    parser.add_count("vocabulary", 8_000, "symbols")
+    parser.add_count("shortlist", 1_000, "symbols of a batch")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see that everything runs")
+    options = parser.parse_args(arguments)
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # as servers here
+    size, vocabulary, count = (16, 60, 4) if options.tiny else (options.shortlist, options.vocabulary, BATCH)
+    found = measure(options.model, vocabulary, size, options.rounds, count)
+    print("| model | vocabulary | search | all symbols | shortlist | |\n|---|---|---|---|---|---|")
+    for search, (whole, short) in found.items():
+        rates = f"{count / whole:,.0f} sentences/s | {size:,}: {count / short:,.0f} sentences/s | {whole / short:.2f}×"
+        print(f"| `{options.model}` | {vocabulary:,} | {search} | {rates} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
