@@ -195,6 +195,8 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     return byte_level_bpe(checkpoint, order)
 
 
+_SENTINELS = 100
+"""Rows after the pieces of a T5 that stand for what was left out of a text, `<extra_id_0>` and so on."""
 _END = "<|endoftext|>"
 _START = "<|startoftext|>"
 
@@ -281,11 +283,13 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
             f"Received: tokenizer={source.kind!r} and {target.kind!r}."
         )
     order = Arrangement(source.model_ids).complete().with_start(tables)
-    pieces, ids = read_model(source.model).id_to_piece, source.model_ids
+    model, ids = read_model(source.model), source.model_ids
+    has_sentinels = order.size >= model.vocab_size() + _SENTINELS
+    names = {"pad": PAD, "eos": END, "unk": UNKNOWN}
     config = {
         "tokenizer_class": "T5Tokenizer",
-        "extra_ids": 0,
-        **{f"{name}_token": pieces(ids[ours]) for name, ours in (("pad", PAD), ("eos", END), ("unk", UNKNOWN))},
+        "extra_ids": _SENTINELS if has_sentinels else 0,
+        **{f"{name}_token": model.id_to_piece(ids[ours]) for name, ours in names.items()},
     }
     return {"spiece.model": source.model, "tokenizer_config.json": config}, order
 

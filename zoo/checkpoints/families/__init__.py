@@ -1,6 +1,7 @@
 """Families of models, by the `model_type` of their checkpoints; a file for each.
 
-A new one is a function, here or in a module of yours that `--import` names, under `register_family`.
+A new one is a function, here or in a module of yours that `--import` names, under `register_family`; another one, under
+`register_writer`, is the way back. Both read the tensors from one table, see `zoo.checkpoints.families.layouts`.
 """
 
 from zoo.checkpoints.families import (  # noqa: F401 (they register their families)

@@ -35,6 +35,14 @@ from zoo.vocabulary import END, PAD, START
 
 _BUCKETS = 32
 _LOGITS = "lm_head.weight"
+_FIXED = {
+    "normalize_first": True,
+    "normalization": "rms_norm",
+    "use_bias": False,
+    "score": "dot",
+    "positions": "t5",
+    "scale_embeddings": False,
+}
 
 
 @register_family("t5", "mt5")
@@ -69,18 +77,13 @@ def t5(checkpoint: Checkpoint) -> Imported:
         "max_length": checkpoint.option("n_positions", 512),
         "activation": ACTIVATIONS.get(activation, activation),
         "gated": kind.startswith("gated-"),
-        "normalize_first": True,
-        "normalization": "rms_norm",
         "epsilon": checkpoint.option("layer_norm_epsilon", 1e-6),
-        "use_bias": False,
-        "score": "dot",
-        "positions": "t5",
         "max_distance": checkpoint.option("relative_attention_max_distance", 128),
-        "scale_embeddings": False,
         "tied_embeddings": "all" if _is_tied(checkpoint, (size, dim)) else "none",
         "dropout": checkpoint.option("dropout_rate", 0.1),
         "attention_dropout": checkpoint.option("dropout_rate", 0.1),
         "feed_forward_dropout": checkpoint.option("dropout_rate", 0.1),
+        **_FIXED,
     }
     tokenizer = reordered_subwords(pieces, order)  # rows beyond the pieces, such as <extra_id_0>, may be written
     tokenizers = {"source": tokenizer, "target": tokenizer}
@@ -106,14 +109,6 @@ _SAME = {  # our options, by their names in config.json
 }
 _DROPOUTS = ("attention_dropout", "feed_forward_dropout")
 _OTHERS = ("source_vocab_size", "target_vocab_size", "decoder_layers", "key_dim", "activation", "gated", "max_distance")
-_FIXED = {
-    "normalize_first": True,
-    "normalization": "rms_norm",
-    "use_bias": False,
-    "score": "dot",
-    "positions": "t5",
-    "scale_embeddings": False,
-}
 
 
 @register_writer("zoo.models.seq2seq.transformer:Transformer", usual="transformer_base")
@@ -153,6 +148,7 @@ def to_t5(trained: Trained) -> Exported:
     }
     generation = {
         "bad_words_ids": [[i] for i in sorted({pad, start})],
+        "max_length": options["max_length"],
         **{name: config[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
     }
     mapped = list(tensors(model, order, order.size))
