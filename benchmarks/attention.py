@@ -1,17 +1,21 @@
 """Attention layers beside their peers, forward and backward: time and memory of each in a process of its own.
 
-`python -m benchmarks.attention [--case NAME …] [--rounds N] [--memory_rounds N] [--fresh]`
+`python -m benchmarks.attention [--case NAME …] [--rounds N] [--memory_rounds N] [--fresh] [--before DIR]`
+
+With `--before`, the layers of this checkout run beside those of another one (`git worktree add --detach DIR COMMIT`),
+measured by the same code and in turns.
 """
 
 import dataclasses
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Case, Contestant, Target
 from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.report import Column, Spread, case_section
+from benchmarks.report import Column, Spread, case_section, commit
 
 KERAS, PYTORCH = "benchmarks.peers.keras:attend", "benchmarks.peers.pytorch:attend"
 HALF = ", bfloat16"
@@ -85,18 +89,31 @@ def _multi_head(name: str, title: str, work: Mapping, *targets: tuple) -> Case:
     return _case(name, title, ours, peers, *targets, ("speed against PyTorch's", TORCH_HEADS))
 
 
-def _causal() -> Case:
+def _causal(name: str, length: int) -> Case:
+    work = {**LONG, "length": length, "call": {"use_causal_mask": True}}
     ours, keras_heads = (
-        keras_layer(path, HEADS, {**LONG, "call": {"use_causal_mask": True}}, note=PROJECTED)
-        for path in ("zoo.layers.MultiHeadAttention", KERAS_HEADS)
+        keras_layer(path, HEADS, work, note=PROJECTED) for path in ("zoo.layers.MultiHeadAttention", KERAS_HEADS)
     )
     return _case(
-        "causal",
-        "multi-head attention with a causal mask, B1 T=S=4096 D512 h8, with projections",
+        name,
+        f"multi-head attention with a causal mask, B1 T=S={length} D512 h8, with projections",
         ours,
         [keras_heads],
         ("extra memory against Keras'", KERAS_HEADS, None, "memory"),
         ("speed against Keras'", KERAS_HEADS, 1.5),
+    )
+
+
+def _grouped_query() -> Case:
+    work = sizes(batch=8, length=256, dim=512, heads=8)
+    theirs = {"num_query_heads": "heads", "num_key_value_heads": 2, "head_dim": "head_dim"}
+    return _case(
+        "grouped_query",
+        "grouped-query attention, B8 T256 D512 h8 of 2 groups, with projections",
+        keras_layer("zoo.layers.GroupedQueryAttention", {**HEADS, "num_key_value_heads": 2}, work, note=PROJECTED),
+        [keras_layer("keras.layers.GroupQueryAttention", theirs, work, note=PROJECTED)],
+        ("extra memory against Keras'", "keras.layers.GroupQueryAttention", None, "memory"),
+        ("speed against Keras'", "keras.layers.GroupQueryAttention"),
     )
 
 
@@ -181,12 +198,32 @@ _CASES = (
         ("extra memory against Keras'", KERAS_HEADS, None, "memory"),
         ("speed against Keras'", KERAS_HEADS),
     ),
-    _causal(),
+    _causal("causal_1024", 1024),
+    _causal("causal", 4096),
     _multi_head("multi_head", "multi-head, B8 T128 D512 h8", SHORT, ("speed against Keras'", KERAS_HEADS, 1.3)),
+    _grouped_query(),
     *(_linear(name, *layer) for name, layer in LINEAR.items()),
     _gpu(),
 )
 CASES = {case.name: case for case in _CASES}
+
+
+def beside(case: Case, checkout: Path) -> Case:
+    """Returns a case of this zoo's layers in float32, each beside that of another checkout."""
+    checkout = checkout.resolve()
+    ours = [each for each in case.contestants if each.adapter == KERAS and each.name.startswith("zoo.")]
+    contestants, targets, before = [], [], commit(checkout)
+    for each in ours:
+        if each.work["half"]:
+            continue
+        other = dataclasses.replace(each, name=f"{each.name}, {before}", work={**each.work, "checkout": str(checkout)})
+        contestants += [each, other]
+        targets += [
+            _target(f"{what}, {each.name}", each.name, other.name, kind=kind)
+            for kind, what in (("speed", "speed"), ("processor", "processor time"), ("memory", "extra memory"))
+        ]
+    title = f"{case.title}, beside commit {before}"
+    return Case(f"{case.name}_beside", title, tuple(contestants), tuple(targets), tiny=TINY)
 
 
 def _memory(contestant: Contestant, result: Mapping[str, Any]) -> str:
@@ -199,6 +236,7 @@ COLUMNS = (
     Column("layer", lambda contestant, _: contestant.name, is_measured=False),
     Column("includes", lambda contestant, _: contestant.note, is_measured=False),
     Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000)),
+    Column("processor time", lambda _, result: Spread.of(result["processor"]).text("ms", 1000)),
     Column("extra memory", _memory),
 )
 
@@ -208,13 +246,19 @@ def main(arguments=None) -> int:
     parser = MeasurementParser("python -m benchmarks.attention", __doc__, rounds=15)
     parser.add_count("memory_rounds", 3, "processes that each memory is of")
     parser.add_cases(CASES)
+    parser.add_argument("--before", type=Path, metavar="DIR", help="another checkout, with which this one is compared")
     options = parser.parse_args(arguments)
+    if options.before is not None and not (options.before / "zoo" / "layers").is_dir():
+        parser.error(f"--before must be a checkout of this project. Received: {options.before}")
     settings = {"rounds": options.rounds, "starts": options.memory_rounds}
     report = Report(options)
     report.begin(METHOD.format(**settings))
-    for name in options.case or CASES:
-        measurements = load_or_measure_case("attention", CASES[name], options, **settings)
-        report.add(case_section(CASES[name], measurements, COLUMNS))
+    cases = [CASES[name] for name in options.case or CASES]
+    if options.before is not None:
+        cases = [case for case in (beside(case, options.before) for case in cases) if case.contestants]
+    for case in cases:
+        measurements = load_or_measure_case("attention", case, options, **settings)
+        report.add(case_section(case, measurements, COLUMNS))
     return report.end()
 
 

@@ -45,8 +45,9 @@ class Target:
     contestants: tuple[str, ...]  # patterns of the labels of ours that count
     peers: tuple[str, ...] = ()  # patterns of the labels of those that they are compared with
     bound: float | None = None  # what to reach; `None` if the number is only reported
-    # "speed" and "memory" (how many times faster, or less, than the peers), "bytes" (extra memory alone), "time
-    # slope" and "memory slope" (of the logarithm against that of the length, from the peer to ours)
+    # "speed", "processor" and "memory" (how many times faster, by the clock or by processor time, or less, than the
+    # peers), "bytes" (extra memory alone), "time slope" and "memory slope" (of the logarithm against that of the
+    # length, from the peer to ours)
     kind: str = "speed"
     without: tuple[str, ...] = ()  # patterns of labels that are no peers
 

@@ -7,12 +7,14 @@ import statistics
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Case, Contestant, Target
 from benchmarks.process import ROOT
 
 Result = Mapping[str, Any]
+_RATIOS = ("speed", "processor", "memory")  # kinds of targets of which more is better
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,14 @@ def target_value(case: Case, measurements: Result, target: Target) -> float | No
     labels = [contestant.label for contestant in case.contestants]
     ours, peers = ([label for label in labels if counts(label)] for counts in (target.is_contestant, target.is_peer))
     groups = {case.contestant(label).group for label in [*ours, *peers]}
-    kind = "seconds" if target.kind in ("speed", "time slope") else "extra_memory"
+    kind = {"speed": "seconds", "time slope": "seconds", "processor": "processor"}.get(target.kind, "extra_memory")
     for results in ([measurements["fastest"]] if len(groups) > 1 else []) + [measurements["results"]]:
         best, best_peer = (best_median(results, chosen, kind) for chosen in (ours, peers))
         if best is not None and target.kind == "bytes":
             return best
         if best is None or best_peer is None:
             continue
-        if target.kind in ("speed", "memory"):
+        if target.kind in _RATIOS:
             return best_peer / max(best, 1e-9)
         longer, shorter = (case.contestant(label).work["length"] for label in (ours[0], peers[0]))
         return math.log(max(best, 1e-9) / max(best_peer, 1e-9)) / math.log(longer / shorter)
@@ -126,7 +128,9 @@ def goals(case: Case, measurements: Result) -> list[Goal]:
 
 def _goal(target: Target, value: float | None) -> Goal:
     # A memory of 1/40 is a ratio of 40, so that more is better, as with speed.
-    written = {"speed": "{:.2f}×", "memory": "1/{:.1f}", "bytes": "{:,.1f} MB"}.get(target.kind, "{:.2f}")
+    written = {"speed": "{:.2f}×", "processor": "{:.2f}×", "memory": "1/{:.1f}", "bytes": "{:,.1f} MB"}.get(
+        target.kind, "{:.2f}"
+    )
     unit = 1e6 if target.kind == "bytes" else 1.0
 
     def text(number: float) -> str:
@@ -134,12 +138,12 @@ def _goal(target: Target, value: float | None) -> Goal:
 
     wanted = "reported"
     if target.bound is not None:
-        wanted = f"{'≥' if target.kind == 'speed' else '≤'} {text(target.bound)}"
+        wanted = f"{'≥' if written.endswith('×') else '≤'} {text(target.bound)}"
     if value is None:
         return Goal(target.what, "not yet measured", wanted)
     met = None
     if target.bound is not None:
-        met = value >= target.bound if target.kind in ("speed", "memory") else value <= target.bound
+        met = value >= target.bound if target.kind in _RATIOS else value <= target.bound
     return Goal(target.what, text(value), wanted, met)
 
 
@@ -171,12 +175,14 @@ def machine_and_commit() -> str:
         model, flags = fields.get("model name", model), fields.get("flags", "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     amx = "with" if "amx_bf16" in flags else "without"
-    return f"{model} {amx} AMX, {cores} cores, commit {_commit()}, load average {os.getloadavg()[0]:.1f}"
+    return f"{model} {amx} AMX, {cores} cores, commit {commit()}, load average {os.getloadavg()[0]:.1f}"
 
 
-def _commit() -> str:
+def commit(checkout: Path = ROOT) -> str:
+    """Returns the commit of a checkout, and whether its code was changed since."""
+
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=checkout).stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=all", "--", "zoo", "training", "export", "benchmarks")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")

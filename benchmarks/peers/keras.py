@@ -1,6 +1,7 @@
 """Keras: attention layers on TensorFlow or JAX, the zoo's too, and turns within `fit`, where a user's steps run."""
 
 import importlib
+import sys
 from collections.abc import Mapping
 
 import keras
@@ -83,7 +84,12 @@ def tensorflow_pass(function, input_shapes, apply, half=False):
 
 
 def attend(channel):
-    """Runs passes of the `layer` of the task, or of its `function`, on TensorFlow."""
+    """Runs passes of the `layer` of the task, or of its `function`, on TensorFlow.
+
+    A layer of this zoo is the one of the `checkout`, if the task has one.
+    """
+    if "checkout" in channel.task:
+        sys.path.insert(0, channel.task["checkout"])
 
     def make_pass(sizes):
         policy = "mixed_bfloat16" if sizes["half"] else "float32"

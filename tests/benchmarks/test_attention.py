@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import pytest
 
-from benchmarks import attention, command, store
+from benchmarks import attention, command, report, store
 from benchmarks.attention import CASES
 from benchmarks.measure import measure
 from zoo import layers
@@ -79,10 +79,25 @@ def test_command(monkeypatch, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out == 2 * file.read_text(encoding="utf-8")
     assert "median of 5 turns" in out and "median of 2 fresh processes" in out and "Tiny sizes" in out
-    assert "| zoo.layers.AdditiveAttention | two projections | 100.0 ms (100.0–100.0) | 100.0 MB" in out
+    time = "100.0 ms (100.0–100.0)"
+    assert f"| zoo.layers.AdditiveAttention | two projections | {time} | {time} | 100.0 MB" in out
 
 
-@pytest.mark.parametrize("arguments", [["--case", "nothing"], ["--rounds", "0"]])
+def test_layers_beside_those_of_another_checkout(tmp_path):
+    case = attention.beside(CASES["causal"], tmp_path)
+    here, there = case.contestants
+    assert here.work == {name: value for name, value in there.work.items() if name != "checkout"}
+    assert there.work["checkout"] == str(tmp_path) and "keras" not in here.name
+    assert [target.kind for target in case.targets] == ["speed", "processor", "memory"]
+    results = {
+        each.label: {"seconds": [time], "processor": [3 * time], "extra_memory": [time]}
+        for each, time in zip(case.contestants, (1.0, 2.0), strict=True)
+    }
+    found = [report.target_value(case, {"results": results}, target) for target in case.targets]
+    assert found == [2, 2, 2]
+
+
+@pytest.mark.parametrize("arguments", [["--case", "nothing"], ["--rounds", "0"], ["--before", "nowhere"]])
 def test_command_with_bad_arguments(arguments, capsys):
     with pytest.raises(SystemExit) as error:
         attention.main(arguments)
