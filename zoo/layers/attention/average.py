@@ -66,13 +66,15 @@ class AverageAttention(SelfMixing):
         batch, length = ops.shape(inputs)[:2]
         ones = ops.ones((batch, length, 1), dtype=self._wide)
         counted = ones if real is None else ops.cast(real, self._wide)[..., None]
-        sums, counts = (ops.cumsum(tensor, axis=1) for tensor in (ops.cast(inputs, self._wide), counted))
+        added = ops.cast(inputs, self._wide)
+        sums, counts = (ops.cumsum(tensor, axis=1) for tensor in (added, counted))
         if cache is not None:
-            sums = sums + ops.view(cache["sum"], self._wide)[:, None]
-            counts = counts + ops.cast(cache["count"], self._wide)[:, None, None]
+            before, count = ops.view(cache["sum"], self._wide), cache["count"]
+            sums = sums + before[:, None]
+            counts = counts + ops.cast(count, self._wide)[:, None, None]
             cache = {
-                "sum": ops.view(sums[:, -1], BITS[self._wide]),
-                "count": ops.cast(counts[:, -1, 0], "int32"),
+                "sum": ops.view(before + ops.sum(added, axis=1), BITS[self._wide]),
+                "count": count + ops.cast(ops.sum(counted, axis=(1, 2)), "int32"),
                 "index": cache["index"] + length,
             }
         mean = ops.cast(sums / ops.maximum(counts, 1.0), self.compute_dtype)

@@ -8,6 +8,8 @@ that the next query may see, and in `real` [B, L] which of them are there and no
 
 from keras import ops
 
+from zoo.layers.attention.query_blocks import take_nearest_rows
+
 
 def position(cache):
     """Returns the number of positions in a cache, which is the place of the next one."""
@@ -65,8 +67,10 @@ def write(buffer, update, index):
     if update.shape[-2] == 1:  # every step of decoding
         return ops.where(ops.equal(source, 0)[:, None], update, buffer)
     length = ops.shape(update)[-2]
+    if isinstance(length, int) and length == 0:
+        return buffer
     fresh = ops.logical_and(source >= 0, source < length)[:, None]
-    return ops.where(fresh, ops.take(update, ops.clip(source, 0, length - 1), axis=-2), buffer)
+    return ops.where(fresh, take_nearest_rows(update, source), buffer)
 
 
 def extend(cache, memory):

@@ -280,7 +280,7 @@ def _causal_sums(query, key, value, start, before):
     earlier keys or `None`, see `LinearAttention`.
     """
     length, keys = ops.shape(query)[-2], ops.shape(key)[-2]
-    size = min(BLOCK_SIZE, keys) if isinstance(keys, int) else BLOCK_SIZE
+    size = max(1, min(BLOCK_SIZE, keys)) if isinstance(keys, int) else BLOCK_SIZE
     blocks = QueryBlocks.aligned(length, start, size)
     positions = blocks.key_positions()  # [C, K]
     exists = ops.logical_and(positions >= 0, positions < keys)[:, None]

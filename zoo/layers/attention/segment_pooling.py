@@ -78,7 +78,8 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
     def call(self, inputs, segments, mask=None, return_attention_scores=False):
         mask = check_mask(mask, "mask", (2,))
         inputs = zero_masked(inputs, mask)
-        query = ops.add(ops.zeros_like(inputs[:, :1]), ops.cast(self.query, self.compute_dtype))  # [B, 1, D]
+        query = ops.cast(self.query, self.compute_dtype)[None]  # [1, 1, D]
+        query = ops.broadcast_to(query, (ops.shape(inputs)[0], *query.shape[1:]))
         scores = self.score(query, inputs)  # [B, 1, S]
         numbers = ops.arange(self.num_segments, dtype="int32")
         members = ops.equal(ops.cast(segments, "int32")[:, None], numbers[:, None])  # [B, L, S]

@@ -142,7 +142,11 @@ class StateAttention(MultiHeadAttention):
         """Returns `output` and `seen`, and the state and whether any key was visible, after all keys."""
         query, key, value = self.widen(query, memory["key"], memory["value"])
         state = None if before is None else before["state"]
-        heads, state = self.run(query * self.key_dim**-0.5, hide(key, visible), value, visible, start, state)
+        query = query * self.key_dim**-0.5
+        if before is not None and execution.has_zero((ops.shape(key)[-2],)):  # a step of no positions
+            heads = ops.matmul(query, state)
+        else:
+            heads, state = self.run(query, hide(key, visible), value, visible, start, state)
         seen, any_key = seen_keys(visible, before)
         results = {"output": ops.cast(self.normalize_heads(heads), self.compute_dtype)}
         if seen is not None:

@@ -26,7 +26,8 @@ class _SparseNormalization(Normalization):
         return scores if scores.shape[-1] == 0 else self._weights(scores)
 
     def _weights(self, scores):
-        largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
+        # Keras knows no largest of nothing, also where there is no query.
+        largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=LOWEST_SCORE))
         return self.sparse(ops.maximum((scores - largest) * self.scale, ops.cast(_FAR, scores.dtype)))
 
 

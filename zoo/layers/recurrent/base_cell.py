@@ -320,8 +320,9 @@ class BaseAttentionCell(KeepsQuantization):
         """
         output, weights = outputs[..., : self.step_size], outputs[..., self.step_size :]
         if self.attention.has_heads:
-            weights = ops.reshape(weights, (*ops.shape(weights)[:-1], self.attention.num_heads, -1))
-            weights = ops.moveaxis(weights, -2, 1)  # [B, N, (T,) S]
+            *leading, size = ops.shape(weights)
+            heads = self.attention.num_heads
+            weights = ops.moveaxis(ops.reshape(weights, (*leading, heads, size // heads)), -2, 1)  # [B, N, (T,) S]
         return output, weights
 
 
@@ -341,7 +342,8 @@ def join_output(output, weights=None):
     if weights is None:
         return output
     if len(weights.shape) > 2:
-        weights = ops.reshape(weights, (ops.shape(weights)[0], -1))
+        batch, heads, keys = ops.shape(weights)
+        weights = ops.reshape(weights, (batch, heads * keys))
     return ops.concatenate([output, weights], axis=-1)
 
 

@@ -111,6 +111,11 @@ def run(step, inputs, states, weights):
     return ops.swapaxes(outputs, 0, 1), states
 
 
+def masked_step(inputs):
+    """Returns a step of zeros for inputs [B, 0, D], [B, 1, D], and its mask: Keras has no loop of no steps."""
+    return ops.pad(inputs, ((0, 0), (0, 1), (0, 0))), ops.zeros((ops.shape(inputs)[0], 1), dtype="bool")
+
+
 class _Deferring:
     """A recurrent layer of Keras with deferred weight gradients; it multiplies the inputs of all steps at once."""
 

@@ -69,6 +69,20 @@ WITH_CACHES = {
 
 @pytest.mark.parametrize("name", WITH_CACHES)
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+def test_steps_of_no_positions_change_nothing(name, room):
+    layer, inputs = WITH_CACHES[name](), random_array((B, LENGTH, D), 1)
+    layer.build((B, LENGTH, D), (B, LENGTH, D))
+    expected = to_numpy(layer(inputs, inputs, use_causal_mask=True))
+    cache, start = layer.create_cache(B, room), 0
+    for length in (0, 3, 0, LENGTH - 3):
+        part, start = slice(start, start + length), start + length
+        output, cache = layer(inputs[:, part], inputs[:, part], cache=cache)
+        assert output.shape == (B, length, expected.shape[-1])
+        np.testing.assert_allclose(to_numpy(output), expected[:, part], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", WITH_CACHES)
+@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
 @pytest.mark.parametrize("queries", [1, 2])
 def test_queries_of_a_step_are_at_the_end_of_its_keys(name, room, queries):
     layer, inputs = WITH_CACHES[name](), random_array((B, LENGTH, D), 1)

@@ -61,6 +61,14 @@ def test_one_segment_is_attention_pooling():
     np.testing.assert_allclose(to_numpy(output)[:, 0], expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)], ids=str)
+def test_no_texts_and_texts_of_nothing(shape):
+    pooling = layers.SegmentPooling(2)
+    output, weights = pooling(np.ones((*shape, 5), "float32"), np.zeros(shape, "int32"), return_attention_scores=True)
+    assert output.shape == (shape[0], 2, 5) and not np.any(to_numpy(output))
+    assert weights.shape == (shape[0], 2, shape[1])
+
+
 def test_huge_scores_of_another_segment_change_nothing():
     pooling = layers.SegmentPooling(2, score="dot")
     pooling.build((1, 4, 1))

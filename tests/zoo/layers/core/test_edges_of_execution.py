@@ -39,6 +39,17 @@ def test_sizes_of_zero(case, implementation, sizes):
         assert weights.shape == (sizes[0], *case.weights[1:-2], *sizes[1:])
 
 
+@pytest.mark.parametrize("normalization", ["sink", "sigmoid", "sparsemax", "entmax15", layers.EntmaxNormalization(1.3)])
+@pytest.mark.parametrize("sizes", [(0, T, S), (B, 0, S), (B, T, 0)], ids=str)
+def test_normalizations_of_nothing(normalization, sizes):
+    batch, queries, keys = sizes
+    layer = layers.Attention("dot", normalization=normalization)
+    query, value = random_array((batch, queries, 4), 1), random_array((batch, keys, 4), 2)
+    output, weights = layer(query, value, return_attention_scores=True)
+    assert output.shape == (batch, queries, 4) and not np.any(to_numpy(output))
+    assert weights.shape == sizes
+
+
 @tensorflow_only("sizes are always known elsewhere")
 @one_of_each
 @pytest.mark.parametrize("implementation", ["auto", pytest.param("blockwise", marks=pytest.mark.slow)])

@@ -41,6 +41,37 @@ def test_loops_go_on_from_their_states(case):
         assert_close(state, to_numpy(reference), atol=2e-6)
 
 
+@pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
+@pytest.mark.parametrize("sizes", [(2, 0, 5), (2, 3, 0), (2, 0, 0)], ids=str)
+def test_sizes_of_zero(name, sizes):
+    layer, (batch, steps, keys) = build(BY_NAME[name]), sizes
+    inputs, memory = random_array((batch, steps, 11), 1), random_array((batch, keys, 13), 2)
+    initial = [random_array((batch, size), 3) for size in layer.cell.inner_state_sizes]
+    heads = (layer.cell.attention.num_heads,) if layer.cell.attention.has_heads else ()
+    for training in (False, True):
+        options = {"return_attention_scores": True, "return_state": True, "training": training}
+        output, weights, states = layer(inputs, memory, initial_state=initial, **options)
+        assert output.shape == (batch, steps, layer.cell.step_size)
+        assert weights.shape == (batch, *heads, steps, keys)
+        if steps == 0:
+            for state, given in zip(states, initial, strict=False):
+                assert_close(state, given)
+
+
+@pytest.mark.parametrize("kind", ["heads", "local", "monotonic"])
+def test_a_batch_of_nothing(kind):
+    attention = {
+        "heads": lambda: layers.MultiHeadAttention(2, 3),
+        "local": lambda: layers.LocalAttention(window=2),  # it knows the number of its step
+        "monotonic": lambda: layers.MonotonicAttention("additive"),
+    }[kind]()
+    layer = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(5), attention, memory_dim=3))
+    inputs, memory = np.ones((0, 2, 4), "float32"), np.ones((0, 7, 3), "float32")
+    output, weights = layer(inputs, memory, return_attention_scores=True)
+    assert output.shape == (0, 2, 5)
+    assert weights.shape == ((0, 2, 2, 7) if kind == "heads" else (0, 2, 7))
+
+
 @tensorflow_only("other backends have no unknown sizes")
 @pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
 def test_memories_of_unknown_length_in_graphs(name):

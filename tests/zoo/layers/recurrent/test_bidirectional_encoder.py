@@ -27,6 +27,17 @@ def _gru_encoder(layer, inputs, mask):
     return inputs, [np.concatenate(pair) for each in pairs for pair in each]
 
 
+@pytest.mark.parametrize("cell_type", ["gru", "lstm"])
+@pytest.mark.parametrize("options", [{}, {"mask": np.ones((2, 0), bool)}, {"segments": np.ones((2, 0), "int32")}])
+def test_a_text_of_nothing(cell_type, options):
+    layer = layers.BidirectionalEncoder(3, num_layers=2, cell_type=cell_type)
+    for training in (False, True):
+        output, states = layer(np.ones((2, 0, 5), "float32"), return_state=True, training=training, **options)
+        assert output.shape == (2, 0, 6)
+        assert [state.shape for state in states] == [(2, 6)] * (2 if cell_type == "gru" else 4)
+        assert not any(np.any(to_numpy(state)) for state in states)
+
+
 @pytest.mark.parametrize("name", ["bidirectional_encoder_gru", "bidirectional_encoder_lstm"])
 def test_encoder(name):
     case = BY_NAME[name]
