@@ -192,9 +192,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         lengths = ops.shape(query)[1], ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
         start_index = self.first_position(lengths, use_causal_mask) if start_index is None else start_index
         visible = self._visible(query, lengths, start_index, use_causal_mask, {**mask_arguments, **told})
-        if memory is None:
-            value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
-            memory = self.project_memory(value, key)
+        memory = self._project_unless(memory, value, key, visible.key_mask)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
 
@@ -230,99 +228,44 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             self(*arguments, **options)
         return choices[0]
 
-    def step(
-        self,
-        query,
-        value,
-        key,
-        cache,
-        memory,
-        start_index,
-        attention_bias,
-        return_attention_scores,
-        training,
-        **mask_arguments,
-    ):
+    def step(self, query, value, key, cache, memory, start_index, **arguments):
         """Returns what a call with a cache returns: the output, the weights if asked for, and the new cache.
 
         A layer whose cache does not hold keys and values overrides this together with `create_cache`.
 
         See the call arguments; what the call tells the rule is with the masks.
         """
-        if caches.rolls(cache):
-            return self._roll(
-                query,
-                value,
-                key,
-                cache,
-                memory,
-                start_index,
-                attention_bias,
-                return_attention_scores,
-                training,
-                **mask_arguments,
-            )
-        position = caches.position(cache)
-        if memory is None:
-            value_mask, key_mask = mask_arguments["value_mask"], mask_arguments["key_mask"]
-            if value_mask is not None or key_mask is not None:
-                length = ops.shape(value)[1]
-                mask = masks.combined_value_mask(value_mask, key_mask, caches.room_for(cache, length))
-                mask = masks.slice_mask(mask, position, length)
-                value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
-            memory = self.project_memory(value, key, position)
-        cache = caches.extend(cache, memory)
-        lengths = ops.shape(query)[1], ops.shape(cache["value"])[-2]
+        options = {name: arguments.pop(name) for name in ("attention_bias", "return_attention_scores", "training")}
+        position, rolls, queries = caches.position(cache), caches.rolls(cache), ops.shape(query)[1]
+        added = ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
         # A single query at the end of the keys sees all of them: no causal mask has to be computed.
         causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
-            start_index = caches.first_query_position(position, ops.shape(memory["value"])[-2], lengths[0])
-        visible = self._visible(query, lengths, start_index, causal, mask_arguments)
-        if "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
+            start_index = caches.first_query_position(position, added, queries)
+        room = added if rolls else caches.room_for(cache, added)
+        mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], room)
+        mask = mask if rolls else masks.slice_mask(mask, position, added)  # of the new positions
+        memory = self._project_unless(memory, value, key, mask, position)
+        if rolls:
+            caches.check_rolling_step(queries, added)
+            memory, cache = caches.rolled(cache, memory, mask)
+            arguments |= {"value_mask": memory.pop("real"), "key_mask": None}
+        else:
+            memory = cache = caches.extend(cache, memory)
+        keys = ops.shape(memory["value"])[-2]
+        visible = self._visible(query, (queries, keys), start_index, causal, arguments)
+        if rolls:
+            visible = visible.beginning_at(cache["index"] - keys)
+        elif "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
             visible = visible.limited_to(cache["index"])
-        results = self._attend_and_project(
-            query, cache, visible, start_index, attention_bias, return_attention_scores, training
-        )
+        results = self._attend_and_project(query, memory, visible, start_index, **options)
         return *results, cache
 
-    def _roll(
-        self,
-        query,
-        value,
-        key,
-        cache,
-        memory,
-        start_index,
-        attention_bias,
-        return_attention_scores,
-        training,
-        **arguments,
-    ):
-        """Returns what `step` returns, for a rolling cache."""
-        position = cache["index"]
-        added = ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
-        real = masks.combined_value_mask(arguments.pop("value_mask"), arguments.pop("key_mask"), added)
-        if memory is None:
-            value, key = masks.zero_masked(value, real), masks.zero_masked(key, real)
-            memory = self.project_memory(value, key, position)
-        if real is None:
-            real = ops.ones((ops.shape(cache["real"])[0], added), dtype="bool")
-        joined, cache = caches.rolled(cache, memory, real)
-        lengths = ops.shape(query)[1], ops.shape(joined["value"])[-2]
-        if isinstance(lengths[0], int) and isinstance(added, int) and lengths[0] > added:
-            raise ValueError(
-                "A rolling cache no longer has what queries before its last keys see: give as many values as queries. "
-                f"Received: {lengths[0]} queries and {added} values."
-            )
-        if start_index is None:
-            start_index = caches.first_query_position(position, added, lengths[0])
-        arguments |= {"value_mask": joined.pop("real"), "key_mask": None}
-        visible = self._visible(query, lengths, start_index, True, arguments)
-        visible = visible.beginning_at(cache["index"] - lengths[1])
-        results = self._attend_and_project(
-            query, joined, visible, start_index, attention_bias, return_attention_scores, training
-        )
-        return *results, cache
+    def _project_unless(self, memory, value, key, mask, position=0):
+        """Returns a memory that is given, or else that of values and keys, of which the mask tells the real ones."""
+        if memory is not None:
+            return memory
+        return self.project_memory(masks.zero_masked(value, mask), masks.zero_masked(key, mask), position)
 
     def _attend_and_project(
         self, query, memory, visible, start_index, attention_bias, return_attention_scores, training

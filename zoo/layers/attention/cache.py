@@ -26,13 +26,30 @@ def rolls(cache):
     return "real" in cache
 
 
-def rolled(cache, memory, real):
-    """Appends `key` and `value` [..., T, D] of new positions, [B, T] of which are real, to a rolling cache.
+def check_rolling_step(queries, added):
+    """Checks that there are no more queries than new keys: what earlier ones see is no longer there.
+
+    Raises:
+        ValueError: If there are.
+    """
+    if isinstance(queries, int) and isinstance(added, int) and queries > added:
+        raise ValueError(
+            "A rolling cache no longer has what queries before its last keys see: give as many values as queries. "
+            f"Received: {queries} queries and {added} values."
+        )
+
+
+def rolled(cache, memory, real=None):
+    """Appends `key` and `value` [..., T, D] of new positions to a rolling cache.
+
+    `real` [B, T] says which of them are, by default all.
 
     Returns:
         `key`, `value` and `real` of all that the new positions may attend to, and the new cache.
     """
     kept = cache["real"].shape[1]
+    if real is None:
+        real = ops.ones((ops.shape(cache["real"])[0], ops.shape(memory["value"])[-2]), dtype="bool")
     along = {"key": -2, "value": -2, "real": 1}
     joined = {
         name: ops.concatenate([cache[name], new], axis=along[name]) for name, new in {**memory, "real": real}.items()
