@@ -17,6 +17,8 @@ BLOCK_SIZE = 64
 LARGEST_NEGATIVE = 20.0
 # Integers of the size of a float, as which sums are stored in a cache.
 BITS = {"float32": "int32", "float64": "int64"}
+# What says by weights of pairs what sums say without them.
+BY_PAIRS = ("compare", "normalize", "weighted_sum", "sum_heads", "attend_rows")
 _NEVER = 2**31 - 1
 
 
@@ -36,7 +38,8 @@ class LinearAttention(MultiHeadAttention):
     neither return weights nor take an `attention_mask`, an `attention_bias` or a `start_index`, and a position that is
     masked when it enters the cache stays masked.
 
-    A subclass overrides `query_features` and `key_features` for another φ.
+    A subclass overrides `query_features` and `key_features` for another φ. One that overrides what makes or uses the
+    weights, such as `compare`, has them computed in any case, and no cache.
 
     Args:
         num_heads: N, a positive integer.
@@ -123,8 +126,8 @@ class LinearAttention(MultiHeadAttention):
             return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
         query, key = self._features(query, memory["key"])
         features = {"key": key, "value": memory["value"]}
-        explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
-        if explicit or attention_bias is not None:
+        explicit = self.implementation in ("dense", "blockwise") or not has_sums(self, "_attend_by_sums")
+        if explicit or visible.pair_mask is not None or attention_bias is not None:
             return super().attend(query, features, visible, attention_bias, return_attention_scores, training)
         execution.record("sums", "sums over the keys serve all queries, at a cost of T + S")
         results, _ = self._attend_by_sums(query, key, memory["value"], visible)
@@ -175,6 +178,7 @@ class LinearAttention(MultiHeadAttention):
             `sums`, the bits of the sums [B, N, M, H + 1] as integers, since Keras casts floats that enter a layer to
             its compute dtype; `seen` [B], whether there is anything to attend to; and `index`.
         """
+        check_sums(self, "_attend_by_sums")
         shape = (batch_size, self.num_heads, self.num_key_features, self.value_dim + 1)
         return {
             "sums": ops.zeros(shape, dtype=BITS[self._wide]),
@@ -241,6 +245,24 @@ def read_step(layer, query, value, key, cache, given, others):
     memory = layer.project_memory(value, key, index)
     inputs = masks.zero_masked(query, visible.query_mask)
     return Step(layer.project_query(inputs, index + first), memory, visible, inputs, first, index + lengths[1])
+
+
+def has_sums(layer, method):
+    """Returns whether sums, by a method of this name, say what the weights do: no subclass changes the latter alone."""
+    return not execution.is_overridden_since(layer, BY_PAIRS, method)
+
+
+def check_sums(layer, method):
+    """Checks that a layer `has_sums`, which alone are in its caches.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    if not has_sums(layer, method):
+        raise ValueError(
+            f"{type(layer).__name__} overrides one of {', '.join(BY_PAIRS)}, of which sums over the keys know nothing: "
+            "it has no cache."
+        )
 
 
 def check_plain(layer):

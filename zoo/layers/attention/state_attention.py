@@ -5,7 +5,7 @@ import dataclasses
 from keras import backend, ops
 
 from zoo.layers.attention import masks
-from zoo.layers.attention.linear import BITS, check_plain, read_step, seen_keys
+from zoo.layers.attention.linear import BITS, check_plain, check_sums, has_sums, read_step, seen_keys
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core import execution
 from zoo.layers.core.projections import projection
@@ -93,9 +93,6 @@ class StateAttention(MultiHeadAttention):
         mask = visible.mask()
         return scores if mask is None else ops.where(mask, scores, ops.zeros_like(scores))
 
-    def weighted_sum(self, weights, value, visible):
-        return ops.matmul(weights, value)
-
     def attend_rows(self, query, memory, visible, bias=None, seed=None):
         query, key, value = self.widen(query, memory["key"], memory["value"])
         key = hide(key, visible)
@@ -135,8 +132,8 @@ class StateAttention(MultiHeadAttention):
 
     def _needs_pairs(self, query, memory, visible):
         sizes = (*ops.shape(query), ops.shape(memory["value"])[-2])
-        explicit = self.implementation in ("dense", "blockwise") or visible.pair_mask is not None
-        return explicit or execution.has_zero(sizes) or not execution.has_loops(sizes)
+        explicit = self.implementation in ("dense", "blockwise") or not has_sums(self, "run")
+        return explicit or visible.pair_mask is not None or execution.has_zero(sizes) or not execution.has_loops(sizes)
 
     def _attend_by_state(self, query, memory, visible, start, before=None):
         """Returns `output` and `seen`, and the state and whether any key was visible, after all keys."""
@@ -167,6 +164,7 @@ class StateAttention(MultiHeadAttention):
             `state`, the bits of the state [B, N, H, V] as integers, since Keras casts floats that enter a layer to its
             compute dtype; `seen` [B], whether there is anything to attend to; and `index`.
         """
+        check_sums(self, "run")
         return {
             "state": ops.zeros((batch_size, self.num_heads, self.key_dim, self.value_dim), dtype=BITS[self.wide_dtype]),
             "seen": ops.zeros((batch_size,), dtype="bool"),

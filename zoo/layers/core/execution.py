@@ -90,6 +90,16 @@ def is_in_kernel(layer, names):
     return all(getattr(getattr(layer, name), "in_kernel", False) for name in names)
 
 
+def is_overridden_since(layer, names, method):
+    """Returns whether one of the methods of these names is overridden in a class below the one that has `method`."""
+    order = [layer, *type(layer).__mro__]
+
+    def depth(name):
+        return next(number for number, owner in enumerate(order) if name in vars(owner))
+
+    return any(depth(name) < depth(method) for name in names)
+
+
 def _can_fuse(layer, visible, bias):
     wanted = layer.implementation == "fused" or (layer.implementation == "auto" and has_fused_attention())
     return wanted and not visible.chooses and layer.can_fuse(visible.hides, bias is not None)

@@ -117,3 +117,27 @@ def test_what_a_cache_of_sums_refuses(make, option):
     message = f"has no keys in its cache to compute weights from: a call with `cache` takes no `{next(iter(option))}`."
     with pytest.raises(ValueError, match=message):
         layer(inputs, inputs, cache=layer.create_cache(B, 9), **option)
+
+
+@linear_kinds
+@pytest.mark.parametrize("method", ["compare", "normalize", "weighted_sum", "sum_heads", "attend_rows"])
+def test_what_a_subclass_overrides_wins_over_sums(make, method):
+    base, changes = type(make()), []
+
+    def changed(self, *arguments):
+        changes.append(method)
+        return getattr(super(own, self), method)(*arguments)
+
+    own = type(f"Changed{base.__name__}", (base,), {method: changed})
+    inputs, layer = random_array((B, 7, D), 1), own.from_config(make().get_config())
+    layer(inputs, inputs, use_causal_mask=True)
+    assert changes
+    with pytest.raises(ValueError, match="overrides one of compare, .*: it has no cache"):
+        layer.create_cache(B)
+
+
+@linear_kinds
+def test_features_of_ones_own_have_sums(make):
+    base = type(make())
+    own = type(f"Own{base.__name__}", (base,), {"query_features": lambda self, query: ops.exp(query[..., :1])})
+    assert own.from_config(make().get_config()).create_cache(B)

@@ -218,3 +218,34 @@ def test_gates_by_hand():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@every
+@pytest.mark.parametrize("method", ["compare", "normalize", "weighted_sum", "sum_heads", "attend_rows"])
+def test_what_a_subclass_overrides_wins_over_states(kind, method):
+    base, changes = type(make(kind)), []
+
+    def changed(self, *arguments):
+        changes.append(method)
+        return getattr(super(own, self), method)(*arguments)
+
+    own = type(f"Changed{base.__name__}", (base,), {method: changed})
+    inputs, layer = random_array((B, 7, D), 1), own.from_config(make(kind).get_config())
+    layer(inputs, inputs)
+    assert changes
+    with pytest.raises(ValueError, match="overrides one of compare, .*: it has no cache"):
+        layer.create_cache(B)
+
+
+def test_a_state_of_ones_own_wins_over_weights_above_it():
+    class Newest(layers.MultiScaleRetention):
+        def run(self, query, key, value, visible, start, before):
+            heads, state = super().run(query, key, value, visible, start, before)
+            return -heads, state
+
+    inputs, layer, other = random_array((B, 7, D), 1), Newest(N, 6), layers.MultiScaleRetention(N, 6)
+    layer.build(inputs.shape, inputs.shape)
+    other.build(inputs.shape, inputs.shape)
+    other.set_weights(layer.get_weights())
+    np.testing.assert_allclose(to_numpy(layer(inputs, inputs)), -to_numpy(other(inputs, inputs)), atol=1e-6)
+    assert layer.create_cache(B)
