@@ -103,7 +103,7 @@ def visible(layer, shape, masks, causal, first, told=lambda b, t, s: {}):
         told: Returns what the call tells the layer's rule of a pair, by name.
     """
     allowed, rule = np.zeros(shape, bool), layer.visibility
-    causal = causal and not getattr(rule, "replaces_causal", False)
+    replaced = getattr(rule, "replaces_causal", False)
     for b, n, t, s in np.ndindex(shape):
         pair = told(b, t, s)
         allowed[b, n, t, s] = (
@@ -111,11 +111,20 @@ def visible(layer, shape, masks, causal, first, told=lambda b, t, s: {}):
             and masks["value_mask"][b, s]
             and masks["key_mask"][b, s]
             and masks["attention_mask"][b, n, t, s]
-            and (s <= first + t or not causal)
+            and (s <= first + t or not causal or replaced)
             and reaches(layer, first + t, s)
-            and (rule is None or rule_sees(rule, {**pair, "batch": b, "head": n, "query": first + t, "key": s}))
+            and (rule is None or _sees(rule, {**pair, "batch": b, "head": n, "query": first + t, "key": s}, causal))
         )
     return allowed
+
+
+def _sees(rule, pair, causal):
+    """Returns what a rule lets see, of the future under a causal mask only what a part of it that replaces it does."""
+    if isinstance(rule, Either):
+        return _sees(rule.first, pair, causal) or _sees(rule.second, pair, causal)
+    if isinstance(rule, Both) and rule.replaces_causal:
+        return all(_sees(part, pair, causal and part.replaces_causal) for part in (rule.first, rule.second))
+    return rule_sees(rule, pair) and (not causal or rule.replaces_causal or pair["key"] <= pair["query"])
 
 
 def choice(rule):

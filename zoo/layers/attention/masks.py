@@ -11,6 +11,7 @@ from keras import backend, ops
 
 from zoo.layers.core.kernels import LOWEST_SCORE
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
+from zoo.layers.visibility.causal import under_causal_mask
 
 LARGEST_BIAS = 3e38  # added to a score, it is above `LOWEST_SCORE`
 _NO_SEGMENT = -(2**31)
@@ -269,7 +270,9 @@ def build_visibility(
             )
     # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
     query_positions = ops.cast(first_position, "int32") + ops.arange(queries, dtype="int32")
-    causal = causal and not (rule is not None and rule.replaces_causal)
+    inputs = _check_inputs(rule, inputs or {}, lengths, query_positions)
+    if causal and rule is not None and rule.replaces_causal:
+        rule, causal = under_causal_mask(rule), False
     return Visibility(
         query_positions=query_positions,
         key_positions=ops.arange(keys, dtype="int32"),
@@ -279,7 +282,7 @@ def build_visibility(
         causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
         heads=heads,
         rule=rule,
-        inputs=_check_inputs(rule, inputs or {}, lengths, query_positions),
+        inputs=inputs,
         sizes=sizes,
         aligned=isinstance(first_position, int) and first_position == 0 and isinstance(keys, int) and queries == keys,
     )

@@ -95,7 +95,10 @@ class VisibilityRule:
 
     needs: tuple[str, ...] = ()
     replaces_causal = False
-    """Whether the rule says of the future what it wants: caches and `use_causal_mask` then hide nothing more."""
+    """Whether the rule says of the future what it wants: caches and `use_causal_mask` then hide nothing more of it.
+
+    Of what only another part of `a | b` lets see they hide the future.
+    """
     span: int | None = None
     """How many keys a query sees at most, if they are side by side: tiles of queries × keys are no larger."""
 

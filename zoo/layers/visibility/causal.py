@@ -2,7 +2,7 @@
 
 import keras
 
-from zoo.layers.visibility.base import VisibilityRule
+from zoo.layers.visibility.base import Both, Either, VisibilityRule
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -26,3 +26,20 @@ class Causal(VisibilityRule):
 
     def sees_all(self, blocks):
         return blocks.key.last <= blocks.query.first
+
+
+def under_causal_mask(rule):
+    """Returns the rule that holds where there is a causal mask besides.
+
+    Of the future it lets see no more than what parts let see that `replaces_causal`.
+    """
+    if not rule.replaces_causal:
+        return Causal() & rule
+    if isinstance(rule, Either):
+        return under_causal_mask(rule.first) | under_causal_mask(rule.second)
+    if isinstance(rule, Both):
+        first, second = (
+            under_causal_mask(part) if part.replaces_causal else part for part in (rule.first, rule.second)
+        )
+        return first & second
+    return rule

@@ -11,7 +11,8 @@ class PrefixLM(VisibilityRule):
     """A query at position p sees the keys `s ≤ p`, and all of the prefix: `s < prefix_length`, which the call tells.
 
     `prefix_length` is an integer [B]. The rule takes the place of `use_causal_mask` and of the causal mask of caches:
-    these hide nothing more. A prefix enters a cache in one call.
+    these hide nothing more; in `PrefixLM() | rule`, what only the other rule lets see of the future. A prefix enters a
+    cache in one call.
 
     Example:
         >>> import numpy as np

@@ -17,6 +17,10 @@ B, N, T, S = 2, 3, 7, 11
 INPUTS = random_array((B, S, 8), 1)
 
 
+def all_pairs(batch, head, query, key):
+    return query == query
+
+
 def _pairs(first, told):
     shapes = {"query_segment_ids": (B, 1, T, 1), "segment_ids": (B, 1, 1, S), "prefix_length": (B, 1, 1, 1)}
     return Pairs(
@@ -81,6 +85,7 @@ def test_a_rule_sees_what_its_definition_says_and_skips_nothing_of_it(rule, firs
     [
         (layers.Causal() & layers.SlidingWindow(1), ["1000", "1100", "0110", "0011"]),
         (layers.SlidingWindow(0) | layers.GlobalTokens([0]), ["1111", "1100", "1010", "1001"]),
+        (layers.Causal() & (layers.SlidingWindow(1, 0) | layers.GlobalTokens([0])), ["1000", "1100", "1110", "1011"]),
         (layers.Dilated(1, 2), ["1010", "0101", "1010", "0101"]),
         (layers.BlockSparse(2, [[1, 0], [1, 1]]), ["1100", "1100", "1111", "1111"]),
     ],
@@ -149,6 +154,25 @@ def test_a_prefix_enters_a_cache_in_one_call(room):
         output, cache = layer(INPUTS[:, part], INPUTS[:, part], cache=cache, **prefix)
         found.append(to_numpy(output))
     np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("room", [None, S + 2])
+def test_only_the_prefix_of_the_future_is_seen_under_a_causal_mask(room):
+    rule = (layers.PrefixLM() | layers.GlobalTokens([0, 5])) & layers.MaskMod(all_pairs) | layers.SlidingWindow(2)
+    layer = layers.MultiHeadAttention(3, 5, visibility=rule)
+    prefix = {"prefix_length": np.array([4, 2])}
+    expected, weights = layer(INPUTS, INPUTS, use_causal_mask=True, return_attention_scores=True, **prefix)
+    places = np.arange(S)
+    future = (places > places[:, None]) & (places >= prefix["prefix_length"][:, None, None])
+    assert not np.any(to_numpy(weights)[np.broadcast_to(future[:, None], weights.shape)])
+    assert layers.SelfAttention(5, visibility=layers.PrefixLM() | layers.SlidingWindow(2)).visibility.replaces_causal
+    _, free = layer(INPUTS, INPUTS, return_attention_scores=True, **prefix)
+    assert np.any(to_numpy(free)[0, 0, 5, 6:])
+    cache, found = layer.create_cache(B, room), []
+    for part in (slice(0, 4), *(slice(place, place + 1) for place in range(4, S))):
+        output, cache = layer(INPUTS[:, part], INPUTS[:, part], cache=cache, **prefix)
+        found.append(to_numpy(output))
+    np.testing.assert_allclose(np.concatenate(found, axis=1), to_numpy(expected), atol=1e-5)
 
 
 def _call(**options):
