@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.multi_head import split_heads
 from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.attention.state_chunks import attend_by_state, inverse_of_corrections, new_values
-from zoo.layers.core.projections import apply_positionwise
+from zoo.layers.core.projections import apply_positionwise, split_at
 
 # Keys in a chunk.
 CHUNK_SIZE = 64
@@ -99,13 +99,13 @@ class DeltaRuleAttention(StateAttention):
         return heads * ops.rsqrt(ops.mean(ops.square(heads), axis=-1, keepdims=True) + self.epsilon)
 
     def compare(self, query, key, visible):
-        key, betas = ops.split(key, [self.key_dim], axis=-1)
+        key, betas = split_at(key, self.key_dim)
         products = ops.matmul(query, ops.swapaxes(key, -1, -2))
         earlier = visible.key_positions <= visible.query_positions[:, None]  # [T, S]
         products = ops.where(earlier, products, ops.zeros_like(products))
         return ops.matmul(products, inverse_of_corrections(key, betas)) * ops.swapaxes(betas, -1, -2)
 
     def run(self, query, key, value, visible, start, before):
-        key, betas = ops.split(key, [self.key_dim], axis=-1)
+        key, betas = split_at(key, self.key_dim)
         values = new_values(key, value, betas, before, CHUNK_SIZE)
         return attend_by_state(query, key, values, ops.zeros_like(betas), start, before, CHUNK_SIZE)

@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.execution import in_kernel, is_in_kernel
-from zoo.layers.core.projections import apply_positionwise, projection, replace_layer, reshape
+from zoo.layers.core.projections import apply_positionwise, projection, replace_layer, reshape, split_at
 from zoo.layers.positions.rotary import RotaryPositions
 
 # What a user may override and then wants keys and values for, not latent vectors.
@@ -129,7 +129,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         if self.query_latent_dense is not None:
             query = _normalized(self.query_latent_norm, apply_positionwise(self.query_latent_dense, query))
         heads = split_heads(apply_positionwise(self.query_dense, query), self.key_dim)
-        content, rotary = ops.split(heads, [self.content_dim], axis=-1)
+        content, rotary = split_at(heads, self.content_dim)
         heads = ops.concatenate([content, self.positions.rotate_query(rotary, start_index)], axis=-1)
         return heads * self.key_dim**-0.5  # before the products, which float16 may not hold otherwise
 
@@ -172,7 +172,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
 
     def _absorbed(self, query):
         """Returns queries as latent vectors are compared with them, [B, N, T, C + R] from [B, N, T, p_k]."""
-        content, rotary = ops.split(query, [self.content_dim], axis=-1)
+        content, rotary = split_at(query, self.content_dim)
         return ops.concatenate([ops.einsum("bnth,cnh->bntc", content, self._up(self.key_dense)), rotary], axis=-1)
 
     def _expanded(self, memory):

@@ -10,6 +10,7 @@ from zoo.layers.attention import masks
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
+from zoo.layers.core.projections import split_at
 
 # Queries in a block of causal attention, which are compared with the keys of their own block one by one.
 BLOCK_SIZE = 64
@@ -160,7 +161,7 @@ class LinearAttention(MultiHeadAttention):
             sums = ops.matmul(ops.swapaxes(key, -1, -2), value)
             products = ops.matmul(query, sums)
         seen, any_key = seen_keys(visible, before)
-        numerator, denominator = ops.split(products, [self.value_dim], axis=-1)
+        numerator, denominator = split_at(products, self.value_dim)
         if seen is not None:
             denominator = ops.where(seen, denominator, ops.ones_like(denominator))
         output = ops.cast(numerator / denominator, self.compute_dtype)

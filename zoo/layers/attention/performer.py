@@ -76,7 +76,9 @@ class PerformerAttention(LinearAttention):
 
     def query_features(self, query):
         exponents, _ = self._exponents(query)
-        return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True, initial=-3e38)))
+        if 0 in exponents.shape:  # nothing is the largest of none
+            return exponents
+        return ops.exp(exponents - ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True)))
 
     def key_features(self, key):
         exponents, key = self._exponents(key)

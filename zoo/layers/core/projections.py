@@ -55,6 +55,14 @@ def reshape(tensor, shape):
     return ops.reshape(tensor, shape)
 
 
+def split_at(tensor, size):
+    """Returns the first features [..., size] of a tensor, and the others.
+
+    Not `ops.split`, for which Keras on PyTorch cannot infer shapes without computing everything.
+    """
+    return tensor[..., :size], tensor[..., size:]
+
+
 def apply_positionwise(layer, inputs):
     """Returns `layer`, a map [P, D] → [P, E], of every position: [..., E] from [..., D].
 

@@ -23,11 +23,10 @@ class _SparseNormalization(Normalization):
         if not isinstance(scores.shape[-1], int):  # there may be no key, and nothing is the largest of none
             lowest = ops.full_like(ops.sum(scores, axis=-1, keepdims=True), LOWEST_SCORE)
             return self._weights(ops.concatenate([scores, lowest], axis=-1))[..., :-1]
-        return scores if scores.shape[-1] == 0 else self._weights(scores)
+        return scores if 0 in scores.shape else self._weights(scores)
 
     def _weights(self, scores):
-        # Keras knows no largest of nothing, also where there is no query.
-        largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=LOWEST_SCORE))
+        largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
         return self.sparse(ops.maximum((scores - largest) * self.scale, ops.cast(_FAR, scores.dtype)))
 
 

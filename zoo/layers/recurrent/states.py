@@ -29,7 +29,8 @@ def step_number(counters):
     """Returns the number of the step, an int32 scalar, from counters [B, 2]."""
     digits = ops.cast(counters, "int32")
     # Rows whose steps are masked do not count; the others have the number of the step.
-    return ops.max(digits[:, 0] + BASE * digits[:, 1], initial=0)
+    numbers = digits[:, 0] + BASE * digits[:, 1]
+    return ops.sum(numbers) if 0 in numbers.shape else ops.max(numbers)
 
 
 def next_step(counters):

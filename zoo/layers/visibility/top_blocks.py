@@ -63,8 +63,10 @@ class TopBlocks(VisibilityRule):
         gates = ops.where(own, float("inf"), self._sums(values, room, num_blocks) / ops.maximum(counts, 1.0))
         gates = ops.where(counts > 0, gates, -float("inf"))
         chosen = gates >= self._last_chosen(gates)
-        chosen = ops.repeat(chosen, self.block_size, axis=-1)  # [..., T, J · c]
-        return chosen[..., :length]
+        # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
+        *leading, _ = ops.shape(chosen)
+        chosen = ops.broadcast_to(chosen[..., None], (*leading, num_blocks, self.block_size))
+        return ops.reshape(chosen, (*leading, num_blocks * self.block_size))[..., :length]
 
     def _sums(self, values, room, num_blocks):
         """Returns the sum of each block, [..., T, J] from [..., T, S]."""

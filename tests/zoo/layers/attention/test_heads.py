@@ -229,11 +229,23 @@ def test_self_attention_step_by_step():
     np.testing.assert_allclose(np.concatenate(steps, axis=1), output, atol=1e-6)
 
 
-def test_grouped_heads_are_inferred_without_being_computed():
+INFERRED = {
+    "grouped": lambda: grouped(implementation="fused"),
+    "latent": lambda: layers.MultiHeadLatentAttention(6, 6, latent_dim=5, rope_dim=2),
+    "linear": lambda: layers.LinearAttention(6, 5),
+    "features": lambda: layers.PerformerAttention(6, 5),
+    "delta_rule": lambda: layers.DeltaRuleAttention(6, 5),
+    "top_blocks": lambda: layers.MultiHeadAttention(6, 5, visibility=layers.Causal() & layers.TopBlocks(16, 2)),
+    "sparse": lambda: layers.MultiHeadAttention(6, 5, normalization="entmax15"),
+}
+
+
+@pytest.mark.parametrize("kind", INFERRED)
+def test_shapes_are_inferred_without_being_computed(kind):
     seconds = []
     for length in (5, 1024):  # the first call loads what the backend needs
         query, started = keras.Input((length, 8)), time.process_time()
-        results = grouped(implementation="fused")(query, query, return_attention_scores=True)
+        results = INFERRED[kind]()(query, query, return_attention_scores=True)
         seconds.append(time.process_time() - started)
     assert seconds[-1] < 1.0
     assert [result.shape for result in results] == [(None, 1024, 8), (None, 6, 1024, 1024)]
