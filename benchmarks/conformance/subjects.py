@@ -229,12 +229,16 @@ def _with(**options):
     return lambda policy, dropout: {**options, "dropout": dropout}
 
 
+# Not as many as sequences: a mask [B, T, S] could be [N, T, S] otherwise, and is refused.
+_ZOO_HEADS = 3
+
+
 def _zoo_parts(*names):
     """Returns the same for a block with attention layers of these names and a feed-forward network."""
 
     def options(policy, dropout):
         attention = find("zoo.layers.MultiHeadAttention")
-        parts = {name: attention(2, HEAD, dropout=dropout, dtype=policy, name=name) for name in names}
+        parts = {name: attention(_ZOO_HEADS, HEAD, dropout=dropout, dtype=policy, name=name) for name in names}
         return {**parts, "feed_forward": find("zoo.layers.FeedForward")(37, dtype=policy), "dropout": dropout}
 
     return options
@@ -305,7 +309,13 @@ SUBJECTS = (
     Subject(
         "keras_hub.layers.TransformerEncoder", BLOCKS, _HUB_BLOCK, arguments={"value_mask": "padding_mask"}, **_ENCODER
     ),
-    _zoo("TransformerEncoderBlock", BLOCKS, _zoo_parts("attention"), arguments={"value_mask": "mask"}, **_ENCODER),
+    _zoo(
+        "TransformerEncoderBlock",
+        BLOCKS,
+        _zoo_parts("attention"),
+        arguments={"value_mask": "mask"},
+        **{**_ENCODER, "num_heads": _ZOO_HEADS},
+    ),
     Subject(
         "keras_hub.layers.TransformerDecoder",
         BLOCKS,
@@ -319,7 +329,7 @@ SUBJECTS = (
         BLOCKS,
         _zoo_parts("self_attention", "cross_attention"),
         arguments=_ZOO_DECODER,
-        **_DECODER,
+        **{**_DECODER, "num_heads": _ZOO_HEADS},
     ),
     _positions("keras_hub.layers.RotaryEmbedding"),
     _positions("zoo.layers.RotaryPositions"),
