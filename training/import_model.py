@@ -8,6 +8,9 @@ from pathlib import Path
 from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
 
+DTYPES = ("float32", "bfloat16")
+"""The types that weights can have here."""
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for a checkpoint that cannot be imported."""
@@ -21,11 +24,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         "`hub`); ctranslate2:DIR; or safetensors:DIR, which export.convert wrote",
     )
     parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default=DTYPES[0],
+        help="what weights are rounded to and kept in on disk, where bfloat16 takes half the space; they are loaded as "
+        "float32, and computed with in it (%(default)s)",
+    )
     arguments = parser.parse_args(argv)
     start_backend()
     from training.importing.workdir import import_checkpoint
 
-    print(json.dumps(import_checkpoint(arguments.source, Path(arguments.workdir)), ensure_ascii=False))
+    print(json.dumps(import_checkpoint(arguments.source, Path(arguments.workdir), arguments.dtype), ensure_ascii=False))
 
 
 def command() -> int:

@@ -19,7 +19,7 @@ class CTranslate2:
     """
 
     def __init__(self, folder: str, source: Sequence[str], target: Sequence[str], max_length: int):
-        self._translator = ctranslate2.Translator(folder, compute_type="float32", inter_threads=1, intra_threads=2)
+        self._translator = ctranslate2.Translator(folder, compute_type="float32", inter_threads=1, intra_threads=1)
         self._source, self._target, self._max_length = source, target, max_length
         self._ids = {symbol: index for index, symbol in enumerate(target)}
 

@@ -7,6 +7,8 @@ import torch
 
 from benchmarks.parity.reference import Rows
 
+torch.set_num_threads(1)  # several wait for one another in a loop, where other processes need the cores
+
 
 def randomized(model: Any, end: int | None = None, scale: float = 0.15, of_end: float = 3.0) -> Any:
     """Returns a model of `transformers` with random weights, of which the end is probable enough to be written."""

@@ -47,19 +47,20 @@ def open_source(source: str) -> Checkpoint:
     return checkpoint
 
 
-def import_checkpoint(source: str, path: Path) -> dict[str, Any]:
+def import_checkpoint(source: str, path: Path, dtype: str = "float32") -> dict[str, Any]:
     """Makes a work directory of a checkpoint, and returns what it is.
 
     Args:
         source: SOURCE, such as `hf:DIR` or `hf:OWNER/NAME`, or `safetensors:DIR` of what `export.convert` wrote.
         path: The work directory, which must not exist or be empty.
+        dtype: `"float32"`, or `"bfloat16"`: what weights are rounded to and kept in on disk.
 
     Raises:
         InputError: For a checkpoint that cannot be imported; nothing is then left at `path`.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists already. Name a new folder for the imported model.")
-    write = _writer(source)
+    write = _writer(source, dtype)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
@@ -70,25 +71,25 @@ def import_checkpoint(source: str, path: Path) -> dict[str, Any]:
     return {"workdir": str(path), **described}
 
 
-def _writer(source: str) -> Callable[[WorkDir], dict[str, Any]]:
+def _writer(source: str, dtype: str) -> Callable[[WorkDir], dict[str, Any]]:
     """Returns the function that writes the work directory of a SOURCE, which is opened."""
     kind, _, path = source.partition(":")
     if kind == _CONVERTED and path:
         converted = WorkDir(path)
         config = RunConfig.of_workdir(converted)
-        return lambda workdir: _write_converted(workdir, converted, config)
+        return lambda workdir: _write_converted(workdir, converted, config, dtype)
     checkpoint = open_source(source)
     imported = get_family(checkpoint.config["model_type"])(checkpoint)
-    return lambda workdir: _write(workdir, source, checkpoint, imported)
+    return lambda workdir: _write(workdir, source, checkpoint, imported, dtype)
 
 
-def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig) -> dict[str, Any]:
-    """Writes what `export.convert` was given, the weights in float32 as they were."""
+def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dtype: str) -> dict[str, Any]:
+    """Writes what `export.convert` was given, the weights as they were if the type can hold them."""
     if not converted.weights.is_file():
         raise InputError(f"{converted.weights} is missing.")
     converted.check(converted.weights.name, converted.tokenizers.name, converted.model_card.name)
     file = SafetensorsFile(converted.weights)
-    model = create_model(config.spec.name, dtype="float32", **config.model)
+    model = create_model(config.spec.name, dtype=dtype, **config.model)
     variables = {variable.path: variable for variable in model.weights}
     for name, variable in variables.items():
         shape = tuple(variable.shape)
@@ -105,9 +106,9 @@ def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig) ->
     return {"model": config.spec.name, "parameters": int(model.count_params())}
 
 
-def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported) -> dict[str, Any]:
+def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported, dtype: str) -> dict[str, Any]:
     config = _configuration(source, imported)
-    model = create_model(imported.model, dtype="float32", **config.model)
+    model = create_model(imported.model, dtype=dtype, **config.model)
     _set_weights(model, imported)
     if unused := checkpoint.unused():
         shown = ", ".join(unused[:5]) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
@@ -117,7 +118,7 @@ def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Impo
     with workdir.replacing(workdir.model) as file:
         model.save(file)
     parameters = int(model.count_params())
-    workdir.write_text(workdir.model_card, _card(source, checkpoint, config, parameters))
+    workdir.write_text(workdir.model_card, _card(source, checkpoint, config, model))
     workdir.write_text(workdir.config, config.to_json())
     left_out = {"left_out": checkpoint.left_out} if checkpoint.left_out else {}
     return {"model": imported.model, "parameters": parameters, **left_out}
@@ -141,11 +142,12 @@ def _set_weights(model: keras.Model, imported: Imported) -> None:
         raise RuntimeError(f"The family of {imported.model} leaves weights as they are: {sorted(missing.values())}.")
 
 
-def _card(source: str, checkpoint: Checkpoint, config: RunConfig, parameters: int) -> str:
+def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.Model) -> str:
     """Returns the model card, which says where the weights come from."""
     sums: Mapping[str, str] = checkpoint.checksums()
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
     left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
+    dtype = "" if model.dtype_policy.name == "float32" else f" --dtype {model.dtype_policy.name}"
     revision = checkpoint.revision or "not stated in the checkpoint"
     return f"""# {config.spec.name}, imported
 
@@ -154,7 +156,7 @@ A checkpoint of the type `{checkpoint.config["model_type"]}` that others have tr
 - Source: `{source}`, revision: {revision}
 - Licence of the weights: {checkpoint.licence()}
 - Paper: [{config.spec.paper.title}]({config.spec.paper.url}) ({config.spec.paper.year})
-- Parameters: {parameters:,}
+- Parameters: {model.count_params():,}, kept in {model.dtype_policy.name}
 - Limits: those of the checkpoint, see its own card; nothing was measured here unless it is reported below
 
 ## Weights
@@ -162,6 +164,6 @@ A checkpoint of the type `{checkpoint.config["model_type"]}` that others have tr
 {files}
 {left_out}
 ```
-python -m training.import_model {source} --workdir DIR
+python -m training.import_model {source} --workdir DIR{dtype}
 ```
 """

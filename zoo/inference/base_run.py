@@ -13,7 +13,7 @@ from zoo.explorer import Page, View
 from zoo.inference.comparison import Comparison, compare_word
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
-from zoo.registry import ModelSpec, get_spec
+from zoo.registry import ModelSpec, create_model, get_spec
 from zoo.text import Tokenizer, load_tokenizers, without_surrogates
 from zoo.vocabulary import pad
 from zoo.workdir import WorkDir
@@ -75,17 +75,25 @@ class Run:
         """
         return get_spec(WorkDir(path).read_config()["model"]["name"])
 
-    @staticmethod
-    def _load_model(workdir: WorkDir) -> keras.Model:
+    def _load_model(self, workdir: WorkDir) -> keras.Model:
         try:
             workdir.check_model()
         except InputError as error:
             raise InputError(f"{error} With checkpoints, training.train --resume writes it anew.") from None
         try:
-            return keras.saving.load_model(workdir.model, compile=False)
+            model = keras.saving.load_model(workdir.model, compile=False)
         except ValueError as error:
             reason = str(error).partition("\n")[0]
             raise InputError(f"{workdir.model} is not a model of this version of the zoo: {reason}") from error
+        return model if model.dtype_policy.name == "float32" else self._in_float32(model)
+
+    def _in_float32(self, kept: keras.Model) -> keras.Model:
+        """Returns a model that is kept in fewer bits as one that computes in float32."""
+        options = {name: value for name, value in self.config["model"].items() if name != "name"}
+        model = create_model(self.spec.name, dtype="float32", **options)
+        for variable, value in zip(model.weights, kept.weights, strict=True):
+            variable.assign(keras.ops.cast(value, "float32"))
+        return model
 
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers by the name of their file."""
