@@ -87,8 +87,20 @@ def _cells(counts: Mapping[str, Count], ways: Iterable[str]) -> list[str]:
 def _differences(results: Sequence[Result], shown: int) -> Iterator[str]:
     for result in results:
         for way, count in {**result.answers, **result.tokens}.items():
-            for text, ours, theirs in count.different[:shown]:
-                yield f"- {result.family}, {way}: {_code(text)} gives {_code(ours)}, there {_code(theirs)}"
+            if not count.different:
+                continue
+            moved = sum(_is_moved(ours, theirs) for _, ours, theirs in count.different)
+            kind = f", {moved:,} of them only in the order of ids" if way.startswith("ids") else ""
+            examples = (
+                f"  - {_code(text)} gives {_code(ours)}, there {_code(theirs)}"
+                for text, ours, theirs in count.different[:shown]
+            )
+            yield "\n".join([f"- {result.family}, {way}: {len(count.different):,}{kind}. For example", "", *examples])
+
+
+def _is_moved(ours: str, theirs: str) -> bool:
+    """Returns whether rows of ids, as texts, have the same ids in another order."""
+    return sorted(ours.strip("[]").split(", ")) == sorted(theirs.strip("[]").split(", "))
 
 
 def _code(text: str, longest: int = 80) -> str:

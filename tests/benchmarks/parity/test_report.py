@@ -24,7 +24,7 @@ RESULT = Result(
     4,
     "GPT's | tokenizers 7",
     1234,
-    {"ids, host": Count(2)},
+    {"ids, host": Count(2, [("a", "[7, 5, 3]", "[3, 5, 7]"), ("b", "[7, 5]", "[7, 55]")])},
 )
 
 
@@ -59,8 +59,10 @@ def test_the_page_has_a_row_for_each_family_and_shows_what_differs():
     page = markdown([RESULT, Result("Other")], {"Third": "left out"}, "python -m benchmarks.parity", 3)
     assert "| GPT-7 | 3.0e-07 | 2.5e-01 | – | – |" in page and "| Other | – | – | – | – |" in page
     assert "| GPT-7 | 5 of 5 | **4** of 5 | – | – | – | – | 4 |" in page
-    assert "| GPT's | tokenizers 7 | 1,234 | 2 of 2 | – | – | – |" in page
-    assert r"- GPT-7, greedy, SavedModel: `'a \x60b\x60 | c'` gives `'\xe9\x00'`, there `'e'`" in page
+    assert "| GPT's | tokenizers 7 | 1,234 | **0** of 2 | – | – | – |" in page
+    assert "- GPT-7, greedy, SavedModel: 1. For example\n" in page
+    assert r"  - `'a \x60b\x60 | c'` gives `'\xe9\x00'`, there `'e'`" in page
+    assert "- GPT-7, ids, host: 2, 1 of them only in the order of ids. For example\n" in page
     assert "Third: left out." in page and "machine, commit 7." in page
     assert "Nothing." in markdown([Result("Other")], {}, "", 3)
 
