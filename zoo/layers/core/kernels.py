@@ -238,29 +238,55 @@ def _gradients_tensorflow(run_chunk, inputs, num_chunked, upstream, count, jit):
     """
     tf = importlib.import_module("tensorflow")
     kinds = [_gradient_kind(tensor, number < num_chunked) for number, tensor in enumerate(inputs)]
-
-    def body(index):
-        local = [tf.identity(tensor) for tensor in _inputs_of_chunk(index, inputs, num_chunked)]
-        chunked = _of_kind("chunked", kinds, local)
-        sources = [*chunked, *_of_kind("shared", kinds, local)]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            results = run_chunk(index, local)
-        gradients = tape.gradient(
-            results, sources, [tensor[index] for tensor in upstream], unconnected_gradients="zero"
-        )
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return gradients[: len(chunked)], gradients[len(chunked) :]
-
     shared = _of_kind("shared", kinds, inputs)
     # Sums over many chunks lose too much in half precision.
     zeros = [tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared]
-    dtypes = [tensor.dtype for tensor in _of_kind("chunked", kinds, inputs)]
-    loop = functools.partial(_loop_tensorflow, body, count, dtypes, zeros)
-    by_chunk, sums = tf.function(loop, jit_compile=True, autograph=False)() if jit else loop()
+    chunked_dtypes = [tensor.dtype for tensor in _of_kind("chunked", kinds, inputs)]
+
+    def run_loop(*tensors):
+        inputs, upstream = tensors[: len(kinds)], tensors[len(kinds) :]
+
+        def body(index):
+            local = [tf.identity(tensor) for tensor in _inputs_of_chunk(index, inputs, num_chunked)]
+            chunked = _of_kind("chunked", kinds, local)
+            sources = [*chunked, *_of_kind("shared", kinds, local)]
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(sources)
+                results = run_chunk(index, local)
+            gradients = tape.gradient(
+                results, sources, [tensor[index] for tensor in upstream], unconnected_gradients="zero"
+            )
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            return gradients[: len(chunked)], gradients[len(chunked) :]
+
+        by_chunk, sums = _loop_tensorflow(body, count, chunked_dtypes, zeros)
+        return [*by_chunk, *sums]
+
+    results = (_compiled_tensorflow(run_loop) if jit else run_loop)(*inputs, *upstream)
+    by_chunk, sums = results[: len(chunked_dtypes)], results[len(chunked_dtypes) :]
     sums = [tf.cast(total, tensor.dtype) for total, tensor in zip(sums, shared, strict=True)]
     gradients = {"chunked": iter(by_chunk), "shared": iter(sums), "integer": itertools.repeat(None)}
     return [next(gradients[kind]) for kind in kinds]
+
+
+def _compiled_tensorflow(function):
+    """Returns `function` of tensors, compiled by XLA, which keeps nothing of its loops for a gradient.
+
+    Its gradient is that of the function as it is, computed once more.
+    """
+    tf = importlib.import_module("tensorflow")
+
+    @tf.custom_gradient
+    def run(*tensors):
+        def gradient(*upstream):
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch([tensor for tensor in tensors if tensor.dtype.is_floating])
+                results = function(*tensors)
+            return tape.gradient(results, tensors, upstream)
+
+        return tf.function(function, jit_compile=True, autograph=False)(*tensors), gradient
+
+    return run
 
 
 def _gradient_kind(tensor, chunked):

@@ -161,3 +161,31 @@ def test_a_weight_of_the_softmax_gets_its_gradient_in_chunks(monkeypatch):
         )
     np.testing.assert_allclose(found["blockwise"], found["dense"], rtol=1e-5)
     assert np.any(found["dense"])
+
+
+@tensorflow_only("a gradient of its own, which XLA compiles, is TensorFlow's")
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+def test_gradients_of_gradients_in_chunks(graph, monkeypatch):
+    import tensorflow as tf
+
+    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
+
+    def second(layer, inputs):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                output = tf.reduce_sum(layer(inputs, inputs) ** 2)
+            first = tf.reduce_sum(inner.gradient(output, inputs) ** 2)
+        return outer.gradient(first, inputs)
+
+    inputs, found, weights = tf.constant(random_array((B, T, 4), 1)), {}, None
+    for implementation in ("dense", "blockwise"):
+        layer = layers.AdditiveAttention(7, implementation=implementation)
+        layer.build(inputs.shape, inputs.shape)
+        weights = layer.get_weights() if weights is None else weights
+        layer.set_weights(weights)
+        function = tf.function(second) if graph else second
+        found[implementation] = to_numpy(function(layer, inputs))
+    assert np.any(found["dense"])
+    np.testing.assert_allclose(found["blockwise"], found["dense"], rtol=1e-4, atol=1e-5)
