@@ -12,8 +12,11 @@ from export.convert import main
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
+from zoo.checkpoints.tokenizers import decoder_files
 from zoo.errors import InputError
-from zoo.vocabulary import PAD, START
+from zoo.text import ByteLevelBPETokenizer
+from zoo.text.byte_level_bpe import byte_alphabet
+from zoo.vocabulary import PAD, SPECIAL_PIECES, START
 
 TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
 
@@ -246,6 +249,14 @@ def test_biases_decide_between_llama_and_qwen2(tmp_path):
     import_checkpoint(f"hf:{write(tmp_path / 'run', tmp_path / 'out')}", tmp_path / "again")
     assert read_json(tmp_path / "out" / "config.json")["model_type"] == "qwen2"
     assert_same_weights(run, zoo.load(tmp_path / "again"))
+
+
+def test_a_run_of_spaces_and_a_piece_of_as_many_are_two_symbols():
+    pieces = [*SPECIAL_PIECES[:3], *byte_alphabet(), "ĠĠ", "ĠĠ"]  # as Pythia has them
+    tokenizer = ByteLevelBPETokenizer(pieces, [("Ġ", "Ġ")], runs=[len(pieces) - 1])
+    files, _, _ = decoder_files(tokenizer, [], "GPT-NeoX")
+    vocabulary = files["tokenizer.json"]["model"]["vocab"]
+    assert (vocabulary["ĠĠ"], vocabulary["  "]) == (len(pieces) - 2, len(pieces) - 1)
 
 
 def test_two_tables_are_no_t5(tmp_path):

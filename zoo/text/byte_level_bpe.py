@@ -189,11 +189,10 @@ class ByteLevelBPETokenizer(Tokenizer):
     def vocabulary(self) -> tuple[dict[str, int], list[str]]:
         """Returns the original ids of the pieces that texts can have and of start and end, and the merges.
 
-        Where one symbol begins and ends texts, it has the name of what ends them.
+        Runs of spaces are left out, as a piece may have as many spaces and another id, as in Pythia. Where one symbol begins and ends texts, it has the name of what ends them.
         """
-        pieces = [
-            (piece, i) for i, piece in enumerate(self._saved_pieces) if i in (START, END) or i not in self.controls
-        ]
+        left_out = self.controls - {START, END} | set(self.runs)
+        pieces = [(piece, i) for i, piece in enumerate(self._saved_pieces) if i not in left_out]
         names = {self.original_ids[index]: piece for piece, index in pieces}
         return {names[index]: index for index in sorted(names)}, [" ".join(pair) for pair in self._saved_merges]
 
