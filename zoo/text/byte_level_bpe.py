@@ -189,7 +189,8 @@ class ByteLevelBPETokenizer(Tokenizer):
     def vocabulary(self) -> tuple[dict[str, int], list[str]]:
         """Returns the original ids of the pieces that texts can have and of start and end, and the merges.
 
-        Runs of spaces are left out, as a piece may have as many spaces and another id, as in Pythia. Where one symbol begins and ends texts, it has the name of what ends them.
+        Runs of spaces are left out, as a piece may have as many spaces and another id, as in Pythia. Where one symbol
+        begins and ends texts, it has the name of what ends them.
         """
         left_out = self.controls - {START, END} | set(self.runs)
         pieces = [(piece, i) for i, piece in enumerate(self._saved_pieces) if i not in left_out]
