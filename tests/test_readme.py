@@ -16,7 +16,7 @@ from training.loop.resolve import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("zoo", "training", "export", "examples", "benchmarks", "experiments")
-WRITTEN_BY_A_COMMAND = ("docs/evidence/", "docs/faults.md")
+WRITTEN_BY_A_COMMAND = ("docs/evidence/", "docs/faults.md", "docs/parity.md")
 TESTED_ELSEWHERE = ("docs/introductions.md",)  # in tests/introductions
 PAGES = [
     page

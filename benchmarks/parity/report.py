@@ -41,7 +41,10 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
         "Qwen3 the vocabulary of GPT-2, T5 and mT5 the SentencePiece model of Firefox's en-de translator. The end is "
         "made more probable than by chance, so that texts end at different lengths. One model is trained, the "
         "transliteration. All is float32.",
-        *(f"{name}: {reason}." for name, reason in missing.items()),
+        *(
+            f"{'; '.join(name for name in missing if missing[name] == reason)}: {reason}."
+            for reason in dict.fromkeys(missing.values())
+        ),
         "## Logits",
         "Largest difference, relative to the largest logit, of 21 texts and what the reference writes; of MiniLM of "
         "vectors, of CTranslate2 of log probabilities. The reference reads each text alone, without padding.",

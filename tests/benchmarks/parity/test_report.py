@@ -56,14 +56,19 @@ def test_ids_are_those_of_the_checkpoint(tokenizer, size, original, order):
 
 
 def test_the_page_has_a_row_for_each_family_and_shows_what_differs():
-    page = markdown([RESULT, Result("Other")], {"Third": "left out"}, "python -m benchmarks.parity", 3)
+    page = markdown(
+        [RESULT, Result("Other")],
+        {"Third": "left out", "Fourth": "no", "Fifth, small": "left out"},
+        "python -m benchmarks.parity",
+        3,
+    )
     assert "| GPT-7 | 3.0e-07 | 2.5e-01 | – | – |" in page and "| Other | – | – | – | – |" in page
     assert "| GPT-7 | 5 of 5 | **4** of 5 | – | – | – | – | 4 |" in page
     assert "| GPT's | tokenizers 7 | 1,234 | **0** of 2 | – | – | – |" in page
     assert "- GPT-7, greedy, SavedModel: 1. For example\n" in page
     assert r"  - `'a \x60b\x60 | c'` gives `'\xe9\x00'`, there `'e'`" in page
     assert "- GPT-7, ids, host: 2, 1 of them only in the order of ids. For example\n" in page
-    assert "Third: left out." in page and "machine, commit 7." in page
+    assert "Third; Fifth, small: left out.\n\nFourth: no.\n" in page and "machine, commit 7." in page
     assert "Nothing." in markdown([Result("Other")], {}, "", 3)
 
 
