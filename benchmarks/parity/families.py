@@ -195,7 +195,7 @@ def _marian_vocabulary(folder: Path) -> tuple[Any, Vocabulary]:
 
 def _copied(pretrained: Path, name: str, folder: Path) -> Mapping[str, Any]:
     """Copies the files of a tokenizer, and returns the configuration of the model."""
-    shutil.copytree(pretrained / name, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("config.json"))
+    shutil.copytree(pretrained / name, folder, dirs_exist_ok=True)
     for path in folder.iterdir():
         path.chmod(0o755 if path.is_dir() else 0o644)
     config: Mapping[str, Any] = json.loads((pretrained / name / "config.json").read_text(encoding="utf-8"))
@@ -218,7 +218,7 @@ def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
 
     shutil.copy(pretrained / "firefox-spm" / "vocab.ende.spm", folder / "spiece.model")
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
-    pad = pieces.vocab_size() + 3
+    pad = pieces.piece_to_id("__done__")  # which no text has
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=pieces.vocab_size() + 28,
         d_model=DIM,
