@@ -120,6 +120,7 @@ def _subclass(layer_class: Any, mixins: tuple[type, ...]) -> Any:
 class _Recording:
     """Base of what is mixed into the classes of the copies."""
 
+    only_observes = True
     _recorder: Any
 
     def _original_class(self):

@@ -91,8 +91,11 @@ def is_in_kernel(layer, names):
 
 
 def is_overridden_since(layer, names, method):
-    """Returns whether one of the methods of these names is overridden in a class below the one that has `method`."""
-    order = [layer, *type(layer).__mro__]
+    """Returns whether one of the methods of these names is overridden in a class below the one that has `method`.
+
+    Classes that only observe, as those of `zoo.trace`, override nothing.
+    """
+    order = [layer, *(owner for owner in type(layer).__mro__ if not getattr(owner, "only_observes", False))]
 
     def depth(name):
         return next(number for number, owner in enumerate(order) if name in vars(owner))
