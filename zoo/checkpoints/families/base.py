@@ -150,6 +150,27 @@ def get_writers(model_class: str) -> list[tuple[str, Writer]]:
     return _WRITERS.get(model_class, [])
 
 
+def attentions_of(block: Any) -> list[Any]:
+    """Returns the attention layers of a Transformer block in their order: of an encoder's one, of a decoder's two."""
+    return [block.attention] if hasattr(block, "attention") else [block.self_attention, block.cross_attention]
+
+
+def generation_config(config: Mapping[str, Any], max_length: int) -> dict[str, Any]:
+    """Returns `generation_config.json` of a translator, by which symbols that are never written here are not there.
+
+    Args:
+        config: What `config.json` says.
+        max_length: The largest number of symbols of an answer.
+    """
+    never = sorted({config["pad_token_id"], config["decoder_start_token_id"]})
+    names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+    return {
+        "bad_words_ids": [[i] for i in never],
+        "max_length": max_length,
+        **{name: config[name] for name in names},
+    }
+
+
 def activation_name(family: str, activation: str) -> str:
     """Returns the name that `transformers` has for one of our activations.
 

@@ -1,6 +1,6 @@
 """Marian (`marian`), as OPUS-MT has it: post-norm blocks, sinusoids, tied embeddings, a bias of the logits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from zoo.checkpoints.families.base import (
     Trained,
     Weights,
     activation_name,
+    attentions_of,
+    generation_config,
     register_family,
     register_writer,
 )
@@ -127,12 +129,7 @@ def to_marian(trained: Trained) -> Exported:
         "forced_eos_token_id": None,
         **{name: options[ours] for name, ours in _SAME.items()},
     }
-    # What is never written here.
-    generation = {
-        "bad_words_ids": [[i] for i in sorted({pad, start})],
-        "max_length": options["max_length"],
-        **{name: config[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
-    }
+    generation = generation_config(config, options["max_length"])
     written = write_mapped(tensors(model, order, order.size))
     zeros = {} if bias else {_BIAS: lambda: np.zeros((1, order.size), "float32")}
     return Exported(
@@ -165,7 +162,8 @@ def tensors(model: Any, order: Arrangement, size: int, table: str = _SHARED[0]) 
         yield Mapped(_BIAS, (model.output_layer.bias,), OneRow(Rows(order, size)))
     for side, blocks in (("encoder", model.encoder_blocks), ("decoder", model.decoder_blocks)):
         for index, block in enumerate(blocks):
-            layer, attentions = f"model.{side}.layers.{index}", _attentions(block)
+            layer = f"model.{side}.layers.{index}"
+            attentions = dict(zip(("self_attn", "encoder_attn"), attentions_of(block), strict=False))
             for name, attention in attentions.items():
                 yield from linear(f"{layer}.{name}.q_proj", attention.query_dense, **reading)
                 yield from linear(f"{layer}.{name}.k_proj", attention.key_dense, **reading)
@@ -176,9 +174,3 @@ def tensors(model: Any, order: Arrangement, size: int, table: str = _SHARED[0]) 
             names = [*(f"{name}_layer_norm" for name in attentions), "final_layer_norm"]
             for norm, name in zip(block.norms, names, strict=True):
                 yield from normalization(f"{layer}.{name}", norm, vector)
-
-
-def _attentions(block: Any) -> Mapping[str, Any]:
-    if hasattr(block, "attention"):
-        return {"self_attn": block.attention}
-    return {"self_attn": block.self_attention, "encoder_attn": block.cross_attention}

@@ -13,6 +13,8 @@ from zoo.checkpoints.families.base import (
     Trained,
     Weights,
     activation_name,
+    attentions_of,
+    generation_config,
     register_family,
     register_writer,
 )
@@ -146,11 +148,7 @@ def to_t5(trained: Trained) -> Exported:
         "decoder_start_token_id": start,
         **{name: options[ours] for name, ours in _SAME.items()},
     }
-    generation = {
-        "bad_words_ids": [[i] for i in sorted({pad, start})],
-        "max_length": options["max_length"],
-        **{name: config[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")},
-    }
+    generation = generation_config(config, options["max_length"])
     mapped = list(tensors(model, order, order.size))
     if not logits:  # the embeddings once more
         mapped.append(Mapped(_LOGITS, (table.embeddings,), Rows(order, order.size)))
@@ -184,10 +182,7 @@ def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> I
         yield Mapped(_LOGITS, (target.reverse_embeddings,), Rows(order, size, columns=True))
     for side, blocks in (("encoder", model.encoder_blocks), ("decoder", model.decoder_blocks)):
         for index, block in enumerate(blocks):
-            if side == "encoder":
-                attentions = [("SelfAttention", block.attention)]
-            else:
-                attentions = [("SelfAttention", block.self_attention), ("EncDecAttention", block.cross_attention)]
+            attentions = list(zip(("SelfAttention", "EncDecAttention"), attentions_of(block), strict=False))
             name, last = f"{side}.block.{index}.layer.", len(attentions)
             for number, (part, layer) in enumerate(attentions):
                 for letter, dense in (("q", layer.query_dense), ("k", layer.key_dense), ("v", layer.value_dense)):
@@ -202,11 +197,6 @@ def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> I
             for number, norm in enumerate(block.norms):
                 yield from normalization(f"{name}{number}.layer_norm", norm)
         biases = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        yield Mapped(biases, (_positions(blocks[0]).embeddings,), Transposed(Columns()))
+        yield Mapped(biases, (attentions_of(blocks[0])[0].positions.embeddings,), Transposed(Columns()))
     yield from normalization("encoder.final_layer_norm", model.encoder_norm)
     yield from normalization("decoder.final_layer_norm", model.decoder_norm, Scaled(factor))
-
-
-def _positions(block: Any) -> Any:
-    """Returns the positions that all blocks of a side share."""
-    return (block.self_attention if hasattr(block, "self_attention") else block.attention).positions
