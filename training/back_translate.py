@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from training.back_translation import TAG, Request, back_translate
 from training.corpus_parts import check_translator
 from training.data import spec_forms
-from training.data.files import read_lines
+from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
-from zoo.startup import start_backend, without_onednn
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -29,21 +29,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
     parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the corpus is written")
     parser.add_argument("--beam_size", type=int, default=5, metavar="N", help="width of the search (5)")
-    parser.add_argument("--tag", default="<bt>", metavar="WORD", help="word before each source of the model (<bt>)")
+    parser.add_argument("--tag", default=TAG, metavar="WORD", help=f"word before each source of the model ({TAG})")
     arguments = parser.parse_args(argv)
     if arguments.beam_size < 1:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
-    # Mistakes are reported before the seconds that the backend takes to start.
     check_translator(arguments.model)
-    read_lines(arguments.monolingual)
-    without_onednn()
-    start_backend()
-    from training.back_translation import Request, back_translate
-    from training.hardware.cores import use_cores
-    from zoo.cores import computing_cores
-
-    use_cores(computing_cores())
-    print(json.dumps(back_translate(Request(**vars(arguments))), ensure_ascii=False), flush=True)
+    found = back_translate(Request(**vars(arguments)), start=start_decoding)
+    print(json.dumps(found, ensure_ascii=False), flush=True)
 
 
 def command() -> int:

@@ -40,7 +40,11 @@ class Request:
     tag: str = TAG
 
 
-def back_translate(request: Request, report: Report = lambda line: print(line, file=sys.stderr)) -> dict[str, Any]:
+def back_translate(
+    request: Request,
+    report: Report = lambda line: print(line, file=sys.stderr),
+    start: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """Writes the corpus, or goes on with one that was begun, and returns figures of it.
 
     Its training split is that of the data, and for each line of the monolingual file the pair of what the model makes
@@ -51,6 +55,8 @@ def back_translate(request: Request, report: Report = lambda line: print(line, f
     Args:
         request: What is translated back.
         report: Called with a line for each part that is finished.
+        start: Called before the first model is loaded, which nothing needs if all parts are there; a command starts
+            the backend there, so that mistakes are reported before the seconds that this takes.
 
     Returns:
         `pairs` in the training split, how many of them are `synthetic`, lines that were `left_out`, and the `data` that
@@ -76,6 +82,7 @@ def back_translate(request: Request, report: Report = lambda line: print(line, f
     }
 
     def open_model() -> Callable[[range], list[str]]:
+        start()
         run = zoo.load(request.model)
         return lambda part: run.translate([lines[number] for number in part], beam_size=request.beam_size)
 

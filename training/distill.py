@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training.corpus_parts import check_translator
-from training.data import load_data, spec_forms
+from training.data import spec_forms
+from training.distillation import Request, distill
+from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
-from zoo.startup import start_backend, without_onednn
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,19 +28,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     if arguments.beam_size < 1:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
-    # Mistakes are reported before the seconds that the backend takes to start.
     for path in arguments.teachers:
         check_translator(path)
-    load_data(arguments.data)
-    without_onednn()
-    start_backend()
-    from training.distillation import Request, distill
-    from training.hardware.cores import use_cores
-    from zoo.cores import computing_cores
-
-    use_cores(computing_cores())
     request = Request(tuple(arguments.teachers), arguments.data, arguments.output, arguments.beam_size)
-    print(json.dumps(distill(request), ensure_ascii=False), flush=True)
+    print(json.dumps(distill(request, start=start_decoding), ensure_ascii=False), flush=True)
 
 
 def command() -> int:

@@ -4,13 +4,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zoo
 from training.corpus_parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from training.data import Pairs
 from training.data.dataset import SPLITS
-from zoo.inference.seq2seq_run import Seq2SeqRun
+
+if TYPE_CHECKING:
+    from zoo.inference.seq2seq_run import Seq2SeqRun
 
 PLAN = "distill.json"
 
@@ -32,7 +34,11 @@ class Request:
     beam_size: int = 5
 
 
-def distill(request: Request, report: Report = lambda line: print(line, file=sys.stderr)) -> dict[str, Any]:
+def distill(
+    request: Request,
+    report: Report = lambda line: print(line, file=sys.stderr),
+    start: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """Writes the corpus, or goes on with one that was begun, and returns figures of it.
 
     Of the `beam_size` best translations of every teacher, the one that is most like the reference takes its place in
@@ -42,6 +48,8 @@ def distill(request: Request, report: Report = lambda line: print(line, file=sys
     Args:
         request: What is distilled.
         report: Called with a line for each part that is finished.
+        start: Called before the first model is loaded, which nothing needs if all parts are there; a command starts
+            the backend there, so that mistakes are reported before the seconds that this takes.
 
     Returns:
         `pairs`, mean sentence `bleu` of the best translation of the first teacher and `chosen_bleu` of those that were
@@ -65,6 +73,7 @@ def distill(request: Request, report: Report = lambda line: print(line, file=sys
     }
 
     def open_teachers() -> Callable[[range], list[dict[str, Any]]]:
+        start()
         runs = [zoo.load(path) for path in request.teachers]
         return lambda part: [asdict(choice) for choice in best_of(runs, pairs.take(part), request.beam_size)]
 
@@ -98,7 +107,7 @@ class Choice:
     chosen_bleu: float
 
 
-def best_of(runs: Sequence[Seq2SeqRun], pairs: Pairs, beam_size: int) -> list[Choice]:
+def best_of(runs: Sequence["Seq2SeqRun"], pairs: Pairs, beam_size: int) -> list[Choice]:
     """Returns the translation of each source that is most like its reference; see `distill`."""
     from sacrebleu.metrics.bleu import BLEU
 

@@ -9,10 +9,11 @@ from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
 from training.reranking import RERANKINGS, check_reranking
+from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.registry import get_spec
-from zoo.startup import start_backend, without_onednn
+from zoo.startup import start_backend
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -62,14 +63,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.data:
         open_data(spec, arguments.data)
     if spec.task == "seq2seq":
-        without_onednn()
-    start_backend()
+        start_decoding()
+    else:
+        start_backend()
     from training.evaluation import evaluate
-    from training.hardware.cores import use_cores
-    from zoo.cores import computing_cores
 
-    if spec.task == "seq2seq":  # most of the time goes into decoding, of several batches side by side
-        use_cores(computing_cores())
     evaluate(
         arguments.workdir,
         arguments.data,

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import spec_forms
+from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
 from zoo.registry import get_spec
-from zoo.startup import start_backend, without_onednn
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -44,13 +44,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"{arguments.workdir} holds a {spec.task} model; a shortlist is for translators.")
     if arguments.data:
         open_data(spec, arguments.data)
-    without_onednn()
-    start_backend()
-    from training.hardware.cores import use_cores
+    start_decoding()
     from training.shortlisting import write_shortlist
-    from zoo.cores import computing_cores
 
-    use_cores(computing_cores())
     options = {name: value for name, value in vars(arguments).items() if name not in ("workdir", "data")}
     print(json.dumps(write_shortlist(arguments.workdir, arguments.data, **options), ensure_ascii=False), flush=True)
 

@@ -113,7 +113,6 @@ def write_shortlist(
     task = get_task(run.spec.task)
     before, _ = task.evaluate(run, data, "val", beam_size=beam_size)
     learned.save(workdir)
-    run = zoo.load(path)
     after, _ = task.evaluate(run, data, "val", beam_size=beam_size, shortlist=shortlist)
     size = min(shortlist, sizes[1])
     source, target = (rows.lists(np.arange(len(rows))) for rows in (columns["val"]["source"], columns["val"]["target"]))
