@@ -176,6 +176,7 @@ SIZES = {
     "seq2seq": {"source_vocab_size": 50, "target_vocab_size": 50},
     "classifier": {"vocab_size": 50, "num_classes": 3},
     "language_model": {"vocab_size": 50},
+    "sentence_encoder": {"vocab_size": 50},
 }
 
 
@@ -226,6 +227,11 @@ def test_several_threads_count_at_once(heads):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         costs = list(pool.map(lambda _: zoo.cost(heads, 5).multiplications, range(12)))
     assert set(costs) == {5_268_880}
+
+
+def test_what_does_not_depend_on_the_text_is_counted():
+    model = zoo.create_model("han_classifier", vocab_size=13, num_classes=3, embedding_dim=4, units=5)
+    assert zoo.cost(model, 7)["sentence_pooling/additive_score/query"].multiplications == 10 * 10
 
 
 def test_nothing_to_compute():

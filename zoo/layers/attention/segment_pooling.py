@@ -78,8 +78,8 @@ class SegmentPooling(ReturnsMore, KeepsQuantization):
     def call(self, inputs, segments, mask=None, return_attention_scores=False):
         mask = check_mask(mask, "mask", (2,))
         inputs = zero_masked(inputs, mask)
-        query = ops.cast(self.query, self.compute_dtype)[None]  # [1, 1, D]
-        query = ops.broadcast_to(query, (ops.shape(inputs)[0], *query.shape[1:]))
+        first = ops.pad(inputs[:, :1], ((0, 0), (0, 1), (0, 0)))[:, :1]  # which is there if there are no inputs, too
+        query = ops.add(ops.zeros_like(first), ops.cast(self.query, self.compute_dtype))  # [B, 1, D]
         scores = self.score(query, inputs)  # [B, 1, S]
         numbers = ops.arange(self.num_segments, dtype="int32")
         members = ops.equal(ops.cast(segments, "int32")[:, None], numbers[:, None])  # [B, L, S]
