@@ -1,7 +1,9 @@
 """What a layer or a model costs: operations, memory, weights, and what must wait for what."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -140,7 +142,31 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
     args = _symbolic_arguments(model_or_layer, query_length, value_length, batch_size)
     name = f"{type(model_or_layer).__name__} {model_or_layer.name!r}, T = {query_length}"
     name += f", S = {value_length}" * (value_length is not None) + f", B = {batch_size}" * (batch_size != 1)
-    return Cost(name, count_steps(model_or_layer, *args))
+    return Cost(name, _numbered_inside(model_or_layer, count_steps(model_or_layer, *args)))
+
+
+def _numbered_inside(layer: keras.layers.Layer, steps: list[CountedStep]) -> list[CountedStep]:
+    """Returns the steps with layers that have no name of their own numbered among those around them.
+
+    Keras numbers them in the order in which a process makes them: `gru_41` is `gru` here, and a second one `gru_1`.
+    """
+    automatic = {}
+    for part in layer._flatten_layers():
+        name, _, number = part.name.rpartition("_")
+        if number.isdecimal() and name.replace("_", "") == type(part).__name__.lower():
+            automatic[part.name] = name
+    inside: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+    renamed = []
+    for step in steps:
+        path: tuple[str, ...] = ()
+        for name in step.name.split("/"):
+            own, names = automatic.get(name, name), inside[path]
+            if name not in names:
+                same = sum(automatic.get(other, other) == own for other in names)
+                names[name] = f"{own}_{same}" if same else own
+            path = (*path, names[name])
+        renamed.append(replace(step, name="/".join(path)))
+    return renamed
 
 
 def _symbolic_arguments(layer: Any, query_length: int, value_length: int | None, batch: int) -> list[Any]:

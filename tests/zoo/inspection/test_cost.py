@@ -234,6 +234,15 @@ def test_what_does_not_depend_on_the_text_is_counted():
     assert zoo.cost(model, 7)["sentence_pooling/additive_score/query"].multiplications == 10 * 10
 
 
+def test_names_do_not_depend_on_what_was_made_before():
+    names = []
+    for _ in range(2):
+        model = zoo.create_model("han_classifier", vocab_size=13, num_classes=3, embedding_dim=4, units=5)
+        names.append(list(zoo.cost(model, 7)))
+    assert names[0] == names[1]
+    assert "word_encoder/forward_gru/gru_cell" in names[0]
+
+
 def test_nothing_to_compute():
     model = zoo.create_model("transformer_tiny", source_vocab_size=13, target_vocab_size=13, num_layers=1)
     assert zoo.cost(model, 0, 0).multiplications == zoo.cost(model, 3, 3, batch_size=0).multiplications == 0

@@ -125,6 +125,7 @@ def _by_segment(layer, inputs, segments, mask):
             go_backwards=one_way.go_backwards,
             zero_output_for_mask=True,
             dtype=layer.dtype_policy,
+            name=one_way.name,
         )
         found, *final = loop(ops.concatenate([inputs, fresh[:, :, None]], axis=-1), mask=mask)
         outputs.append(ops.flip(found, axis=1) if one_way.go_backwards else found)
