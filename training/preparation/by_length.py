@@ -25,8 +25,8 @@ def write_order(folder: Path, name: str, shards: Sequence[FileEntry], columns: S
     """
     counts: Counter[tuple[int, ...]] = Counter()
     for lengths in _lengths(folder, shards, columns):
-        found, times = np.unique(lengths, axis=0, return_counts=True)
-        counts.update(dict(zip(map(tuple, found.tolist()), times.tolist(), strict=True)))
+        _, places, times = np.unique(_keys(lengths), return_index=True, return_counts=True)
+        counts.update(dict(zip(map(tuple, lengths[places].tolist()), times.tolist(), strict=True)))
     cells = np.array(sorted(counts, key=lambda cell: (max(cell), cell[::-1])), np.int64).reshape(-1, len(columns))
     sizes = np.array([counts[tuple(cell)] for cell in cells.tolist()], np.int64)
     total = int(sizes.sum())
@@ -34,10 +34,10 @@ def write_order(folder: Path, name: str, shards: Sequence[FileEntry], columns: S
     temporary = path.with_name(f".tmp-{name}")
     examples = np.memmap(temporary, f"<u{width}", "w+", shape=(max(total, 1),))
     places, first = np.cumsum(sizes) - sizes, 0
-    numbers = {tuple(cell): number for number, cell in enumerate(cells.tolist())}
+    keys = _keys(cells)
+    sorter = np.argsort(keys)
     for lengths in _lengths(folder, shards, columns):
-        found, inverse = np.unique(lengths, axis=0, return_inverse=True)
-        of_cell = np.array([numbers[tuple(cell)] for cell in found.tolist()])[inverse.reshape(-1)]
+        of_cell = sorter[np.searchsorted(keys, _keys(lengths), sorter=sorter)]
         order = np.argsort(of_cell, kind="stable")
         ordered = of_cell[order]
         rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
@@ -52,6 +52,12 @@ def write_order(folder: Path, name: str, shards: Sequence[FileEntry], columns: S
         sha256 = writer.finish()
     temporary.unlink()
     return FileEntry(name, total, path.stat().st_size, sha256)
+
+
+def _keys(lengths: Array) -> Array:
+    """Returns a number for each row of lengths, [rows, one or two columns], another one for other lengths."""
+    keys: Array = lengths @ (np.int64(1) << 32 * np.arange(lengths.shape[1], dtype=np.int64))
+    return keys
 
 
 def _lengths(folder: Path, shards: Sequence[FileEntry], columns: Sequence[str]) -> Iterator[Array]:

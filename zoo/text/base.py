@@ -140,7 +140,11 @@ class Tokenizer(abc.ABC):
 
 def without_surrogates(text: str) -> str:
     """Replaces lone surrogates, which no UTF-8 can hold, as TensorFlow replaces invalid bytes."""
-    return _SURROGATES.sub("\ufffd", text)
+    try:
+        text.encode()  # faster than a search, and nearly always enough
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
 
 
 def clean(text: str, lowercase: bool = False) -> str:
