@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -19,6 +19,9 @@ Batch = tuple[dict[str, Array], Array, Array]
 
 AnyRows = Rows | Sequence[Sequence[int]]
 """Rows of ids, as flat arrays or as lists."""
+
+# Symbols of a side, about, that are read at once where rows lie in many parts.
+_SYMBOLS_READ = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,14 @@ class Batches(keras.utils.PyDataset):
         return batch
 
 
+class _Read(NamedTuple):
+    """The rows of the batches of some steps, in memory."""
+
+    block: int
+    firsts: Array  # where those of each step begin
+    sides: Sequence[Rows]
+
+
 class PlannedBatches(Batches):
     """Batches of examples of about equal length, each epoch in another order.
 
@@ -133,6 +144,8 @@ class PlannedBatches(Batches):
             self.order = SortedWindows(lengths, batch_tokens, seed, self.round_to)
         else:
             self.order = Strata(corpus, batch_tokens, seed, self.round_to, sides[0].limit)
+        self._steps_read = max(1, _SYMBOLS_READ // batch_tokens)
+        self._read: _Read | None = None
 
     def make(self, sides: Sequence[Rows], places: Array, examples: Array, widths: Array, rows: Array) -> Batch:
         """Returns some rows of a batch.
@@ -151,7 +164,7 @@ class PlannedBatches(Batches):
 
     def batch_of(self, step: int) -> tuple[Batch, int]:
         examples = self.order.examples_of(step)
-        sides, places = self._drawn(step, examples)
+        sides, places = self._drawn(step, *self._rows_of(step, examples))
         lengths = np.stack([rows.lengths(places) for rows in sides], axis=1)
         widths = -(-lengths.max(axis=0) // self.round_to) * self.round_to
         num_rows = len(examples)
@@ -160,18 +173,33 @@ class PlannedBatches(Batches):
         inputs, outputs, weights = self.make(sides, places, examples, widths, self.share.rows(num_rows))
         return (inputs, outputs, _of_real(weights, self.share, num_rows)), int(lengths[:, -1].sum())
 
-    def _drawn(self, step: int, examples: Array) -> tuple[Sequence[Rows], Array]:
+    def _rows_of(self, step: int, examples: Array) -> tuple[Sequence[Rows], Array]:
+        """Returns rows of each side among which those of a step are, and the numbers of its examples in them.
+
+        Rows in many parts are read for some steps at once.
+        """
+        if not isinstance(self.order, Strata) or all(len(rows.parts) == 1 for rows in self.sides):
+            return self.sides, examples
+        block, place = divmod(step, self._steps_read)
+        read = self._read  # of one block: another thread may be ahead
+        if read is None or read.block != block:
+            batches = [self.order.examples_of(step - place + number) for number in range(self._steps_read)]
+            firsts = np.cumsum([0, *map(len, batches)])
+            read = self._read = _Read(block, firsts, [rows.select(np.concatenate(batches)) for rows in self.sides])
+        return read.sides, read.firsts[place] + np.arange(len(examples))
+
+    def _drawn(self, step: int, sides: Sequence[Rows], places: Array) -> tuple[Sequence[Rows], Array]:
         """Returns the sides from which the batch of a step is made, and the numbers of its examples in them."""
         if self.samplers is None:
-            return self.sides, examples
+            return sides, places
         drawn = [
-            Rows.of(sampler(rows.lists(examples), [self.seed, step, number]))
-            for number, (rows, sampler) in enumerate(zip(self.sides, self.samplers, strict=True))
+            Rows.of(sampler(rows.lists(places), [self.seed, step, number]))
+            for number, (rows, sampler) in enumerate(zip(sides, self.samplers, strict=True))
         ]
         limited = [
-            rows if side.limit is None else rows.cut(side.limit) for side, rows in zip(self.sides, drawn, strict=True)
+            rows if side.limit is None else rows.cut(side.limit) for side, rows in zip(sides, drawn, strict=True)
         ]
-        return limited, np.arange(len(examples))
+        return limited, np.arange(len(places))
 
 
 def _as_rows(rows: AnyRows) -> Rows:

@@ -110,6 +110,22 @@ class Rows:
         rows = self.gather(examples, int(lengths.max(initial=0)))
         return [row[:length].tolist() for row, length in zip(rows, lengths, strict=True)]
 
+    def select(self, examples: Any) -> "Rows":
+        """Returns some rows, by their numbers, as rows in memory: where there are many parts, each is read once."""
+        examples = np.asarray(examples, np.int64)
+        pieces, lengths = [], np.zeros(len(examples), np.int64)
+        for part, places, rows in self._by_part(examples):
+            starts = part.offsets[rows].astype(np.int64)
+            lengths[places] = part.offsets[rows + 1].astype(np.int64) - starts
+            pieces.append((part, places, starts))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        values = np.empty(int(offsets[-1]), np.int32)
+        for part, places, starts in pieces:
+            own = lengths[places]
+            within = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
+            values[np.repeat(offsets[:-1][places], own) + within] = part.values[np.repeat(starts, own) + within]
+        return Rows([Part(values, offsets)], self.limit)
+
     def take(self, positions: Array) -> Array:
         """Returns ids by their positions in all rows together, one after the other."""
         if len(self.parts) == 1:

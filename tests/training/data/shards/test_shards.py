@@ -9,7 +9,7 @@ import pytest
 from training.data.batching import PairBatches
 from training.data.order import ByLength, Strata
 from training.data.shards.arrays_file import ArraysWriter, open_arrays
-from training.data.shards.permutation import Permutation
+from training.data.shards.permutation import Permutation, in_orders
 from training.data.shards.rows import Part, Rows, count_longer
 from zoo.errors import InputError
 from zoo.vocabulary import END
@@ -80,6 +80,11 @@ def test_rows_in_several_arrays_are_those_in_one():
         assert [row[row > 0].tolist() for row in gathered[:29]] == [lists[number] for number in chosen]
         flat = list(itertools.chain.from_iterable(lists))
         positions = rng.integers(len(flat), size=(5, 3))
+        selected = rows.select(chosen)
+        assert [row.tolist() for row in np.split(selected.values(), selected.parts[0].offsets[1:-1])] == [
+            lists[number] for number in chosen
+        ]
+        assert len(rows.select([])) == 0 and rows.cut(3).select(chosen).limit == 3
         assert rows.take(positions).tolist() == np.array(flat)[positions].tolist()
         cut = rows.cut(5)
         expected = [row if len(row) <= 5 else [*row[:4], END] for row in lists]
@@ -103,6 +108,15 @@ def test_a_permutation_is_one(size):
     assert order(places).tolist() == [order([size - 1])[0], order([0])[0]]
     if size > 3:
         assert order(range(size)).tolist() != Permutation(size, 3, 6)(range(size)).tolist()
+
+
+def test_several_orders_at_once_are_each_of_them():
+    orders = [Permutation(size, 3, size) for size in (5, 4097, 70001, 7, 1 << 33)]
+    places = [[4, 0], [4096, 0, 17], [], [6], [1 << 32, 5]]
+    found = in_orders(orders, places)
+    for order, some, own in zip(orders, places, found, strict=True):
+        assert own.dtype == np.int64 and own.tolist() == [order([place])[0] for place in some]
+    assert in_orders([], []) == []
 
 
 def test_every_order_of_few_numbers_is_as_likely():
@@ -173,3 +187,20 @@ def test_batches_of_strata_are_of_the_same_rows():
     batches = PairBatches(source, source, batch_tokens=64, steps=5, seed=1, corpus=corpus_of(lengths))
     (inputs, outputs, weights), symbols = batches.batch_of(0)
     assert inputs["source"].tolist() == outputs.tolist() and symbols == weights.sum() == (outputs > 0).sum()
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_batches_of_many_parts_are_those_of_one(limit, monkeypatch):
+    monkeypatch.setattr("training.data.batching._SYMBOLS_READ", 300)  # of four steps, and not of all
+    rng = np.random.default_rng(3)
+    lists = [rng.integers(4, 99, size=size).tolist() + [END] for size in rng.integers(0, 9, size=301)]
+    whole, pieces = Rows.of(lists), [Rows.of(lists[first : first + 50]).parts[0] for first in range(0, 301, 50)]
+    lengths = np.array([[len(row)] * 2 for row in lists])
+    made = [
+        PairBatches(rows, rows, batch_tokens=64, steps=5, seed=1, corpus=corpus_of(lengths))
+        for rows in (whole if limit is None else whole.cut(limit), Rows(pieces, limit))
+    ]
+    for step in [*range(made[0].pass_length() + 9), 10**6, 3]:
+        for left, right in zip(*(batches.batch_of(step)[0] for batches in made), strict=True):
+            for name in left if isinstance(left, dict) else [...]:
+                np.testing.assert_array_equal(left[name], right[name])
