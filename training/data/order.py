@@ -149,7 +149,7 @@ class Strata(Order):
         """Returns the examples of the batches of some steps, all at once, which takes less time."""
         epochs, places = (numbers.tolist() for numbers in np.divmod(steps, self.pass_length()))
         orders = [_order(self.pass_length(), self.seed, epoch) for epoch in epochs]
-        batches = np.concatenate(in_orders(orders, np.array(places)[:, None]))
+        batches = np.concatenate(in_orders(orders, [[place] for place in places]))
         strata = np.searchsorted(self._first_batches, batches, side="right") - 1
         firsts, sizes = self._starts[strata], self._starts[strata + 1] - self._starts[strata]
         numbers = batches - self._first_batches[strata]
