@@ -248,14 +248,15 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         memory = self._project_unless(memory, value, key, mask, position)
         if rolls:
             caches.check_rolling_step(queries, added)
-            memory, cache = caches.rolled(cache, memory, mask)
+            memory, cache = caches.rolled(cache, memory, mask, self.kept_first)
             arguments |= {"value_mask": memory.pop("real"), "key_mask": None}
+            key_positions = memory.pop("positions")
         else:
             memory = cache = caches.extend(cache, memory)
         keys = ops.shape(memory["value"])[-2]
         visible = self._visible(query, (queries, keys), start_index, causal, arguments)
         if rolls:
-            visible = visible.beginning_at(cache["index"] - keys)
+            visible = visible.rolled_to(key_positions)
         elif "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
             visible = visible.limited_to(cache["index"])
         results = self._attend_and_project(query, memory, visible, start_index, **options)
@@ -309,8 +310,10 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             batch_size: B.
             length: Room for positions, L; `None` for a cache that grows. What goes beyond the room is lost.
             rolling: Whether the cache keeps no more positions than a query sees before its own, whatever the length of
-                the sequence, for layers that have a window. Masks of values then are of the new positions, [B, T], and
-                masks and biases of pairs, and weights, of the positions kept and the new ones.
+                the sequence, for layers that have a window: `reach` positions, after the first `kept_first` that stay
+                visible, such as those of `Causal() & (SlidingWindow(128) | GlobalTokens(range(4)))`. Masks of values
+                then are of the new positions, [B, T], and masks and biases of pairs, and weights, of the positions kept
+                and the new ones; a first one that is in the window, too, has its weight at its first place.
 
         Raises:
             ValueError: If the layer is not built, or has no window, or its `visibility` needs what a call tells.
@@ -335,7 +338,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
                 f"A rolling cache is for attention in a window, such as `visibility=SlidingWindow(128)`, that needs no "
                 f"more than positions. Received: {type(self).__name__} with visibility={self.visibility!r}."
             )
-        return self.reach
+        return self.kept_first + self.reach
 
 
 def _as_symbol(argument):

@@ -60,10 +60,10 @@ class BlockedAttention(MultiHeadAttention):
     may_choose = False
 
     @property
-    def reach(self):
+    def whole_rule(self):
         if self.rule is None or type(self).sees is not BlockedAttention.sees:
             return None
-        return (self.rule if self.visibility is None else self.rule & self.visibility).reach
+        return self.rule if self.visibility is None else self.rule & self.visibility
 
     def sees(self, query_positions, key_positions):
         """Returns which query, at [T, 1], may see which key, at [S], if nothing is masked, boolean [T, S]."""
@@ -73,7 +73,7 @@ class BlockedAttention(MultiHeadAttention):
 
     def _by_rule(self, visible):
         """Returns the visibility with the layer's own rule, or `None` if a subclass sees something else."""
-        if self.rule is None or type(self).sees is not BlockedAttention.sees:
+        if self.whole_rule is None:
             return None
         return dataclasses.replace(visible, rule=self.rule if visible.rule is None else self.rule & visible.rule)
 

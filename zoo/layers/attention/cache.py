@@ -2,8 +2,8 @@
 
 A cache is a dict with `key` [..., L, D] and `value` [..., L, D]. There are three kinds. One has room for a fixed number
 of positions L, of which `index` (int32 scalar) are filled: all sizes are known, as XLA and JAX need it. One has no
-`index`: it grows, and L is the number of positions in it. A rolling one keeps the last L of `index` positions, those
-that the next query may see, and in `real` [B, L] which of them are there and not masked.
+`index`: it grows, and L is the number of positions in it. A rolling one keeps those of `index` positions that the next
+query may see, the first F and the last L − F, and in `real` [B, L] which of them are there and not masked.
 """
 
 from keras import ops
@@ -39,24 +39,46 @@ def check_rolling_step(queries, added):
         )
 
 
-def rolled(cache, memory, real=None):
-    """Appends `key` and `value` [..., T, D] of new positions to a rolling cache.
+def rolled(cache, memory, real=None, first=0):
+    """Appends `key` and `value` [..., T, D] of new positions to a rolling cache, which keeps the `first` ones, too.
 
     `real` [B, T] says which of them are, by default all.
 
     Returns:
-        `key`, `value` and `real` of all that the new positions may attend to, and the new cache.
+        `key`, `value`, `real` and `positions` of all that the new positions may attend to, and the new cache. As long
+        as one of the first is among the last as well, it is not real there.
     """
-    kept = cache["real"].shape[1]
+    last = cache["real"].shape[1] - first
     if real is None:
         real = ops.ones((ops.shape(cache["real"])[0], ops.shape(memory["value"])[-2]), dtype="bool")
-    along = {"key": -2, "value": -2, "real": 1}
+    index, added = cache["index"], ops.shape(real)[1]
+    columns = {"real": real[:, :, None]}  # positions on the last axis but one, as those of keys and values
     joined = {
-        name: ops.concatenate([cache[name], new], axis=along[name]) for name, new in {**memory, "real": real}.items()
+        name: ops.concatenate([_front(cache, name, new, first), _as_rows(cache, name)[..., first:, :], new], axis=-2)
+        for name, new in {**memory, **columns}.items()
     }
-    last = ops.shape(real)[1] + ops.arange(kept, dtype="int32")
-    rest = {name: ops.take(tensor, last, axis=along[name]) for name, tensor in joined.items()}
-    return joined, {**rest, "index": cache["index"] + ops.shape(real)[1]}
+    kept = ops.arange(last, dtype="int32") + first + added
+    if first:
+        kept = ops.concatenate([ops.arange(first, dtype="int32"), kept])
+    rest = {name: ops.take(tensor, kept, axis=-2) for name, tensor in joined.items()}
+    rest |= {"real": rest["real"][..., 0], "index": index + added}
+    positions = ops.arange(last + added, dtype="int32") + (index - last)
+    there = joined.pop("real")[..., 0]
+    if first:
+        positions = ops.concatenate([ops.arange(first, dtype="int32"), positions])
+        is_first = ops.arange(ops.shape(positions)[0], dtype="int32") < first
+        there = ops.logical_and(there, ops.logical_or(is_first, positions >= first))
+    return {**joined, "real": there, "positions": positions}, rest
+
+
+def _as_rows(cache, name):
+    return cache[name][:, :, None] if name == "real" else cache[name]
+
+
+def _front(cache, name, new, first):
+    """Returns the first positions with those of the new ones that are among them."""
+    kept = _as_rows(cache, name)[..., :first, :]
+    return write(kept, new, cache["index"]) if first else kept
 
 
 def room_for(cache, length):

@@ -127,10 +127,20 @@ class AttentionDescription(KeepsQuantization):
         return None
 
     @property
+    def whole_rule(self):
+        """The rule that holds all that is known of which keys a query may see by their positions, or `None`."""
+        return self.visibility
+
+    @property
     def reach(self):
         """How many keys before its own position a query may see at most, `None` for any number."""
         needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
-        return None if self.visibility is None or needs_all_keys else self.visibility.reach
+        return None if self.whole_rule is None or needs_all_keys else self.whole_rule.reach
+
+    @property
+    def kept_first(self):
+        """How many of the first keys a query may see besides, however far it is from them."""
+        return 0 if self.reach is None else self.whole_rule.kept_first
 
     def first_position(self, lengths, causal):
         """Returns the default position of the first query among the keys, for lengths (T, S)."""

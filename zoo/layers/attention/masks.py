@@ -85,7 +85,7 @@ class Visibility:
         inputs: What the rule must be told, by name, int32: [B, T] for each query, [B, S] for each key, [B] for each
             sequence.
         sizes: B and N.
-        rolled: Whether the first key is not at position 0, as in a rolling cache.
+        rolled: Whether keys are not at the positions from 0 on, as in a rolling cache.
         aligned: Whether query t is known to be at the position of key t, and there are as many of both.
     """
 
@@ -107,9 +107,9 @@ class Visibility:
         """Whether parts of the queries and of the keys may be taken, by their positions."""
         return not self.rolled
 
-    def beginning_at(self, position):
-        """Returns the visibility with the first key at a position, of which the queries' count already."""
-        return dataclasses.replace(self, key_positions=self.key_positions + position, rolled=True, aligned=False)
+    def rolled_to(self, key_positions):
+        """Returns the visibility with the keys at positions, int32 [S], from which the queries' count already."""
+        return dataclasses.replace(self, key_positions=key_positions, rolled=True, aligned=False)
 
     @property
     def may_hide_all(self):

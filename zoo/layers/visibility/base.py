@@ -104,6 +104,8 @@ class VisibilityRule:
 
     reach: int | None = None
     """How many keys before its own position a query may see at most: so many a rolling cache keeps."""
+    kept_first: int = 0
+    """How many of the first keys a query may see from anywhere, besides: so many a rolling cache never drops."""
     chooses = False
     """Whether what a query sees depends on its scores, by `choose`."""
 
@@ -213,9 +215,18 @@ class Both(_Combination):
         self.chooses = self.first.chooses or self.second.chooses
 
     @property
+    def _bound(self):
+        """Either part bounds what both let see: that of them which leaves less, or `None`."""
+        bounds = [(rule.reach, rule.kept_first) for rule in (self.first, self.second) if rule.reach is not None]
+        return None if self.chooses or not bounds else min(bounds, key=sum)  # blocks to choose from begin at key 0
+
+    @property
     def reach(self):
-        reaches = [rule.reach for rule in (self.first, self.second) if rule.reach is not None]
-        return None if self.chooses or not reaches else min(reaches)  # blocks to choose from begin at the first key
+        return None if self._bound is None else self._bound[0]
+
+    @property
+    def kept_first(self):
+        return 0 if self._bound is None else self._bound[1]
 
     def choose(self, scores, seen, query_positions):
         rule = self.first if self.first.chooses else self.second
@@ -254,6 +265,10 @@ class Either(_Combination):
     def reach(self):
         reaches = self.first.reach, self.second.reach
         return None if None in reaches else max(reaches)
+
+    @property
+    def kept_first(self):
+        return max(self.first.kept_first, self.second.kept_first)
 
     @property
     def skips(self):

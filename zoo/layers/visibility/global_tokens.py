@@ -13,7 +13,9 @@ from zoo.layers.visibility.checks import check_count
 class GlobalTokens(VisibilityRule):
     """Queries at global positions see all keys, and all queries see the keys at global positions.
 
-    Longformer's attention is `SlidingWindow(w) | GlobalTokens([0])`; with one projection for both, not two.
+    Longformer's attention is `SlidingWindow(w) | GlobalTokens([0])`; with one projection for both, not two. Under a
+    causal mask, `SlidingWindow(w) | GlobalTokens(range(4))` keeps the first four tokens as attention sinks, and so does
+    its rolling cache, in constant memory; positions are those in the text, where StreamingLLM counts them in the cache.
 
     Args:
         positions: The global positions, integers, 0 or more.
@@ -28,11 +30,15 @@ class GlobalTokens(VisibilityRule):
 
     Reference:
         Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1 ("Global Attention"),
-        https://arxiv.org/abs/2004.05150
+        https://arxiv.org/abs/2004.05150; sinks: Xiao et al. 2023, "Efficient Streaming Language Models with Attention
+        Sinks", section 3.2, https://arxiv.org/abs/2309.17453
     """
+
+    reach = 0  # under a causal mask, queries at global positions see keys up to the last of these alone
 
     def __init__(self, positions):
         self.positions = [check_count("positions", position) for position in positions]
+        self.kept_first = max(self.positions, default=-1) + 1
 
     def get_config(self):
         return {"positions": self.positions}

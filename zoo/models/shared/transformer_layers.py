@@ -257,7 +257,7 @@ def run_encoder_blocks(blocks, hidden, norm, return_attention_scores=False, **ar
 
 
 def decoding_cache(attention, batch_size, max_length):
-    """Returns an empty cache of a decoder's self-attention, which keeps no more than its window if it has one.
+    """Returns an empty cache of a decoder's self-attention, which keeps no more than what it sees if that is bounded.
 
     Args:
         attention: The layer.
@@ -265,6 +265,6 @@ def decoding_cache(attention, batch_size, max_length):
         max_length: Room for positions, or `None` for a cache that grows.
     """
     reach = getattr(attention, "reach", None)
-    if isinstance(max_length, int) and reach is not None and reach < max_length:
+    if isinstance(max_length, int) and reach is not None and attention.kept_first + reach < max_length:
         return attention.create_cache(batch_size, rolling=True)
     return attention.create_cache(batch_size, max_length)

@@ -40,7 +40,28 @@ WINDOWS = {
         2,
     ),
     "differential": (lambda: layers.DifferentialAttention(3, 5, visibility=layers.SlidingWindow(2, 0)), 2),
+    "sinks": (
+        lambda: layers.GroupedQueryAttention(
+            6,
+            2,
+            19,
+            visibility=layers.SlidingWindow(5) | layers.GlobalTokens([0, 3]),
+            positions=layers.ALiBiPositions(),
+        ),
+        5,
+    ),
+    "sinks alone": (
+        lambda: layers.MultiHeadAttention(
+            3, 5, visibility=layers.GlobalTokens([1]) & layers.Causal(), positions=layers.ShawRelativePositions(3)
+        ),
+        0,
+    ),
+    "sinks in blocks": (
+        lambda: layers.AdditiveAttention(5, visibility=layers.LocalBlocks(3) | layers.GlobalTokens(range(7))),
+        2,
+    ),
 }
+KEPT_FIRST = {"sinks": 4, "sinks alone": 2, "sinks in blocks": 7}
 
 
 def _layer(name):
@@ -50,12 +71,12 @@ def _layer(name):
     return layer, window
 
 
-FEW = ("sliding", "grouped", "latent")
+FEW = ("sliding", "latent", "sinks")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in WINDOWS])
 def test_steps_equal_the_full_pass_and_keep_the_window(name):
-    layer, window = _layer(name)
+    (layer, window), first = _layer(name), KEPT_FIRST.get(name, 0)
     mask = np.ones((B, LENGTH), bool)
     mask[0, :2] = mask[1, 9] = False
     poisoned = np.where(mask[:, :, None], INPUTS, np.float32(np.nan))
@@ -67,20 +88,24 @@ def test_steps_equal_the_full_pass_and_keep_the_window(name):
             INPUTS[:, part], poisoned[:, part], value_mask=mask[:, part], cache=cache, return_attention_scores=True
         )
         np.testing.assert_allclose(to_numpy(output), to_numpy(expected)[:, part], atol=2e-6)
-        assert weights.shape[-1] == window + length
-        seen = min(start, window + length)
-        np.testing.assert_allclose(
-            to_numpy(weights)[..., window + length - seen :],
-            to_numpy(whole)[..., part, start - seen : start],
-            atol=2e-6,
-        )
-        assert {name: cache[name].shape[-2] for name in ("key", "value")} == {"key": window, "value": window}
+        kept = [*range(first), *range(start - window - length, start)]
+        assert weights.shape[-1] == len(kept)
+        placed = np.zeros((*weights.shape[:-1], LENGTH))
+        for column, position in enumerate(kept):
+            if position >= first or column < first:
+                placed[..., position] = to_numpy(weights)[..., column]
+            else:  # before the first one, or at its own place as well
+                assert not to_numpy(weights)[..., column].any()
+        np.testing.assert_allclose(placed, to_numpy(whole)[..., part, :], atol=2e-6)
+        room = first + window
+        assert {name: cache[name].shape[-2] for name in ("key", "value")} == {"key": room, "value": room}
         assert int(cache["index"]) == start
 
 
 @graph_and_xla
-def test_one_compiled_step_serves_all_positions(xla):
-    layer, _ = _layer("sliding")
+@pytest.mark.parametrize("name", ["sliding", "sinks"])
+def test_one_compiled_step_serves_all_positions(name, xla):
+    layer, _ = _layer(name)
     expected = to_numpy(layer(INPUTS, INPUTS, use_causal_mask=True))
     names = ("key", "value", "real", "index")
 
@@ -138,7 +163,7 @@ def test_decoders_keep_no_more_than_their_window():
             "needs no more than positions",
         ),
         (
-            lambda: layers.MultiHeadAttention(3, 5, visibility=layers.SlidingWindow(2) | layers.GlobalTokens([0])),
+            lambda: layers.MultiHeadAttention(3, 5, visibility=layers.Causal() | layers.GlobalTokens([0])),
             "A rolling cache is for attention in a window",
         ),
         (
