@@ -44,6 +44,18 @@ def _pad_last_axis(tensor, size):
 # Of what is masked: below any score with any bias.
 LOWEST_SCORE = -3.4e38
 
+
+def sums_of_rows(rows, numbers, count):
+    """Returns the sums of the rows [R, M] that have the same number, [count, M]; `numbers` [R] are below `count`.
+
+    On PyTorch Keras infers no shapes of `ops.segment_sum` without computing it, nor sums none.
+    """
+    if keras.backend.backend() != "torch":
+        return ops.segment_sum(rows, numbers, num_segments=count)
+    torch = importlib.import_module("torch")
+    return torch.zeros((count, rows.shape[1]), dtype=rows.dtype, device=rows.device).index_add(0, numbers, rows)
+
+
 RANDOM_BITS = 16  # in each integer of `random_bits`
 
 

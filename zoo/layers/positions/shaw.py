@@ -7,7 +7,7 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.execution import has_zero
+from zoo.layers.core.kernels import sums_of_rows
 from zoo.layers.core.projections import clone_initializer
 from zoo.layers.core.tiles import pairwise
 from zoo.layers.positions.base import Positions, distances
@@ -46,9 +46,7 @@ def pick(table, indices):
 def collect(weights, indices, size):
     """Returns the sums of `weights[..., t, s]` over the s with the same `indices[t, s]` < `size` = K, [..., T, K]."""
     shape = ops.shape(weights)
-    if has_zero(shape):  # PyTorch finds no largest index among none
-        return ops.sum(weights, axis=-1, keepdims=True) + ops.zeros((*shape[:-1], size), dtype=weights.dtype)
-    sums = ops.segment_sum(_to_rows(weights), _row_indices(indices, size), num_segments=shape[-2] * size)
+    sums = sums_of_rows(_to_rows(weights), _row_indices(indices, size), shape[-2] * size)
     return _from_rows(sums, (*shape[:-1], size))
 
 

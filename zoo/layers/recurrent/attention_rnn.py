@@ -8,7 +8,7 @@ from zoo.layers.core.calls import ReturnsMore, pack_results, single_mask
 from zoo.layers.core.kernels import defers_weight_gradients
 from zoo.layers.core.saving import SavesOptions
 from zoo.layers.recurrent.base_cell import BaseAttentionCell, join_output
-from zoo.layers.recurrent.loops import masked_step, run
+from zoo.layers.recurrent.loops import run, with_a_step, without_the_step
 
 
 class _BoundCell:
@@ -98,9 +98,7 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         inputs_mask=None,
     ):
         mask = check_mask(inputs_mask if mask is None else mask, "mask", (2,))
-        length = inputs.shape[1]
-        if length == 0:
-            inputs, mask = masked_step(inputs)
+        steps, mask = with_a_step(inputs, mask)
         memory_mask = check_mask(single_mask(memory_mask), "memory_mask", (2,))
         memory = self.cell.project_memory(memory, memory_mask)
         if self.cell.keeps_alignment:
@@ -117,12 +115,12 @@ class AttentionRNN(ReturnsMore, SavesOptions):
         states = self.cell.own_states(initial_state, ops.shape(inputs)[0], ops.shape(memory["value"])[-2])
         deferred = self.cell.deferred_weights() if training and mask is None and defers_weight_gradients() else None
         if deferred is None:
-            output, states = self._loop(bound, inputs, states, mask)
+            output, new_states = self._loop(bound, steps, states, mask)
         else:
-            output, states = run(
-                lambda inputs, states, product: bound(inputs[0], states, product=product), [inputs], states, deferred
+            output, new_states = run(
+                lambda inputs, states, product: bound(inputs[0], states, product=product), [steps], states, deferred
             )
-        output = output[:, :0] if length == 0 else output
+        output, states = without_the_step(inputs, output, new_states, states)
         output, weights = self.cell.split_output(output) if return_attention_scores else (output, None)
         return pack_results(output, weights, states if return_state else None)
 

@@ -8,7 +8,7 @@ from zoo.layers.core.calls import ReturnsMore, pack_results
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.recurrent.loops import LAYERS, masked_step
+from zoo.layers.recurrent.loops import LAYERS, with_a_step, without_the_step
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -91,10 +91,10 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
 
     def call(self, inputs, mask=None, return_state=False, training=None, segments=None):
         mask = check_mask(mask, "mask", (2,))
-        length = inputs.shape[1]
-        if length == 0:
-            (inputs, mask), segments = masked_step(inputs), None
-        hidden, states = inputs, []
+        (hidden, mask), states = with_a_step(inputs, mask), []
+        if segments is not None:
+            segments, _ = with_a_step(segments[:, :, None], None)
+            segments = ops.squeeze(segments, -1)
         for number, layer in enumerate(self.recurrent_layers):
             if number:
                 hidden = self.dropout_layer(hidden, training=training)
@@ -104,7 +104,9 @@ class BidirectionalEncoder(ReturnsMore, SavesOptions):
                 hidden, *final = _by_segment(layer, hidden, segments, mask)
             forward, backward = final[: len(final) // 2], final[len(final) // 2 :]
             states += [ops.concatenate(pair, axis=-1) for pair in zip(forward, backward, strict=True)]
-        return pack_results(hidden[:, :0] if length == 0 else hidden, states if return_state else None)
+        nothing = [ops.zeros_like(state) for state in states]
+        hidden, states = without_the_step(inputs, hidden, states, nothing)
+        return pack_results(hidden, states if return_state else None)
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], 2 * self.units)

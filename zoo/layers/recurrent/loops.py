@@ -111,9 +111,28 @@ def run(step, inputs, states, weights):
     return ops.swapaxes(outputs, 0, 1), states
 
 
-def masked_step(inputs):
-    """Returns a step of zeros for inputs [B, 0, D], [B, 1, D], and its mask: Keras has no loop of no steps."""
-    return ops.pad(inputs, ((0, 0), (0, 1), (0, 0))), ops.zeros((ops.shape(inputs)[0], 1), dtype="bool")
+def with_a_step(inputs, mask):
+    """Returns inputs [B, T, D] and their mask [B, T] with a masked step more if T = 0: Keras has no loop of no steps.
+
+    If T is unknown there may be no mask, which is `None`: `without_the_step` then leaves what that step has changed.
+    """
+    batch, length, size = ops.shape(inputs)
+    if inputs.shape[1] not in (0, None):
+        return inputs, mask
+    step, masked = ops.zeros((batch, 1, size), dtype=inputs.dtype), ops.zeros((batch, 1), dtype="bool")
+    if inputs.shape[1] == 0:
+        return step, masked
+    mask = mask if mask is None else ops.concatenate([mask, masked[:, length:]], axis=1)
+    return ops.concatenate([inputs, step[:, length:]], axis=1), mask
+
+
+def without_the_step(inputs, outputs, states, before):
+    """Returns the outputs of as many steps as the inputs have, and the states, those `before` if they have none."""
+    if inputs.shape[1] not in (0, None):
+        return outputs, states
+    length = ops.shape(inputs)[1]
+    kept = [ops.where(length > 0, new, ops.cast(old, new.dtype)) for new, old in zip(states, before, strict=True)]
+    return outputs[:, :length], kept
 
 
 class _Deferring:

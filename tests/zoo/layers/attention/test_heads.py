@@ -236,6 +236,7 @@ INFERRED = {
     "features": lambda: layers.PerformerAttention(6, 5),
     "delta_rule": lambda: layers.DeltaRuleAttention(6, 5),
     "top_blocks": lambda: layers.MultiHeadAttention(6, 5, visibility=layers.Causal() & layers.TopBlocks(16, 2)),
+    "relative": lambda: layers.MultiHeadAttention(6, 5, positions=layers.ShawRelativePositions(3)),
     "sparse": lambda: layers.MultiHeadAttention(6, 5, normalization="entmax15"),
 }
 

@@ -58,6 +58,27 @@ def test_sizes_of_zero(name, sizes):
                 assert_close(state, given)
 
 
+@tensorflow_only("other backends have no unknown sizes")
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_steps_that_turn_out_to_be_none(is_masked):
+    import tensorflow as tf
+
+    layer = build(BY_NAME["attention_rnn"])
+    memory, initial = random_array((2, 5, 13), 2), [random_array((2, size), 3) for size in layer.cell.inner_state_sizes]
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 11)), tf.TensorSpec((None, None), "bool")])
+    def call(inputs, mask):
+        options = {"mask": mask} if is_masked else {}
+        return layer(inputs, memory, initial_state=initial, return_attention_scores=True, return_state=True, **options)
+
+    for steps in (0, 3):
+        inputs, mask = random_array((2, steps, 11), 1), np.ones((2, steps), bool)
+        expected = layer(inputs, memory, initial_state=initial, return_attention_scores=True, return_state=True)
+        for one, other in zip(tf.nest.flatten(call(inputs, mask)), tf.nest.flatten(expected), strict=True):
+            assert one.shape == other.shape
+            assert_close(one, to_numpy(other))
+
+
 @pytest.mark.parametrize("kind", ["heads", "local", "monotonic"])
 def test_a_batch_of_nothing(kind):
     attention = {

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from support.layers.contract import arrays, build, random_array, to_numpy
+from support.layers.contract import arrays, build, random_array, tensorflow_only, to_numpy
 from support.layers.recurrent import BY_NAME, assert_close, step_reference
 
 from zoo import layers
@@ -36,6 +36,27 @@ def test_a_text_of_nothing(cell_type, options):
         assert output.shape == (2, 0, 6)
         assert [state.shape for state in states] == [(2, 6)] * (2 if cell_type == "gru" else 4)
         assert not any(np.any(to_numpy(state)) for state in states)
+
+
+@tensorflow_only("other backends have no unknown sizes")
+@pytest.mark.parametrize("options", [(), ("mask",), ("segments",)])
+def test_a_text_that_turns_out_to_be_nothing(options):
+    import tensorflow as tf
+
+    layer, signature = layers.BidirectionalEncoder(3, num_layers=2), [tf.TensorSpec((None, None, 5))]
+
+    @tf.function(input_signature=signature)
+    def call(inputs):
+        given = {"mask": tf.ones(tf.shape(inputs)[:2], "bool"), "segments": tf.ones(tf.shape(inputs)[:2], "int32")}
+        return layer(inputs, return_state=True, **{name: given[name] for name in options})
+
+    for length in (0, 4):
+        inputs = random_array((2, length, 5), 1)
+        for one, other in zip(
+            tf.nest.flatten(call(inputs)), tf.nest.flatten(layer(inputs, return_state=True)), strict=True
+        ):
+            assert one.shape == other.shape
+            assert_close(one, to_numpy(other))
 
 
 @pytest.mark.parametrize("name", ["bidirectional_encoder_gru", "bidirectional_encoder_lstm"])
