@@ -25,6 +25,7 @@ from zoo.layers import (
 )
 from zoo.layers.attention.self_mixing import SelfMixing
 from zoo.layers.blocks.transformer_base import TransformerBlock
+from zoo.layers.visibility.base import Both, Either
 from zoo.models.seq2seq.base import Seq2SeqModel
 from zoo.models.shared.positions import InputPositions
 from zoo.models.shared.word_dropout import WordDropout
@@ -245,8 +246,17 @@ def _attention_details(layer: Any) -> Iterator[str]:
         yield f"window {layer.window}"
     if getattr(layer, "block_size", None):
         yield f"blocks of {layer.block_size}"
+    if getattr(layer, "visibility", None) is not None:
+        yield f"sees {_rule(layer.visibility)}"
     if getattr(layer, "positions", None) is not None:
         yield _words(layer.positions)
+
+
+def _rule(rule: Any) -> str:
+    """Returns a rule of visibility in words, such as "sliding window or global tokens"."""
+    if isinstance(rule, (Both, Either)):
+        return f"{_rule(rule.first)} {'and' if isinstance(rule, Both) else 'or'} {_rule(rule.second)}"
+    return _words(rule)
 
 
 def _mixing(layer: Any, args: Any, kwargs: Any) -> tuple[str, str, str]:

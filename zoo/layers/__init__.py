@@ -86,6 +86,7 @@ from zoo.layers.visibility import (
     PrefixLM,
     Segments,
     SlidingWindow,
+    SummaryTokens,
     TopBlocks,
     VisibilityRule,
 )
@@ -163,6 +164,7 @@ __all__ = [
     "SlidingWindowAttention",
     "SoftmaxNormalization",
     "SparsemaxNormalization",
+    "SummaryTokens",
     "T5RelativePositions",
     "TalkingHeadsAttention",
     "TanhConcatScore",

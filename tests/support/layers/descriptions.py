@@ -37,6 +37,7 @@ RULES = st.one_of(
         st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=4),
     ),
     st.builds(layers.LocalBlocks, st.integers(1, 3)),
+    st.builds(layers.SummaryTokens, st.integers(3, 4), st.integers(1, 3)),
     st.just(layers.MaskMod(each_head_its_reach)),
 )
 COMBINED = st.one_of(RULES, st.builds(lambda a, b: a & b, RULES, RULES), st.builds(lambda a, b: a | b, RULES, RULES))

@@ -44,6 +44,8 @@ def rule_sees(rule, pair):
         return key in [query + i * rule.dilation for i in range(-rule.window, rule.window + 1)]
     if isinstance(rule, layers.LocalBlocks):
         return math.floor(query / rule.block_size) == math.floor(key / rule.block_size)
+    if isinstance(rule, layers.SummaryTokens):
+        return key % rule.block_size in range(rule.block_size - rule.count, rule.block_size)
     if isinstance(rule, layers.GlobalTokens):
         return query in rule.positions or key in rule.positions
     if isinstance(rule, layers.BlockSparse):

@@ -10,6 +10,7 @@ from zoo.layers.visibility.mask_mod import MaskMod
 from zoo.layers.visibility.prefix_lm import PrefixLM
 from zoo.layers.visibility.segments import Segments
 from zoo.layers.visibility.sliding_window import SlidingWindow
+from zoo.layers.visibility.summary_tokens import SummaryTokens
 from zoo.layers.visibility.top_blocks import TopBlocks
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PrefixLM",
     "Segments",
     "SlidingWindow",
+    "SummaryTokens",
     "TopBlocks",
     "VisibilityRule",
 ]

@@ -12,6 +12,7 @@ from zoo.models.shared.transformer_options import (
     MODERN,
     QWEN,
     SELF_ATTENTIONS,
+    VISIBILITIES,
     TransformerOptions,
 )
 from zoo.options import choice, count, flag, size
@@ -44,12 +45,27 @@ class EncoderDecoderOptions(TransformerOptions, Seq2SeqOptions):
         "What stands in place of `self_attention` in the decoder, if not the same: also a state of one size "
         "(retention, gated_linear, delta_rule), the mean of what is before (average), or a simple recurrence (ssru).",
     )
+    decoder_visibility: str = choice(
+        "same",
+        ("same", *VISIBILITIES),
+        "What stands in place of `visibility` in the decoder, if not the same: full, with global in the encoder, is "
+        "Longformer's encoder-decoder.",
+    )
     max_length: int = size(256, MAX_LENGTH)
 
     @property
     def decoder_kind(self) -> str:
         """What stands in place of self-attention in the decoder."""
         return self.self_attention if self.decoder_self_attention == "same" else self.decoder_self_attention
+
+    @property
+    def decoder_sees(self) -> str:
+        """The `visibility` of the decoder."""
+        return self.visibility if self.decoder_visibility == "same" else self.decoder_visibility
+
+    def visible_to(self) -> dict[str, tuple[str, str]]:
+        """See `TransformerOptions`; the decoder has a pair of its own."""
+        return {**super().visible_to(), "decoder_visibility": (self.decoder_kind, self.decoder_sees)}
 
     def check(self) -> None:
         """See `Options`; `tied_embeddings="auto"` is replaced by what it means for these vocabularies."""

@@ -43,7 +43,12 @@ class Transformer(Seq2SeqModel):
         encoder_options = dataclasses.replace(self.options, num_key_value_heads=0)
         encoder = TransformerLayers(encoder_options, self.dtype_policy, self.max_length)
         decoder = TransformerLayers(
-            self.options, self.dtype_policy, self.max_length, self.options.decoder_kind, self.decoder_layers
+            self.options,
+            self.dtype_policy,
+            self.max_length,
+            kind=self.options.decoder_kind,
+            num_layers=self.decoder_layers,
+            visibility=self.options.decoder_sees,
         )
         self.source_positions = encoder.input_positions("source_positions")
         self.target_positions = decoder.input_positions("target_positions")

@@ -29,17 +29,19 @@ class TransformerLayers:
         max_length: Rows of a table of learned positions; length for which rotary positions are scaled.
         kind: What stands in place of self-attention. Default: as the options say.
         num_layers: Number of blocks. Default: as the options say.
+        visibility: What self-attention sees. Default: as the options say.
 
     Raises:
         InputError: For an unknown score (the close ones are named) or activation, when a layer with it is made.
     """
 
-    def __init__(self, options, dtype, max_length, kind=None, num_layers=None):
+    def __init__(self, options, dtype, max_length, kind=None, num_layers=None, visibility=None):
         self.options = options
         self.dtype = dtype
         self.max_length = max_length
         self.kind = kind or options.self_attention
         self.num_layers = num_layers or options.num_layers
+        self.visibility = visibility or options.visibility
 
     def input_positions(self, name="positions"):
         """Returns the layer that gives embeddings their positions."""
@@ -141,9 +143,24 @@ class TransformerLayers:
             "dropout": self.options.attention_dropout,
         }
 
-    def full_attention(self, name, positions=None):
-        """Returns attention to everything: of a sequence to another one, or with positions to itself."""
-        arguments = self._attention_arguments(name, positions) | self._compared()
+    def _rule(self, causal):
+        """Returns the rule of what self-attention sees, or `None` for everything."""
+        options = self.options
+        window = layers.SlidingWindow(options.window, 0 if causal else None)
+        if self.visibility == "window":
+            return window
+        if self.visibility == "dilated":
+            return layers.Dilated(options.window, options.dilation)
+        if self.visibility == "global":
+            return window | layers.GlobalTokens(range(options.global_tokens))
+        if self.visibility == "block_sparse":
+            summaries = layers.SummaryTokens(options.block_size, options.summary_tokens)
+            return layers.LocalBlocks(options.block_size) | summaries
+        return layers.TopBlocks(options.block_size, options.num_blocks) if self.visibility == "top_blocks" else None
+
+    def full_attention(self, name, positions=None, rule=None):
+        """Returns attention of a sequence to another one, or with positions to itself, to all that the rule shows."""
+        arguments = self._attention_arguments(name, positions) | self._compared() | {"visibility": rule}
         if not self.options.num_key_value_heads:
             return layers.MultiHeadAttention(**arguments)
         return layers.GroupedQueryAttention(num_key_value_heads=self.options.num_key_value_heads, **arguments)
@@ -189,14 +206,14 @@ class TransformerLayers:
         if mixing is not None:
             return mixing
         if kind == "full":
-            return self.full_attention(name, positions)
+            return self.full_attention(name, positions, self._rule(causal))
         arguments = self._attention_arguments(name, positions)
         if kind == "linear":
             return layers.LinearAttention(**arguments)
         if kind == "performer":
             return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
         if kind in VARIANTS:
-            return self._variant(kind, arguments | self._compared(), block)
+            return self._variant(kind, arguments | self._compared() | {"visibility": self._rule(causal)}, block)
         if kind in BY_STATES:
             return BY_STATES[kind](**arguments)
         arguments |= self._compared()

@@ -27,6 +27,17 @@ WITHOUT_SCORES = ("linear", "performer", *CONVOLUTIONS, *CAUSAL_SELF_ATTENTIONS)
 # They have no heads of queries and keys, to normalise, to rotate, to size or to gate.
 WITHOUT_HEADS = (*CONVOLUTIONS, *MEANS)
 CONCATENATED = ("concat", "learned_concat")
+# What positions see in attention with weights of pairs, and the sizes that each of them has.
+VISIBILITY_SIZES = {
+    "full": (),
+    "window": (),
+    "dilated": ("dilation",),
+    "global": ("global_tokens",),
+    "block_sparse": ("block_size", "summary_tokens"),
+    "top_blocks": ("block_size", "num_blocks"),
+}
+VISIBILITIES = tuple(VISIBILITY_SIZES)
+WITH_VISIBILITY = ("full", *VARIANTS)
 INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 SCORE_POSITIONS = ("alibi", "relative", "t5")
 POSITIONS = (*INPUT_POSITIONS, "rotary", "xpos", *SCORE_POSITIONS, "none")
@@ -262,7 +273,24 @@ class TransformerOptions(AttentionOptions):
     kernel_widths: str = text(
         "3,7,15,31", "Positions that each block's convolution sees, with commas; the last is for all other blocks."
     )
-    window: int = size(8, "How far local attention sees on each side; the size of a block of block_local attention.")
+    visibility: str = choice(
+        "full",
+        VISIBILITIES,
+        f"Which positions self-attention sees, if it is {', '.join(WITH_VISIBILITY[:-1])} or {WITH_VISIBILITY[-1]}: "
+        "all; window: those up to `window` away; dilated: every `dilation`-th one, `window` on each side; global: a "
+        "window, and the first `global_tokens`, which see all (Longformer); block_sparse: those in its block, and the "
+        "last `summary_tokens` of each block (Sparse Transformer); top_blocks: its block, and those of `num_blocks` in "
+        "all that suit it best (MoBA). Language models and decoders keep no more of a window or of global than that: "
+        "the first tokens are attention sinks there.",
+    )
+    window: int = size(
+        8, "How far local attention and `visibility` see on each side; the size of a block of block_local attention."
+    )
+    dilation: int = size(2, "Step between the positions that dilated shows.")
+    global_tokens: int = size(1, "How many of the first positions see all and are seen by all with global.")
+    block_size: int = size(64, "Size of the blocks of block_sparse and top_blocks.")
+    summary_tokens: int = size(8, "How many positions of each block all see with block_sparse.")
+    num_blocks: int = size(4, "How many blocks a position sees with top_blocks, its own included.")
     latent_dim: int = count(
         0, "Size of the vectors of latent attention, C; 0: four times that of a head, as in the paper."
     )
@@ -291,7 +319,30 @@ class TransformerOptions(AttentionOptions):
         self._check_heads()
         self._check_head_sizes()
         self.check_self_attention("self_attention")
+        self._check_visibility()
         self._check_widths()
+
+    def visible_to(self) -> dict[str, tuple[str, str]]:
+        """Returns each kind of self-attention with its visibility, by the name of the option of the latter."""
+        return {"visibility": (self.self_attention, self.visibility)}
+
+    def _check_visibility(self) -> None:
+        used = {name for _, visibility in self.visible_to().values() for name in VISIBILITY_SIZES[visibility]}
+        for name, (kind, visibility) in self.visible_to().items():
+            if visibility != "full" and kind not in WITH_VISIBILITY:
+                raise InputError(
+                    f"`{name}` must be full with {kind} self-attention, which says by itself what it sees. "
+                    f"Received: {name}={visibility!r}."
+                )
+        for name in {each: None for sizes in VISIBILITY_SIZES.values() for each in sizes}:
+            if name not in used and getattr(self, name) != type(self).declared()[name].default:
+                wanted = " or ".join(each for each, sizes in VISIBILITY_SIZES.items() if name in sizes)
+                raise InputError(f"`{name}` is for visibility={wanted}. Received: {name}={getattr(self, name)}.")
+        if "summary_tokens" in used and self.summary_tokens > self.block_size:
+            raise InputError(
+                f"`summary_tokens` must be at most `block_size`, {self.block_size}. "
+                f"Received: summary_tokens={self.summary_tokens}."
+            )
 
     def _check_widths(self) -> None:
         if not all(width.strip().isdecimal() and int(width) > 0 for width in self.kernel_widths.split(",")):

@@ -88,6 +88,7 @@ def test_a_rule_sees_what_its_definition_says_and_skips_nothing_of_it(rule, firs
         (layers.Causal() & (layers.SlidingWindow(1, 0) | layers.GlobalTokens([0])), ["1000", "1100", "1110", "1011"]),
         (layers.Dilated(1, 2), ["1010", "0101", "1010", "0101"]),
         (layers.BlockSparse(2, [[1, 0], [1, 1]]), ["1100", "1100", "1111", "1111"]),
+        (layers.Causal() & (layers.LocalBlocks(2) | layers.SummaryTokens(2, 1)), ["1000", "1100", "0110", "0111"]),
     ],
     ids=repr,
 )
@@ -195,6 +196,7 @@ def _call(**options):
         (lambda: layers.SlidingWindow(-1), "`left` must be an integer, 0 or more. Received: left=-1"),
         (lambda: layers.Dilated(1, 0), "`dilation` must be an integer, 1 or more"),
         (lambda: layers.BlockSparse(2, [[1], []]), "`pattern` must be rows of booleans, all of one length"),
+        (lambda: layers.SummaryTokens(2, 3), "`count` must be at most `block_size`, 2. Received: count=3"),
         (lambda: layers.TopBlocks(2, 0), "`count` must be an integer, 1 or more"),
         (lambda: layers.TopBlocks(2, 1) | layers.Causal(), "A rule that chooses combines by `&` alone"),
         (lambda: layers.TopBlocks(2, 1) & layers.TopBlocks(3, 1), "One rule can choose among what the others let see"),

@@ -42,14 +42,24 @@ def attention(layer, inputs, memory, causal=False):
         if layer.qk_norm:
             q, k = rms_norm(layer.query_norm, q), rms_norm(layer.key_norm, k)
         score = layer.score if layer.share_score else layer.score.head_scores[head]
-        seen = [t + 1 if causal else len(k) for t in range(len(q))]
-        scores = [np.array(compare(score, q[t], k[: seen[t]])) for t in range(len(q))]
+        scores = np.array([compare(score, row, k) for row in q])
         if layer.logit_softcap is not None:
-            scores = [layer.logit_softcap * np.tanh(row / layer.logit_softcap) for row in scores]
-        weights = [references.normalized(layer.normalization, row, [True] * len(row), head) for row in scores]
-        heads.append([row @ v[: len(row)] for row in weights])
+            scores = layer.logit_softcap * np.tanh(scores / layer.logit_softcap)
+        seen = visible(layer.visibility, scores, causal)
+        pairs = zip(scores, seen, strict=True)
+        heads.append([references.normalized(layer.normalization, row, allowed, head) @ v for row, allowed in pairs])
     joined = np.concatenate(heads, axis=1)
     return dense(layer.output_dense, joined) if layer.output_projection else joined
+
+
+def visible(rule, scores, causal):
+    """Returns which query may see which key, boolean [T, S] as the scores are."""
+    seen = np.ones(scores.shape, bool)
+    for t, s in np.ndindex(scores.shape):
+        pair = {"batch": 0, "head": 0, "query": t, "key": s}
+        seen[t, s] = (s <= t or not causal) and (rule is None or references.rule_sees(rule, pair))
+    choice = None if rule is None else references.choice(rule)
+    return seen if choice is None else references.chosen(choice, scores[None, None], seen[None, None], 0)[0, 0]
 
 
 def feed_forward(layer, inputs):
@@ -144,6 +154,8 @@ def translate(model, source, target):
         {"qk_norm": True, "logit_softcap": 0.5, "num_key_value_heads": 1},
         {"attention_normalization": "entmax15"},
         {"attention_normalization": "sink"},
+        {"visibility": "dilated", "window": 1, "dilation": 2, "decoder_visibility": "global", "global_tokens": 2},
+        {"visibility": "block_sparse", "block_size": 2, "summary_tokens": 1, "num_key_value_heads": 1},
     ],
     ids=str,
 )
@@ -164,6 +176,8 @@ def test_transformer(options):
         {**GROWN, "tied_embeddings": False, "output_bias": True, "normalize_first": False},
         {"output_projection": False, "share_score": False, "score": "general", "use_bias": True},
         {"qk_norm": True, "logit_softcap": 0.5},
+        {"visibility": "global", "window": 1, "num_key_value_heads": 1, "global_tokens": 2},
+        {"visibility": "top_blocks", "block_size": 2, "num_blocks": 2},
     ],
     ids=str,
 )
@@ -196,6 +210,7 @@ def classified(name, **options):
         {"scale_embeddings": False, "positions": "learned", "num_layers": 2},
         {**GROWN, "share_score": False, "score": "additive"},
         {"output_projection": False, "positions": "integer"},
+        {"visibility": "global", "window": 1},
     ],
     ids=str,
 )
