@@ -5,12 +5,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.checkpoints.ctranslate2_file import MODEL_TYPE, write_model
 from zoo.checkpoints.families import Exported, Trained, get_writers
 from zoo.checkpoints.safetensors_file import write_safetensors
 from zoo.cli import ArgumentParser, run_process
@@ -23,9 +24,9 @@ from zoo.workdir import WorkDir
 if TYPE_CHECKING:
     from zoo.inference import Run
 
-KINDS = ("safetensors", "hf")
+KINDS = ("safetensors", "hf", "ctranslate2")
 """The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers; `hf`, a
-folder as the hub of Hugging Face has it."""
+folder as the hub of Hugging Face has it; `ctranslate2`, a folder as CTranslate2 has it."""
 
 
 def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
@@ -48,8 +49,8 @@ def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        write = _write_safetensors if kind == "safetensors" else _write_hugging_face
-        count = write(workdir_path(workdir), WorkDir(temporary))
+        writers = (_write_safetensors, _write_hugging_face, _write_ctranslate2)
+        count = dict(zip(KINDS, writers, strict=True))[kind](workdir_path(workdir), WorkDir(temporary))
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -74,34 +75,52 @@ def _write_hugging_face(path: Path, written: WorkDir) -> int:
     """Writes the folder and returns the number of its tensors."""
     from zoo.inference import load_run
 
-    exported = _exported(load_run(path))
+    exported = _exported(load_run(path), "hf")
     weights = {written.weights.name: exported.tensors, **exported.parts}
     for name, tensors in weights.items():
         with written.replacing(written.path / name) as file:
             write_safetensors(file, tensors)
+    _write_files(path, written, exported.config, exported.files)
+    return sum(map(len, weights.values()))
+
+
+def _write_ctranslate2(path: Path, written: WorkDir) -> int:
+    """Writes the folder and returns the number of its tensors."""
+    from zoo.inference import load_run
+
+    exported = _exported(load_run(path), MODEL_TYPE)
+    config = dict(exported.config)
+    name, revision = config.pop("model_type").removeprefix(f"{MODEL_TYPE} "), config.pop("revision")
+    with written.replacing(written.path / "model.bin") as file:
+        write_model(file, name, revision, exported.tensors, exported.aliases)
+    _write_files(path, written, config, exported.files)
+    return len(exported.tensors)
+
+
+def _write_files(path: Path, written: WorkDir, config: Mapping[str, Any], files: Mapping[str, Any]) -> None:
+    """Writes what stands beside the weights, the model card of a work directory included."""
     card = WorkDir(path).model_card
     described = card.read_text(encoding="utf-8") if card.is_file() else ""
-    for name, content in {"config.json": exported.config, **exported.files, "README.md": _readme(described)}.items():
+    for name, content in {"config.json": config, **files, "README.md": _readme(described)}.items():
         if not isinstance(content, str | bytes):
             content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         with written.replacing(written.path / name) as file:
             file.write_bytes(content.encode() if isinstance(content, str) else content)
     written.checksums.unlink()
-    return sum(map(len, weights.values()))
 
 
-def _exported(run: "Run") -> Exported:
+def _exported(run: "Run", kind: str) -> Exported:
     """Returns a run as a checkpoint of the first family that has what its model has."""
     options = {name: value for name, value in run.config["model"].items() if name != "name"}
     options |= {name: getattr(run.model, name) for name, value in options.items() if value == "auto"}
     reasons = []
-    for usual, write in get_writers(run.spec.model_class):
+    for usual, write in get_writers(run.spec.model_class, kind):
         try:
             return write(Trained(run.model, options, get_spec(usual).config, run.tokenizer_files(), run.config["data"]))
         except InputError as error:
             reasons.append(str(error))
     if not reasons:
-        raise InputError(f"hf: has no family of checkpoints for this kind of model. Received: {run.spec.name}.")
+        raise InputError(f"{kind}: has no family of checkpoints for this kind of model. Received: {run.spec.name}.")
     raise InputError(" ".join(reasons))
 
 
@@ -115,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; raises InputError for what cannot be converted."""
     parser = ArgumentParser(prog="export.convert", description="Writes a trained model in a format that others read.")
     parser.add_argument("workdir", metavar="DIR", help="the work directory, or preset:NAME")
-    parser.add_argument("--to", metavar="KIND:OUT", required=True, help="safetensors:OUT or hf:OUT, a new folder")
+    parser.add_argument(
+        "--to", metavar="KIND:OUT", required=True, help=f"{' or '.join(f'{kind}:OUT' for kind in KINDS)}, a new folder"
+    )
     arguments = parser.parse_args(argv)
     start_backend()
     print(json.dumps(convert(arguments.workdir, arguments.to), ensure_ascii=False))

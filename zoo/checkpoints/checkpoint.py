@@ -46,6 +46,11 @@ class Checkpoint:
         self._parts: list[Checkpoint] = []
         self.left_out: dict[str, str] = {}
 
+    @property
+    def config_file(self) -> Path:
+        """The file that the options are in."""
+        return self.path / "config.json"
+
     def _configuration(self) -> dict[str, Any]:
         config: dict[str, Any] = self.json("config.json")
         return config
@@ -122,13 +127,23 @@ class Checkpoint:
         """
         value = self.config.get(name, default)
         if only is not None and value != only:
-            path = self.path / "config.json"
-            raise InputError(f"{path}: {name} must be {only!r} to be imported. Received: {value!r}.")
+            raise InputError(f"{self.config_file}: {name} must be {only!r} to be imported. Received: {value!r}.")
         return value
 
     def has(self, name: str) -> bool:
         """Returns whether there is a tensor of a name."""
         return name in self._tensors
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape of a tensor.
+
+        Raises:
+            InputError: If there is none of that name.
+        """
+        if not self.has(name):
+            files = ", ".join(str(path) for path in self.files)
+            raise InputError(f"{files}: {unknown_name('tensor', name, self._tensors)}")
+        return self._tensors[name][1]
 
     def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Returns a tensor.

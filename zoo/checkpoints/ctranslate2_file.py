@@ -4,6 +4,7 @@ import functools
 import math
 import mmap
 import struct
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ _BFLOAT16 = 5
 # Before version 4 a tensor told the size of its numbers and not their type; whole numbers were weights of 8 or 16 bits.
 _TYPES_BY_SIZE = {1: 1, 2: 2, 4: 0}
 _VERSIONS = range(2, 7)
+_LARGEST = 2**32 - 1  # bytes of a tensor
 
 
 class _Reader:
@@ -110,14 +112,8 @@ class CTranslate2Checkpoint(Checkpoint):
         return super().has(self.aliases.get(name, name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a tensor.
-
-        Raises:
-            InputError: If there is none of that name.
-        """
-        if not self.has(name):
-            raise InputError(f"{self._reader.path}: {unknown_name('tensor', name, self._tensors)}")
-        return self._tensors[self.aliases.get(name, name)][1]
+        """See `Checkpoint`."""
+        return super().shape(self.aliases.get(name, name))
 
     def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """See `Checkpoint`; of weights in whole numbers, what these stand for in float32."""
@@ -158,3 +154,41 @@ class CTranslate2Checkpoint(Checkpoint):
 def _read(data: mmap.mmap, begin: int, kind: int, shape: tuple[int, ...]) -> np.ndarray:
     values = np.frombuffer(data, _TYPES[kind], math.prod(shape), begin)
     return widened(values, kind == _BFLOAT16).reshape(shape)
+
+
+def write_model(
+    path: Path, name: str, revision: int, tensors: Mapping[str, Callable[[], np.ndarray]], aliases: Mapping[str, str]
+) -> None:
+    """Writes a `model.bin` of the newest version that is read here, one tensor after another.
+
+    Args:
+        path: The file.
+        name: The kind of model, such as `TransformerSpec`.
+        revision: The revision of that kind.
+        tensors: Functions that return the tensors, by name: whole numbers of 8 to 32 bits, or floats, which are written
+            as float32.
+        aliases: Further names, and the tensors that they stand for.
+
+    Raises:
+        InputError: If a tensor is larger than the format can say.
+    """
+    kinds = {np.dtype(kind): number for number, kind in _TYPES.items() if number != _BFLOAT16}
+    with path.open("wb") as file:
+        file.write(struct.pack("<I", _VERSIONS[-1]) + _written(name) + struct.pack("<II", revision, len(tensors)))
+        for tensor, read in tensors.items():
+            array = read()
+            array = np.ascontiguousarray(array, array.dtype if array.dtype.kind == "i" else "<f4").reshape(array.shape)
+            if array.nbytes > _LARGEST:
+                raise InputError(f"{tensor} has {array.nbytes} bytes. CTranslate2 has at most {_LARGEST} for a tensor.")
+            sizes = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
+            file.write(_written(tensor) + sizes + struct.pack("<BI", kinds[array.dtype], array.nbytes))
+            file.write(array.tobytes())
+        file.write(struct.pack("<I", len(aliases)))
+        for alias, tensor in aliases.items():
+            file.write(_written(alias) + _written(tensor))
+
+
+def _written(text: str) -> bytes:
+    """Returns a name as the format has it: its size, and an end of zero that counts."""
+    data = text.encode() + b"\0"
+    return struct.pack("<H", len(data)) + data

@@ -92,7 +92,8 @@ def mapped_subwords(
     return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
 
 
-_SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer)
+SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer)
+"""Tokenizers of a SentencePiece model whose pieces are symbols."""
 
 
 def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
@@ -106,8 +107,8 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
     """
     source, target = (tokenizers[side] for side in ("source", "target"))
     reason = ""
-    if {type(source), type(target)} - {*_SUBWORDS}:
-        known = " or ".join(kind.kind for kind in _SUBWORDS)
+    if {type(source), type(target)} - {*SUBWORDS}:
+        known = " or ".join(kind.kind for kind in SUBWORDS)
         reason = f"are {known}. Received: tokenizer={source.kind!r} and {target.kind!r}"
     elif source.lowercase or target.lowercase:
         reason = "keep upper case. Received: lowercase=True"

@@ -7,6 +7,7 @@ A new one is a function, here or in a module of yours that `--import` names, und
 from zoo.checkpoints.families import (  # noqa: F401 (they register their families)
     bert,
     ctranslate2,
+    ctranslate2_decoder,
     gpt2,
     gpt_neox,
     llama,

@@ -84,12 +84,14 @@ class Exported:
         tensors: Functions that return the tensors, by name.
         files: The other files, those of the tokenizer, by name: their text, their bytes, or what their JSON says.
         parts: Tensors of further files of weights, by the paths of these.
+        aliases: Further names of tensors, and the tensors that they stand for, in formats that have such.
     """
 
     config: Mapping[str, Any]
     tensors: Tensors
     files: Mapping[str, Any]
     parts: Mapping[str, Tensors] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types
@@ -127,27 +129,28 @@ def get_family(model_type: str) -> Family:
 
 
 Writer = Callable[[Trained], Exported]
-_WRITERS: dict[str, list[tuple[str, Writer]]] = {}
+_WRITERS: dict[tuple[str, str], list[tuple[str, Writer]]] = {}
 
 
-def register_writer(model_class: str, usual: str) -> Callable[[Writer], Writer]:
+def register_writer(model_class: str, usual: str, kind: str = "hf") -> Callable[[Writer], Writer]:
     """Returns a decorator for the function that writes models of a class as checkpoints of a family.
 
     Args:
         model_class: The class, as its `ModelSpec` has it.
         usual: The name of the model that checkpoints of the family become, whose options are `Trained.usual`.
+        kind: The kind of folder: `"hf"` or `"ctranslate2"`.
     """
 
     def register(writer: Writer) -> Writer:
-        _WRITERS.setdefault(model_class, []).append((usual, writer))
+        _WRITERS.setdefault((kind, model_class), []).append((usual, writer))
         return writer
 
     return register
 
 
-def get_writers(model_class: str) -> list[tuple[str, Writer]]:
+def get_writers(model_class: str, kind: str = "hf") -> list[tuple[str, Writer]]:
     """Returns what `register_writer` was given for a class of models: the names of the usual models, and functions."""
-    return _WRITERS.get(model_class, [])
+    return _WRITERS.get((kind, model_class), [])
 
 
 def attentions_of(block: Any) -> list[Any]:

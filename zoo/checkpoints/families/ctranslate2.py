@@ -1,24 +1,38 @@
 """Encoder-decoders of CTranslate2 (`TransformerSpec`, and `TransformerBase` and `TransformerBig` of OpenNMT-tf)."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from zoo.checkpoints.ctranslate2_file import MODEL_TYPE, CTranslate2Checkpoint
-from zoo.checkpoints.families.base import Imported, Weights, dense, register_family
+from zoo.checkpoints.families.base import Exported, Imported, Trained, Weights, register_family, register_writer
+from zoo.checkpoints.families.ctranslate2_layers import (
+    ACTIVATIONS,
+    FREE,
+    UNWRITTEN,
+    blocks,
+    lowercase_of,
+    norm,
+    numbers_of_half,
+    order_of,
+    scalars,
+    sinusoids,
+    special_names,
+    symbols_of,
+    table_of,
+    under,
+)
+from zoo.checkpoints.families.layouts import Mapped, Rows, read_mapped, write_mapped
 from zoo.checkpoints.tokenizers import mapped_subwords
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
-from zoo.text import CharTokenizer, Tokenizer
+from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer
 
 SIDES = {"source": "encoder", "target": "decoder"}
 """The half of a model that reads each of the vocabularies."""
-ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
-"""Our names of the activations."""
-UNWRITTEN = -1e4
-"""Bias of the logit of a symbol that the checkpoint does not have: it takes no probability from the others."""
+_NAME = "TransformerSpec"
 _REVISIONS = range(2, 8)
 # What the names of revision 2 say of a model.
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}
@@ -29,9 +43,9 @@ _SPM = ("{side}.spm", "spm.model", "sentencepiece.model", "sentencepiece.bpe.mod
 _IGNORED = ("embeddings_merge", "alignment_layer", "alignment_heads", "alibi_use_positive_positions", "scale_alibi")
 
 
-@register_family(*(f"{MODEL_TYPE} {name}" for name in ("TransformerSpec", *_HEADS)))
+@register_family(*(f"{MODEL_TYPE} {name}" for name in (_NAME, *_HEADS)))
 def ctranslate2(checkpoint: CTranslate2Checkpoint) -> Imported:
-    """Returns an encoder-decoder of CTranslate2, with full attention and layer normalisation.
+    """Returns an encoder-decoder of CTranslate2, with full attention.
 
     Sources end with the end symbol where the folder says so (`add_source_eos`), and in models of Marian, which are
     those that start from a vector of zeros; the folder does not say it of others, whose users add it themselves. A
@@ -90,6 +104,10 @@ def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement)
     symbols = checkpoint.symbols(side)
     names = [name.format(side=side) for name in _SPM]
     found = next((name for name in names if (checkpoint.path / name).is_file()), None)
+    described = checkpoint.option("lowercase")  # which we write alone
+    lowercase = described.get(side) if isinstance(described, dict) else None
+    if found is not None and lowercase is not None:
+        return SubwordTokenizer(checkpoint.file(found).read_bytes(), lowercase)
     if found is not None:
         return mapped_subwords(checkpoint, found, {symbol: place for place, symbol in enumerate(symbols)}, order)
     ordinary = order.pieces([*symbols, *[""] * (max(order.original_ids) + 1 - len(symbols))])[4:]
@@ -98,7 +116,7 @@ def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement)
             f"{checkpoint.path}: the {side} has symbols of several characters, and the SentencePiece model that makes "
             f"them is not there: {', '.join(names)}."
         )
-    return CharTokenizer(ordinary)
+    return CharTokenizer(ordinary, bool(lowercase))
 
 
 def _options(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement]) -> dict[str, Any]:
@@ -124,9 +142,11 @@ def _options(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement
         "max_length": max(len(table) for table in tables),
         "positions": "sinusoidal" if plain else "learned",
         "normalize_first": bool(_of_both(checkpoint, "pre_norm", 1)),
+        "normalization": "layer_norm" if checkpoint.has("encoder/layer_0/ffn/layer_norm/beta") else "rms_norm",
         "epsilon": checkpoint.option("layer_norm_epsilon") or _EPSILON,
         "activation": ACTIVATIONS[activation],
         "gated": checkpoint.has("encoder/layer_0/ffn/linear_0_noact/weight"),
+        "use_bias": checkpoint.has("encoder/layer_0/ffn/linear_0/bias"),
         "scale_embeddings": _scales(checkpoint, dim),
         "tied_embeddings": _tied(checkpoint, orders),
         "output_bias": checkpoint.has("decoder/projection/bias") or NEW in orders["target"].original_ids,
@@ -190,70 +210,142 @@ def _table(checkpoint: CTranslate2Checkpoint, half: str, dim: int) -> np.ndarray
 
 def is_ours(table: np.ndarray) -> bool:
     """Returns whether positions [L, D] are our sinusoids: sine and cosine of `p · 10000^(−2i/D)` in turn, p from 0."""
-    length, dim = table.shape
-    phases = np.arange(length)[:, None] * 10000.0 ** -(np.arange(dim // 2) * 2 / dim)
-    ours = np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(length, -1)
-    return bool(np.allclose(table, ours, atol=1e-3))
+    return bool(np.allclose(table, sinusoids(*table.shape), atol=1e-3))
 
 
 def _weights(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement], model: Any) -> Weights:
-    dim, inner = model.model_dim, model.intermediate_dim
+    names = {side: table_name(checkpoint, side) for side in SIDES}
+    sizes = {side: checkpoint.shape(name)[0] for side, name in names.items()}
+    has_bias = checkpoint.has(_BIAS)
+    for tensor in tensors(model, orders, sizes, names):
+        if tensor.name != _BIAS or has_bias:
+            yield from read_mapped(checkpoint, [tensor])
+    if model.output_bias and not has_bias:
+        zeros = np.zeros(sizes["target"], "float32")
+        yield model.output_layer.bias, orders["target"].rows(zeros, UNWRITTEN)
+    for side, half in SIDES.items() if model.positions == "learned" else ():
+        table = getattr(model, f"{side}_positions").positions.embeddings
+        yield table, _longest(_table(checkpoint, half, model.model_dim), table.shape[0])
 
-    def norm(layer: Any, name: str) -> Weights:
-        yield layer.gamma, checkpoint.read(f"{name}/layer_norm/gamma", (dim,))
-        yield layer.beta, checkpoint.read(f"{name}/layer_norm/beta", (dim,))
 
-    def linear(name: str, inputs: int, outputs: int, parts: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns matrix and bias of each of the maps that stand there side by side."""
-        kernel = checkpoint.read(f"{name}/weight", (parts * outputs, inputs)).T
-        bias = checkpoint.read(f"{name}/bias", (parts * outputs,))
-        return list(zip(np.split(kernel, parts, axis=1), np.split(bias, parts), strict=True))
+_BIAS = "decoder/projection/bias"
+_PROJECTION = "decoder/projection/weight"
 
-    def attention(layer: Any, name: str, shared: int) -> Weights:
-        """Yields the weights of an attention whose first map gives `shared` of query, key and value."""
-        maps = linear(f"{name}/linear_0", dim, dim, shared)
-        maps += [] if shared == 3 else linear(f"{name}/linear_1", dim, dim, 2)
-        maps += linear(f"{name}/linear_{1 if shared == 3 else 2}", dim, dim)
-        layers = (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense)
-        for part, (kernel, bias) in zip(layers, maps, strict=True):
-            yield from dense(part, kernel, bias)
 
+def tensors(
+    model: Any, orders: Mapping[str, Arrangement], sizes: Mapping[str, int], names: Mapping[str, str]
+) -> Iterator[Mapped]:
+    """Yields the tensors of an encoder-decoder, but for positions, with what each holds of a model.
+
+    Args:
+        model: The model.
+        orders: The order of the symbols of each side.
+        sizes: The number of symbols of each side in the checkpoint.
+        names: The name of the embeddings of each side.
+    """
     for side, half in SIDES.items():
-        if model.positions == "learned":
-            table = getattr(model, f"{side}_positions").positions.embeddings
-            yield table, _longest(_table(checkpoint, half, dim), table.shape[0])
-        order = orders[side]
         if side == "target" or model.tied_embeddings != "all":
             embeddings = getattr(model, f"{side}_embedding").embeddings
-            name = table_name(checkpoint, side)
-            yield embeddings, order.rows(checkpoint.read(name, checkpoint.shape(name)[:1] + (dim,)))
-        for index, block in enumerate(getattr(model, f"{half}_blocks")):
-            name = f"{half}/layer_{index}"
-            attentions = [("attention" if half == "encoder" else "self_attention", "self_attention", 3)]
-            attentions += [] if half == "encoder" else [("cross_attention", "attention", 1)]
-            for (layer, part, shared), layer_norm in zip(attentions, block.norms, strict=False):
-                yield from norm(layer_norm, f"{name}/{part}")
-                yield from attention(getattr(block, layer), f"{name}/{part}", shared)
-            yield from norm(block.norms[-1], f"{name}/ffn")
-            feed_forward = block.feed_forward
-            maps = [("intermediate_dense", "linear_0", dim, inner), ("output_dense", "linear_1", inner, dim)]
-            maps += [("linear_dense", "linear_0_noact", dim, inner)] if model.gated else []
-            for layer, part, inputs, outputs in maps:
-                ((kernel, bias),) = linear(f"{name}/ffn/{part}", inputs, outputs)
-                yield from dense(getattr(feed_forward, layer), kernel, bias)
+            yield Mapped(names[side], (embeddings,), Rows(orders[side], sizes[side]))
+        yield from blocks(half, getattr(model, f"{half}_blocks"))
         if model.normalize_first:
-            yield from norm(getattr(model, f"{half}_norm"), half)
-    order = orders["target"]
-    size = checkpoint.shape(table_name(checkpoint, "target"))[0]
+            yield from norm(f"{half}/layer_norm", getattr(model, f"{half}_norm"))
+    order, size = orders["target"], sizes["target"]
     if model.tied_embeddings == "none":
-        kernel = order.rows(checkpoint.read("decoder/projection/weight", (size, dim))).T
-        yield model.target_embedding.reverse_embeddings, kernel
+        yield Mapped(_PROJECTION, (model.target_embedding.reverse_embeddings,), Rows(order, size, columns=True))
     if model.output_bias:
-        name = "decoder/projection/bias"
-        bias = checkpoint.read(name, (size,)) if checkpoint.has(name) else np.zeros(size, "float32")
-        yield model.output_layer.bias, order.rows(bias, UNWRITTEN)
+        yield Mapped(_BIAS, (model.output_layer.bias,), Rows(order, size, new=UNWRITTEN))
 
 
 def _longest(table: np.ndarray, length: int) -> np.ndarray:
     """Returns a table with its last row once more for each that it lacks."""
     return table[np.minimum(np.arange(length), len(table) - 1)]
+
+
+_USED = {*FREE, "decoder_layers", "source_vocab_size", "target_vocab_size", "positions"}
+_POSITIONS = ("sinusoidal", "learned")
+
+
+@register_writer("zoo.models.seq2seq.transformer:Transformer", usual="transformer_base", kind=MODEL_TYPE)
+def to_ctranslate2(trained: Trained) -> Exported:
+    """Returns a Transformer as an encoder-decoder of CTranslate2.
+
+    What begins a translation is a symbol of its own if training has made it another one than padding. Positions are a
+    table of `max_length` rows, behind which CTranslate2 reads no symbol.
+
+    Raises:
+        InputError: If CTranslate2 has no such option, or no folder could name the symbols.
+    """
+    model, options = trained.model, trained.options
+    trained.check("CTranslate2", _USED)
+    if options["positions"] not in _POSITIONS:
+        known, received = " and ".join(_POSITIONS), f"positions={options['positions']!r}"
+        raise InputError(f"An encoder-decoder of CTranslate2 has positions {known} only. Received: {received}.")
+    orders = _orders(trained)
+    symbols = {side: symbols_of(trained.tokenizers[side], order) for side, order in orders.items()}
+    target = special_names(symbols["target"], orders["target"])
+    config = {
+        "model_type": f"{MODEL_TYPE} {_NAME}",
+        "revision": _REVISIONS[-1],
+        "add_source_bos": False,
+        "add_source_eos": trained.tokenizers["source"].has_end,
+        **special_names(symbols["source"], orders["source"]),
+        "decoder_start_token": target["bos_token"],
+        "layer_norm_epsilon": options["epsilon"],
+        "multi_query_attention": False,
+        "lowercase": lowercase_of(trained.tokenizers),
+    }
+    return Exported(config, _written(trained, orders), _files(trained, symbols), aliases=_aliases(model))
+
+
+def _orders(trained: Trained) -> dict[str, Arrangement]:
+    model = trained.model
+    tables = {side: [np.asarray(getattr(model, f"{side}_embedding").embeddings)] for side in SIDES}
+    if model.tied_embeddings == "none":
+        tables["target"].append(np.asarray(model.target_embedding.reverse_embeddings).T)
+    if model.output_layer is not None:
+        tables["target"].append(np.asarray(model.output_layer.bias))
+    orders = {side: order_of(trained.tokenizers[side], side).complete() for side in SIDES}
+    if model.tied_embeddings == "all":
+        if orders["source"] != orders["target"]:
+            raise InputError("CTranslate2 has one vocabulary for both sides where all embeddings are tied.")
+        tables["source"] = tables["target"]
+    return {side: order.with_start(tables[side]) for side, order in orders.items()}
+
+
+def _written(trained: Trained, orders: Mapping[str, Arrangement]) -> dict[str, Any]:
+    model, options = trained.model, trained.options
+    sizes, names = {side: order.size for side, order in orders.items()}, {}
+    written: dict[str, Any] = {}
+    for side, half in SIDES.items():
+        names[side] = _EMBEDDINGS[side]
+        written |= under(half, numbers_of_half(options))
+        written[f"{half}/position_encodings/encodings"] = lambda side=side: table_of(
+            model, getattr(model, f"{side}_positions")
+        )
+    others = dict.fromkeys(("embeddings_merge", "multi_query_attention"), 0)
+    written |= under("encoder", scalars("int8", **others))
+    absent = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
+    written |= under("decoder", scalars("int8", **dict.fromkeys(absent, 0)))
+    written |= under("decoder", scalars("int16", alignment_layer=-1, alignment_heads=1))
+    return {**written, **write_mapped(tensors(model, orders, sizes, names))}
+
+
+_EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
+
+
+def _aliases(model: Any) -> dict[str, str]:
+    """Returns the names of tables that are that of the target."""
+    names = {"all": [_PROJECTION, _EMBEDDINGS["source"]], "target": [_PROJECTION], "none": []}
+    return dict.fromkeys(names[model.tied_embeddings], _EMBEDDINGS["target"])
+
+
+def _files(trained: Trained, symbols: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Returns the vocabularies, and the SentencePiece models where there are any."""
+    models = {f"{side}.spm": getattr(tokenizer, "model", None) for side, tokenizer in trained.tokenizers.items()}
+    files: dict[str, Any] = {name: model for name, model in models.items() if model is not None}
+    if getattr(trained.tokenizers["target"], "tidy", False):
+        files["tokenizer_config.json"] = {"clean_up_tokenization_spaces": True}
+    if symbols["source"] == symbols["target"]:
+        return {**files, "shared_vocabulary.json": symbols["source"]}
+    return {**files, **{f"{side}_vocabulary.json": symbols[side] for side in SIDES}}

@@ -25,10 +25,14 @@ class Layout(Protocol):
 
 
 class Columns:
-    """Variables side by side, along the last axis; one alone is as it is."""
+    """Variables side by side, along the last axis; one alone is as it is.
 
-    def __init__(self, count: int = 1):
-        self._count = count
+    Args:
+        parts: How many of one size, or where each but the first begins.
+    """
+
+    def __init__(self, parts: int | Sequence[int] = 1):
+        self._parts = parts
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """See `Layout`."""
@@ -36,7 +40,7 @@ class Columns:
 
     def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
         """See `Layout`."""
-        return np.split(tensor, self._count, axis=-1)
+        return np.split(tensor, self._parts, axis=-1)
 
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """See `Layout`."""
@@ -121,10 +125,11 @@ class Rows:
         order: Our order of the symbols.
         size: The number of rows in the checkpoint.
         columns: Whether the variable has a column for each symbol, and not a row.
+        new: What the rows of symbols are filled with that the checkpoint does not have.
     """
 
-    def __init__(self, order: Arrangement, size: int, columns: bool = False):
-        self._order, self._size, self._columns = order, size, columns
+    def __init__(self, order: Arrangement, size: int, columns: bool = False, new: float = 0.0):
+        self._order, self._size, self._columns, self._new = order, size, columns, new
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """See `Layout`."""
@@ -133,7 +138,7 @@ class Rows:
 
     def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
         """See `Layout`."""
-        rows = self._order.rows(tensor)
+        rows = self._order.rows(tensor, self._new)
         return [rows.T if self._columns else rows]
 
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
@@ -219,7 +224,7 @@ def linear(
         outputs: The place in the tensors of each of our outputs, those of all layers.
         bias: Whether there are biases.
     """
-    vectors: Layout = Columns(len(layers))
+    vectors: Layout = Columns(np.cumsum([layer.kernel.shape[1] for layer in layers[:-1]], dtype=int).tolist())
     matrices: Layout = Transposed(vectors)
     if outputs is not None:
         vectors, matrices = Reordered(outputs, 0, vectors), Reordered(outputs, 0, matrices)

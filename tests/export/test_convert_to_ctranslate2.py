@@ -1,0 +1,293 @@
+"""Models written for CTranslate2: the same when they come in again, and its package gives the same answers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import checkpoints
+
+import zoo
+from export.convert import main
+from training.importing.workdir import import_checkpoint
+from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
+from zoo.checkpoints.families import Trained, get_writers
+from zoo.errors import InputError
+from zoo.registry import get_spec
+from zoo.text import SubwordTokenizer
+from zoo.vocabulary import END, PAD, START, UNKNOWN
+
+SOURCES = ["a man", "the horse 25", "it's", "ein Mann für 25 €", "a brown horse along the beach", "we're late"]
+SENTENCES = ["a small horse sleeps .", "the red house burns and my old girl runs .", "my book"]
+PROMPTS = {"gpt2": ["it's a", "the man"], "llama": ["a man"], "qwen3": ["a man", "x"], "gpt_neox": ["it's 25"]}
+LONGEST = 19
+
+
+def write(workdir, out):
+    main([str(workdir), "--to", f"ctranslate2:{out}"])
+    return out
+
+
+def round_trip(workdir, path):
+    """Writes a work directory, makes another one of what was written, and returns the runs of both."""
+    import_checkpoint(f"ctranslate2:{write(workdir, path / 'out')}", path / "again")
+    return zoo.load(workdir), zoo.load(path / "again")
+
+
+def assert_same(first, again):
+    for one, other in zip(first.model.weights, again.model.weights, strict=True):
+        assert one.path.partition("/")[2] == other.path.partition("/")[2]
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    texts = [*SOURCES, *SENTENCES, "bad", ""]
+    assert first.source_ids(texts) == again.source_ids(texts)
+
+
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def changed(workdir, path, **options):
+    """Copies a work directory with other options and new, random weights."""
+    shutil.copytree(workdir, path)
+    config = read_json(path / "config.json")
+    config["model"] |= options
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    named = dict(config["model"])
+    save(zoo.create_model(named.pop("name"), **named), path)
+    return path
+
+
+def save(model, workdir):
+    random = np.random.default_rng(5)
+    for variable in model.weights:
+        value = np.asarray(variable)
+        variable.assign(value + random.normal(scale=0.2, size=value.shape).astype("float32"))
+    model.save(workdir / "model.keras")
+    (workdir / "checksums.json").unlink()
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    return imported("gpt2", tmp_path_factory.mktemp("imported") / "gpt2")
+
+
+def imported(family, path):
+    import_checkpoint(f"hf:{checkpoints.FIXTURES / family}", path)
+    return path
+
+
+def test_a_marian_leaves_and_comes_in_again(tmp_path):
+    folder = checkpoints.copy("marian", tmp_path / "model")
+    (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": true}')
+    import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    first, again = round_trip(tmp_path / "run", tmp_path)
+    assert_same(first, again)
+    assert first.tokenizers.target.tidy and again.tokenizers.target.tidy
+    assert again.tokenizers.source.original_ids == first.tokenizers.source.original_ids
+    assert {key: value for key, value in again.config["model"].items() if first.config["model"][key] != value} == {}
+    config, symbols = (read_json(tmp_path / "out" / f"{name}.json") for name in ("config", "shared_vocabulary"))
+    assert symbols == list(read_json(checkpoints.FIXTURES / "marian" / "vocab.json"))
+    assert config["decoder_start_token"] == "<pad>" and config["add_source_eos"] and config["eos_token"] == "</s>"
+
+
+def test_a_transformer_of_ours_keeps_its_tokenizer(text_workdir, tmp_path):
+    first, again = round_trip(text_workdir, tmp_path)
+    assert_same(first, again)
+    assert isinstance(again.tokenizers.target, SubwordTokenizer)
+    assert again.tokenizers.target.identity() == first.tokenizers.target.identity()
+
+
+def test_characters_come_and_go_with_tables_of_their_own(tmp_path):
+    shutil.copytree(checkpoints.FIXTURES / "ctranslate2" / "characters", tmp_path / "model")
+    import_checkpoint(f"ctranslate2:{tmp_path / 'model'}", tmp_path / "run")
+    first, again = round_trip(tmp_path / "run", tmp_path)
+    assert_same(first, again)
+    assert again.model.tied_embeddings == "none" and again.source_ids(["ab"]) == [[4, 5]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize_first": False, "tied_embeddings": "target", "positions": "learned", "max_length": 23},
+        {"normalization": "rms_norm", "use_bias": False, "gated": True, "activation": "silu", "output_bias": True},
+    ],
+)
+def test_options_that_both_have_leave_and_come_in_again(options, text_workdir, tmp_path):
+    first, again = round_trip(changed(text_workdir, tmp_path / "run", **options), tmp_path)
+    assert_same(first, again)
+    assert {name: again.config["model"][name] for name in options} == options
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"positions": "rotary"}, "has positions sinusoidal and learned only. Received: positions='rotary'"),
+        ({"activation": "elu"}, "CTranslate2 has the activations relu, .* only. Received: activation='elu'"),
+        ({"score": "dot"}, "CTranslate2 has score='scaled_dot' only. Received: score='dot'"),
+        ({"decoder_self_attention": "ssru"}, "CTranslate2 has decoder_self_attention='same' only"),
+        ({"num_key_value_heads": 1}, "CTranslate2 has num_key_value_heads=0 only"),
+    ],
+)
+def test_an_encoder_decoder_that_it_does_not_have_is_refused(options, reason, text_workdir):
+    check_refused(text_workdir, options, reason)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"positions": "alibi"}, "CTranslate2 has positions sinusoidal, learned, rotary only"),
+        ({"positions": "rotary", "rope_scaling": "yarn", "rope_factor": 2.0}, "rope_scaling none, linear, llama3 only"),
+        ({"logit_softcap": 30.0}, "CTranslate2 has logit_softcap=0.0 only. Received: logit_softcap=30.0"),
+        ({"self_attention": "local"}, "CTranslate2 has self_attention='full' only"),
+        ({"qk_norm": True}, "CTranslate2 has one epsilon, with qk_norm 1e-06. Received: epsilon=1e-05"),
+    ],
+)
+def test_a_language_model_that_it_does_not_have_is_refused(options, reason, gpt2):
+    check_refused(gpt2, options, reason)
+
+
+def check_refused(workdir, options, reason):
+    run = zoo.load(workdir)
+    ((usual, write_model),) = get_writers(run.spec.model_class, "ctranslate2")
+    asked = {**run.config["model"], "tied_embeddings": run.model.tied_embeddings, **options}
+    del asked["name"]
+    with pytest.raises(InputError, match=reason):
+        write_model(Trained(run.model, asked, get_spec(usual).config, run.tokenizer_files(), run.config["data"]))
+
+
+def test_models_of_other_kinds_are_refused(tmp_path):
+    with pytest.raises(InputError, match="ctranslate2: has no family of checkpoints for this kind of model"):
+        write("preset:dates_rnnsearch", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_language_model_is_written_by_the_names_of_the_format(tmp_path):
+    run = zoo.load(imported("llama", tmp_path / "run"))
+    written = CTranslate2Checkpoint(write(tmp_path / "run", tmp_path / "out"))
+    assert written.config["model_type"] == "ctranslate2 TransformerDecoderSpec" and written.config["revision"] == 8
+    attention = run.model.blocks[0].attention
+    maps = [np.asarray(layer.kernel).T for layer in (attention.query_dense, attention.key_dense, attention.value_dense)]
+    name = "decoder/layer_0/self_attention"
+    joined = np.concatenate(maps)
+    np.testing.assert_array_equal(written.read(f"{name}/linear_0/weight", joined.shape), joined)
+    numbers = {"rotary_interleave": 1, "rotary_base": run.model.max_wavelength}
+    numbers |= {"num_heads_kv": run.model.num_key_value_heads, "rotary_dim": run.model.options.head_dim}
+    assert {key: written.read(f"{name}/{key}", ()).item() for key in numbers} == numbers
+    symbols = written.json("vocabulary.json")
+    ids = run.tokenizers.text.model_ids
+    assert [symbols[ids[i]] for i in (START, END, UNKNOWN)] == ["<s>", "</s>", "<unk>"]
+    assert (
+        len(symbols) == written.shape("decoder/embeddings/weight")[0] and (tmp_path / "out/tokenizer.model").is_file()
+    )
+
+
+def test_a_start_of_its_own_is_a_symbol_of_its_own(gpt2, tmp_path):
+    path = changed(gpt2, tmp_path / "run")
+    folder = write(path, tmp_path / "out")
+    assert read_json(folder / "config.json")["bos_token"] == "<|startoftext|>"
+    assert read_json(folder / "vocabulary.json")[-1] == "<|startoftext|>"
+
+
+class Theirs:
+    """A folder of CTranslate2 in its own package, and what our ids are called there."""
+
+    def __init__(self, kind, folder, tokenizers, vocabularies):
+        package = pytest.importorskip("ctranslate2")
+        self.model = getattr(package, kind)(str(folder), compute_type="float32", inter_threads=1, intra_threads=1)
+        names = [folder / f"{name}_vocabulary.json" for name in ("shared", *vocabularies)]
+        lists = [read_json(path) for path in names if path.is_file()] or [read_json(folder / "vocabulary.json")]
+        self.symbols = [
+            [symbols[i] for i in ids_of(tokenizer, len(symbols))]
+            for tokenizer, symbols in zip(tokenizers, lists if len(lists) > 1 else lists * 2, strict=False)
+        ]
+
+
+def ids_of(tokenizer, size):
+    """Returns the id there of each of our ids; a start that became a symbol of its own is the last one."""
+    ids = list(getattr(tokenizer, "original_ids", getattr(tokenizer, "model_ids", range(tokenizer.vocab_size))))
+    if ids[START] in (ids[PAD], ids[END]) and size > max(ids) + 1:
+        ids[START] = size - 1
+    return ids
+
+
+def check_translations(run, folder, texts):
+    theirs = Theirs("Translator", folder, run.tokenizers, ("source", "target"))
+    sources, targets = theirs.symbols
+    rows = [[sources[i] for i in row if i != END] for row in run.source_ids(texts)]
+    answers = set()
+    for beams, penalty in ((1, 1.0), (5, 1.0), (5, 0.4), (3, 0.0)):
+        options = {"beam_size": beams, "length_penalty": penalty}
+        ours = run.nbest(texts, rules="ctranslate2", max_length=LONGEST, **options)
+        for row, (best, *_) in zip(rows, ours, strict=True):
+            (found,) = theirs.model.translate_batch([row], max_decoding_length=LONGEST, return_scores=True, **options)
+            assert [targets[i] for i in best.ids if i != END] == found.hypotheses[0]
+            answers.add(tuple(best.ids))
+            if beams > 1:  # by greedy search symbols that are never written take no probability here
+                assert best.log_prob / len(best.ids) ** penalty == pytest.approx(found.scores[0], abs=1e-4)
+    assert len(answers) > 2
+
+
+@pytest.mark.slow
+def test_the_package_translates_as_a_marian_does(tmp_path):
+    path = imported("marian", tmp_path / "run")
+    run = zoo.load(path)
+    table, bias = run.model.target_embedding.embeddings, run.model.output_layer.bias
+    table.assign(table * 0.4)  # less sure of itself, so that texts end, and the symbol that is here twice rare
+    bias.assign(bias + 1.5 * np.eye(bias.shape[0])[END] - 9.0 * np.eye(bias.shape[0])[[PAD, START]].sum(0))
+    run.model.save(path / "model.keras")
+    (path / "checksums.json").unlink()
+    check_translations(zoo.load(path), write(path, tmp_path / "out"), SOURCES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("normalize_first", [True, False])
+def test_the_package_translates_as_a_transformer_of_ours_does(normalize_first, trained, text_spec, tmp_path):
+    from support.tiny_runs import TRANSFORMER
+
+    settings = (*TRANSFORMER, f"model.normalize_first={str(normalize_first).lower()}")
+    path = trained(f"ctranslate2_{normalize_first}", "transformer_tiny", text_spec, *settings)
+    texts = Path(text_spec.split(":")[1], "test.en").read_text(encoding="utf-8").splitlines()
+    check_translations(zoo.load(path), write(path, tmp_path / "out"), texts)
+
+
+VARIANTS = {
+    "linear": {"positions": "rotary", "rope_scaling": "linear", "rope_factor": 4.0},
+    "llama3": {"positions": "rotary", "rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_length": 8},
+    "post_norm": {"normalize_first": False, "positions": "sinusoidal", "use_bias": False, "tied_embeddings": False},
+    "gated": {"gated": True, "activation": "silu", "output_bias": True, "scale_embeddings": True},
+    "grouped": {
+        **{"positions": "rotary", "num_key_value_heads": 1, "key_dim": 6, "qk_norm": True, "epsilon": 1e-6},
+        "normalization": "rms_norm",
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PROMPTS, *VARIANTS])
+def test_the_package_goes_on_as_a_language_model_does(name, tmp_path):
+    path = imported(name if name in PROMPTS else "gpt2", tmp_path / "first")
+    if name in VARIANTS:
+        path = changed(path, tmp_path / "run", **VARIANTS[name])
+    run = zoo.load(path)
+    theirs = Theirs("Generator", write(path, tmp_path / "out"), run.tokenizers, ())
+    symbols, texts = theirs.symbols[0], PROMPTS.get(name, PROMPTS["gpt2"])
+    places = ids_of(run.tokenizers.text, theirs.model.forward_batch([[symbols[END]]]).shape[-1])
+    known = [ours for ours, place in enumerate(places) if place >= 0]
+    never = sorted({symbols[i] for i in (PAD, START) if places[i] not in (-1, places[END])})
+    for text, row in zip(texts, run.ids(texts), strict=True):
+        prompt = [symbols[i] for i in row]
+        ours = np.asarray(run.model({"tokens": np.array([row], "int32")}))[0][:, known]
+        logits = np.array(theirs.model.forward_batch([prompt]))[0][:, [places[i] for i in known]]
+        np.testing.assert_allclose(ours, logits, atol=1e-4 * np.abs(logits).max())
+        (found,) = theirs.model.generate_batch(
+            [prompt],
+            max_length=20 - len(prompt),
+            include_prompt_in_result=False,
+            suppress_sequences=[[symbol] for symbol in never],
+        )
+        written = [places.index(i) if i != places[END] else END for i in found.sequences_ids[0]]
+        before = [i for i in row if i != START]
+        length = 20 if run.model.start_symbol is False else 19
+        expected = run.tokenizers.text.decode([[*before, *written], before])
+        assert run.generate([text], max_length=length) == [expected[0][len(expected[1]) :]]

@@ -1,0 +1,144 @@
+"""Language models of CTranslate2 (`TransformerDecoderSpec`)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from zoo.checkpoints.ctranslate2_file import MODEL_TYPE
+from zoo.checkpoints.families.base import Exported, Trained, register_writer
+from zoo.checkpoints.families.ctranslate2_layers import (
+    FREE,
+    blocks,
+    lowercase_of,
+    norm,
+    numbers_of_half,
+    order_of,
+    scalars,
+    special_names,
+    symbols_of,
+    table_of,
+    under,
+)
+from zoo.checkpoints.families.layouts import Mapped, Rows, rows_of_symbols, tables, write_mapped
+from zoo.checkpoints.families.llama import QK_EPSILON
+from zoo.checkpoints.tokenizers import decoder_files
+from zoo.checkpoints.vocabulary import Arrangement
+from zoo.errors import InputError
+from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer, Tokenizer
+from zoo.text.reordered_subwords import UNUSED
+from zoo.text.subwords import read_model
+
+_NAME, _REVISION = "TransformerDecoderSpec", 8
+_TABLES = ("sinusoidal", "learned")
+_SCALINGS = {"none": None, "linear": 0, "llama3": 2}
+"""The numbers of rope scalings."""
+_USED = {
+    *FREE,
+    *("vocab_size", "positions", "parallel_residual", "qk_norm", "num_key_value_heads", "key_dim", "start_symbol"),
+    *("max_wavelength", "rotary_fraction", "rope_scaling", "rope_factor", "rope_original_length"),
+}
+
+
+@register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="gpt2", kind=MODEL_TYPE)
+def to_ctranslate2(trained: Trained) -> Exported:
+    """Returns a language model as one of CTranslate2.
+
+    Prompts begin there with `bos_token` where our texts begin with the start symbol: who asks puts it there.
+
+    Raises:
+        InputError: If CTranslate2 has no such option, or no folder could name the symbols.
+    """
+    model, options = trained.model, trained.options
+    trained.check("CTranslate2", _USED)
+    for name, known in (("positions", (*_TABLES, "rotary")), ("rope_scaling", tuple(_SCALINGS))):
+        if options[name] not in known:
+            received = f"{name}={options[name]!r}"
+            raise InputError(f"CTranslate2 has {name} {', '.join(known)} only. Received: {received}.")
+    if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
+        received = f"epsilon={options['epsilon']}"
+        raise InputError(f"CTranslate2 has one epsilon, with qk_norm {QK_EPSILON}. Received: {received}.")
+    files, order, symbols, named = _vocabulary(trained.tokenizers["text"], rows_of_symbols(model))
+    config = {
+        "model_type": f"{MODEL_TYPE} {_NAME}",
+        "revision": _REVISION,
+        **named,
+        "layer_norm_epsilon": options["epsilon"],
+        "multi_query_attention": bool(options["num_key_value_heads"]),
+        "lowercase": lowercase_of(trained.tokenizers),
+    }
+    return Exported(config, _written(trained, order), {**files, "vocabulary.json": symbols}, aliases=_aliases(model))
+
+
+def _vocabulary(
+    tokenizer: Tokenizer, rows: list[np.ndarray]
+) -> tuple[dict[str, Any], Arrangement, list[str], dict[str, str]]:
+    """Returns the files of a tokenizer, the order of ids, the symbol of each id, and the names of the special ones."""
+    if not isinstance(tokenizer, ByteLevelBPETokenizer | ReorderedSubwordTokenizer):
+        order = order_of(tokenizer, "text").complete().with_start(rows)
+        symbols, model = symbols_of(tokenizer, order), getattr(tokenizer, "model", None)
+        return {} if model is None else {"text.spm": model}, order, symbols, special_names(symbols, order)
+    files, order, _ = decoder_files(tokenizer, rows, "CTranslate2")
+    config = files["tokenizer_config.json"]
+    if isinstance(tokenizer, ByteLevelBPETokenizer):
+        pieces = {i: piece for piece, i in files["tokenizer.json"]["model"]["vocab"].items()}
+    else:
+        model = read_model(tokenizer.model)
+        pieces = {i: model.id_to_piece(i) for i in range(model.vocab_size())}
+    symbols = [pieces.get(i, UNUSED) for i in range(order.size)]
+    names = ("bos_token", "eos_token", "unk_token")
+    return files, order, symbols, {name: config.get(name, config["eos_token"]) for name in names}
+
+
+def _written(trained: Trained, order: Arrangement) -> dict[str, Callable[[], np.ndarray]]:
+    model, options = trained.model, trained.options
+    absent = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
+    written = numbers_of_half(options) | scalars("int8", **dict.fromkeys(absent, 0))
+    written |= scalars("int16", alignment_layer=-1, alignment_heads=1)
+    if options["positions"] in _TABLES:
+        written["position_encodings/encodings"] = lambda: table_of(model, model.input_positions)
+    for index in range(len(model.blocks)):
+        written |= under(f"layer_{index}/self_attention", _numbers_of_attention(model))
+    return under("decoder", written) | write_mapped(_tensors(model, order))
+
+
+def _numbers_of_attention(model: Any) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns the sizes of an attention where they are not the usual ones, and how positions rotate."""
+    options = model.options
+    written: dict[str, Callable[[], np.ndarray]] = {}
+    if options.num_key_value_heads:
+        written |= scalars("int32", num_heads_kv=options.num_key_value_heads)
+    if options.head_dim * options.num_heads != options.model_dim:
+        written |= scalars("int32", head_dim=options.head_dim)
+    if options.positions != "rotary":
+        return written
+    written |= scalars("int32", rotary_dim=options.rotated_dim, max_position_embeddings=options.max_length)
+    written |= scalars("int8", rotary_interleave=1)  # neighbours are a pair
+    written |= scalars("float32", rotary_base=options.max_wavelength)
+    scaling = options.rope_parameters(options.max_length)
+    if scaling is None:
+        return written
+    written |= scalars("int8", rotary_scaling_type=_SCALINGS[scaling["rope_type"]] or 0)
+    written |= scalars("float32", rotary_scaling_factor=scaling["factor"])
+    if scaling["rope_type"] == "llama3":
+        written |= scalars("int32", original_max_position_embeddings=scaling["original_max_position_embeddings"])
+        factors = {f"rotary_{part}_freq_factor": scaling[f"{part}_freq_factor"] for part in ("low", "high")}
+        written |= scalars("float32", **factors)
+    return written
+
+
+def _tensors(model: Any, order: Arrangement) -> Iterator[Mapped]:
+    """Yields the tensors of a language model, but for positions, with what each holds of a model."""
+    yield from tables(model, order, order.size, _EMBEDDINGS, _PROJECTION)
+    yield from blocks("decoder", model.blocks, model.options.parallel_residual)
+    if model.final_norm is not None:
+        yield from norm("decoder/layer_norm", model.final_norm)
+    if model.output_layer is not None:
+        yield Mapped("decoder/projection/bias", (model.output_layer.bias,), Rows(order, order.size))
+
+
+_EMBEDDINGS, _PROJECTION = "decoder/embeddings/weight", "decoder/projection/weight"
+
+
+def _aliases(model: Any) -> dict[str, str]:
+    return {_PROJECTION: _EMBEDDINGS} if model.tied_embeddings else {}

@@ -1,0 +1,174 @@
+"""What the encoder-decoders and the language models of CTranslate2 have in common."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from zoo.checkpoints.families.base import Tensors, attentions_of
+from zoo.checkpoints.families.layouts import Mapped, linear, normalization
+from zoo.checkpoints.tokenizers import SUBWORDS
+from zoo.checkpoints.vocabulary import Arrangement
+from zoo.errors import InputError
+from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer
+from zoo.text.reordered_subwords import UNUSED
+from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
+
+ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
+"""Our names of the activations."""
+UNWRITTEN = -1e4
+"""Bias of the logit of a symbol that the checkpoint does not have: it takes no probability from the others."""
+OPTIONS = ("num_layers", "num_heads", "model_dim", "intermediate_dim", "max_length", "normalize_first", "epsilon")
+"""Options that may have any value in what is written."""
+FREE = {
+    *OPTIONS,
+    *("activation", "gated", "normalization", "use_bias", "scale_embeddings", "tied_embeddings", "output_bias"),
+    *("dropout", "attention_dropout", "feed_forward_dropout"),
+}
+"""Options whose value is free in what is written, or is checked elsewhere."""
+_NORM = ("gamma", "beta")
+
+
+def activation_number(activation: str) -> int:
+    """Returns the number of one of our activations.
+
+    Raises:
+        InputError: If CTranslate2 does not have it.
+    """
+    numbers = {name: number for number, name in ACTIVATIONS.items()}
+    if activation not in numbers:
+        known = ", ".join(numbers)
+        raise InputError(f"CTranslate2 has the activations {known} only. Received: activation={activation!r}.")
+    return numbers[activation]
+
+
+def scalars(kind: str, **values: float) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns functions that return numbers of one type as tensors, by name."""
+    return {name: lambda value=value: np.array(value, kind) for name, value in values.items()}  # type: ignore[misc]
+
+
+def under(scope: str, tensors: Tensors) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns tensors under the names that they have in a part of a model."""
+    return {f"{scope}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def numbers_of_half(options: Mapping[str, Any]) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns the numbers that an encoder and a decoder both have, by name."""
+    flags = {"pre_norm": options["normalize_first"], "scale_embeddings": options["scale_embeddings"]}
+    return {
+        **scalars("int16", num_heads=options["num_heads"]),
+        **scalars("int8", activation=activation_number(options["activation"]), **flags),
+    }
+
+
+def sinusoids(length: int, dim: int) -> np.ndarray:
+    """Returns our sinusoids as a table [L, D] in float32."""
+    phases = np.arange(length)[:, None] * 10000.0 ** -(np.arange(dim // 2) * 2 / dim)
+    return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(length, -1).astype("float32")
+
+
+def table_of(model: Any, positions: Any) -> np.ndarray:
+    """Returns the table of the positions of a model's embeddings, [L, D], be they learned or sinusoids."""
+    if model.positions == "learned":
+        return np.asarray(positions.positions.embeddings)
+    return sinusoids(model.max_length, model.model_dim)
+
+
+def norm(name: str, layer: Any) -> Iterator[Mapped]:
+    """Yields the tensors of a normalisation."""
+    yield from _named(normalization(name, layer, names=_NORM))
+
+
+def blocks(half: str, layers: Iterable[Any], parallel: bool = False) -> Iterator[Mapped]:
+    """Yields the tensors of the blocks of an encoder or a decoder.
+
+    Args:
+        half: What their names begin with.
+        layers: The blocks.
+        parallel: Whether both parts of a block read the same activations.
+    """
+    for index, block in enumerate(layers):
+        name = f"{half}/layer_{index}"
+        attentions = dict(zip(("self_attention", "attention"), attentions_of(block), strict=False))
+        for (part, attention), layer_norm in zip(attentions.items(), block.norms, strict=False):
+            yield from norm(f"{name}/input_layer_norm" if parallel else f"{name}/{part}/layer_norm", layer_norm)
+            yield from _attention(f"{name}/{part}", attention, part == "attention")
+        last = "post_attention_layer_norm" if parallel else "ffn/layer_norm"
+        yield from norm(f"{name}/{last}", block.norms[-1])
+        feed_forward = block.feed_forward
+        yield from _linear(f"{name}/ffn/linear_0", feed_forward.intermediate_dense)
+        yield from _linear(f"{name}/ffn/linear_1", feed_forward.output_dense)
+        if hasattr(feed_forward, "linear_dense"):
+            yield from _linear(f"{name}/ffn/linear_0_noact", feed_forward.linear_dense)
+
+
+def _attention(name: str, attention: Any, reads_memory: bool) -> Iterator[Mapped]:
+    """Yields the tensors of an attention; one map gives queries, keys and values, or keys and values of a memory."""
+    query, key, value = attention.query_dense, attention.key_dense, attention.value_dense
+    groups = ((query,), (key, value)) if reads_memory else ((query, key, value),)
+    for index, layers in enumerate((*groups, (attention.output_dense,))):
+        yield from _linear(f"{name}/linear_{index}", *layers)
+    if getattr(attention, "qk_norm", False):
+        yield from norm(f"{name}/q_norm", attention.query_norm)
+        yield from norm(f"{name}/k_norm", attention.key_norm)
+
+
+def _linear(name: str, *layers: Any) -> Iterator[Mapped]:
+    yield from _named(linear(name, *layers, bias=layers[0].use_bias))
+
+
+def _named(tensors: Iterable[Mapped]) -> Iterator[Mapped]:
+    """Yields tensors under the names that CTranslate2 has for them."""
+    for tensor in tensors:
+        yield dataclasses.replace(tensor, name=tensor.name.replace(".", "/"))
+
+
+def order_of(tokenizer: Tokenizer, side: str) -> Arrangement:
+    """Returns the order of the symbols of a tokenizer whose symbols a folder can name.
+
+    Args:
+        tokenizer: The tokenizer.
+        side: What it reads, for the error.
+
+    Raises:
+        InputError: If it is another kind.
+    """
+    if type(tokenizer) not in (*SUBWORDS, CharTokenizer):
+        known = " or ".join(kind.kind for kind in (*SUBWORDS, CharTokenizer))
+        raise InputError(f"The tokenizer of the {side} must be {known}. Received: tokenizer={tokenizer.kind!r}.")
+    return Arrangement(getattr(tokenizer, "original_ids", tuple(range(tokenizer.vocab_size))))
+
+
+def symbols_of(tokenizer: Tokenizer, order: Arrangement) -> list[str]:
+    """Returns the vocabulary of a folder: the symbol of each id.
+
+    Args:
+        tokenizer: One that `order_of` takes.
+        order: The id of each of our ids.
+
+    Raises:
+        InputError: If an ordinary symbol has the name of a special one.
+    """
+    pieces = tokenizer.piece_table()
+    if isinstance(tokenizer, CharTokenizer):
+        pieces = (*SPECIAL_PIECES, *tokenizer.characters)  # as they are, and not as they are shown
+    ordinary = dict(zip(order.original_ids[UNKNOWN + 1 :], pieces[UNKNOWN + 1 :], strict=True))
+    symbols = [ordinary.get(i, UNUSED) for i in range(order.size)]
+    for ours in (START, PAD, END, UNKNOWN):  # a start that is another one as well has the name of that
+        symbols[order.original_ids[ours]] = SPECIAL_PIECES[ours]
+    if taken := {symbols[i] for i in order.original_ids[: UNKNOWN + 1]} & {*ordinary.values()}:
+        raise InputError(f"{taken.pop()} is an ordinary symbol of the model, and the name of a special one.")
+    return symbols
+
+
+def special_names(symbols: Sequence[str], order: Arrangement) -> dict[str, str]:
+    """Returns what `config.json` calls the special symbols of a vocabulary."""
+    ids = dict(zip(("bos_token", "eos_token", "unk_token"), order.original_ids[START : UNKNOWN + 1], strict=True))
+    return {name: symbols[i] for name, i in ids.items()}
+
+
+def lowercase_of(tokenizers: Mapping[str, Tokenizer]) -> dict[str, bool]:
+    """Returns what `config.json` says, to us alone, of tokenizers that are not imported: whether they lower case."""
+    ours = (CharTokenizer, SubwordTokenizer)
+    return {name: each.lowercase for name, each in tokenizers.items() if isinstance(each, ours)}
