@@ -21,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "source",
         metavar="SOURCE",
         help="hf:DIR, a folder as the hub of Hugging Face has it, or hf:OWNER/NAME[@REVISION] from there (extra "
-        "`hub`); ctranslate2:DIR; or safetensors:DIR, which export.convert wrote",
+        "`hub`); ctranslate2:DIR; marian:DIR, a folder of Marian with weights in .npz; or safetensors:DIR, which "
+        "export.convert wrote",
     )
     parser.add_argument("--workdir", metavar="DIR", required=True, help="where everything is written; a new folder")
     parser.add_argument(

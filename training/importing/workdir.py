@@ -14,12 +14,17 @@ from training.importing.hub import bring, is_repository
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
+from zoo.checkpoints.marian_file import MarianCheckpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 from zoo.registry import create_model, get_spec
 from zoo.workdir import WorkDir
 
-SOURCES: dict[str, type[Checkpoint]] = {"hf": Checkpoint, "ctranslate2": CTranslate2Checkpoint}
+SOURCES: dict[str, type[Checkpoint]] = {
+    "hf": Checkpoint,
+    "ctranslate2": CTranslate2Checkpoint,
+    "marian": MarianCheckpoint,
+}
 """The kinds of folders that others write."""
 
 _CONVERTED = "safetensors"  # the kind that `export.convert` writes

@@ -12,6 +12,7 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     gpt_neox,
     llama,
     marian,
+    marian_native,
     t5,
 )
 from zoo.checkpoints.families.base import (

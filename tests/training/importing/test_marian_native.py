@@ -1,0 +1,205 @@
+"""Marian's own files: logits are those of its arithmetic, written out, and of the same numbers by way of the hub."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support import checkpoints, marian_models
+
+import zoo
+from training.importing.workdir import import_checkpoint
+from zoo.checkpoints.safetensors_file import SafetensorsFile
+from zoo.errors import InputError
+from zoo.vocabulary import END, PAD, START, UNKNOWN, pad
+
+PRE_NORM = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-top": "n"}
+RMS = {"transformer-preprocess": "r", "transformer-postprocess": "da", "transformer-postprocess-top": "r"}
+STUDENT = {"transformer-decoder-autoreg": "rnn", "transformer-ffn-activation": "relu"}
+UNTIED = {"tied-embeddings-all": False}
+VARIANTS = {
+    "post_norm": {},
+    "pre_norm": {**PRE_NORM, **UNTIED, "transformer-ffn-activation": "gelu"},
+    "student": STUDENT,
+    "pre_norm_student": {**RMS, **STUDENT, **UNTIED, "tied-embeddings": True},
+    "source": {**UNTIED, "tied-embeddings-src": True},
+}
+
+
+def imported(folder, workdir):
+    import_checkpoint(f"marian:{folder}", workdir)
+    return zoo.load(workdir)
+
+
+def order_of(tokenizer):
+    return list(getattr(tokenizer, "model_ids", None) or tokenizer.original_ids)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_logits_are_those_of_the_arithmetic(name, tmp_path):
+    config = VARIANTS[name]
+    shared = config.get("tied-embeddings-all", True) or config.get("tied-embeddings-src", False)
+    symbols = (None, None)
+    if not shared:
+        symbols = marian_models.spm_vocabulary(), marian_models.spm_vocabulary(marian_models.CORPUS[1:2] * 9, 25)
+    weights, config = marian_models.write(tmp_path / "model", config, symbols)
+    if name == "pre_norm":  # as older ones have it
+        weights["decoder_ff_logit_out_W"] = weights.pop("decoder_ff_logit_out_Wt").T
+        marian_models.save(tmp_path / "model" / "model.npz", weights, config)
+    run = imported(tmp_path / "model", tmp_path / "run")
+    reference = marian_models.Reference(weights, config)
+    sides = [order_of(tokenizer) for tokenizer in (run.tokenizers.source, run.tokenizers.target)]
+    sources, targets = run.source_ids(["a man rides", "the horse"]), [[4, 7, 5, 9, 6], [8, 4]]
+    padded = [pad(rows, 13) for rows in (sources, [[START, *row] for row in targets])]
+    together = np.asarray(run.model({"source": padded[0], "target": padded[1]}))
+    known = [i for i, original in enumerate(sides[1]) if original >= 0]
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        assert source[-1] == END
+        theirs = reference.logits([sides[0][i] for i in source], [sides[1][i] for i in [*target, END]])
+        ours = together[row, : len(target) + 1]
+        expected = theirs[:, [sides[1][i] for i in known]]
+        assert np.abs(ours[:, known] - expected).max() <= 1e-5 * np.abs(expected).max()
+        assert ours[:, [PAD, START]].max() < -9e3
+    assert (sides[1][END], sides[1][UNKNOWN]) == (0, 1)
+    assert all(run.translate(["a man", "the house"], max_length=9))
+
+
+def test_vocabularies_of_pieces_are_those_of_sentencepiece(tmp_path):
+    marian_models.write(tmp_path / "model")
+    run = imported(tmp_path / "model", tmp_path / "run")
+    texts = ["a man rides", "the Öld horse", ""]
+    model = run.tokenizers.source._processor
+    order = order_of(run.tokenizers.source)
+    rows = run.tokenizers.source.encode(texts)
+    assert [[order[i] for i in row] for row in rows] == model.encode(texts)
+    assert run.tokenizers.target.decode(rows) == model.decode(model.encode(texts))
+
+
+def native(path):
+    """Writes the fixture of the hub as Marian would: without padding, matrices the other way round, symbols in YAML."""
+    hub = checkpoints.FIXTURES / "marian"
+    file, config = SafetensorsFile(hub / "model.safetensors"), json.loads((hub / "config.json").read_text())
+    size = config["pad_token_id"]
+    weights = {
+        "Wemb": file.read("model.shared.weight")[:size],
+        "decoder_ff_logit_out_b": file.read("final_logits_bias")[:, :size],
+    }
+    maps = {
+        f"{part}.{letter}_proj": (name, letter if letter != "out" else "o")
+        for part, name in (("self_attn", "self"), ("encoder_attn", "context"))
+        for letter in ("q", "k", "v", "out")
+    }
+    maps |= {"fc1": ("ffn", "1"), "fc2": ("ffn", "2")}
+    norms = {"self_attn_layer_norm": "self_Wo", "encoder_attn_layer_norm": "context_Wo", "final_layer_norm": "ffn_ffn"}
+    for half in ("encoder", "decoder"):
+        for layer in range(config[f"{half}_layers"]):
+            theirs, ours = f"model.{half}.layers.{layer}", f"{half}_l{layer + 1}"
+            for name, (part, letter) in maps.items():
+                if f"{theirs}.{name}.weight" in file.names():
+                    weights[f"{ours}_{part}_W{letter}"] = file.read(f"{theirs}.{name}.weight").T
+                    weights[f"{ours}_{part}_b{letter}"] = file.read(f"{theirs}.{name}.bias")[None]
+            for name, part in norms.items():
+                if f"{theirs}.{name}.weight" in file.names():
+                    weights[f"{ours}_{part}_ln_scale"] = file.read(f"{theirs}.{name}.weight")[None]
+                    weights[f"{ours}_{part}_ln_bias"] = file.read(f"{theirs}.{name}.bias")[None]
+    path.mkdir()
+    names = {"dim-emb": "d_model", "enc-depth": "encoder_layers", "dec-depth": "decoder_layers"}
+    names |= {"transformer-heads": "encoder_attention_heads", "transformer-dim-ffn": "encoder_ffn_dim"}
+    options = {**marian_models.USUAL, **{name: config[theirs] for name, theirs in names.items()}}
+    marian_models.save(path / "opus.npz", weights, {**options, "vocabs": ["opus.vocab.yml", "opus.vocab.yml"]})
+    ids = json.loads((hub / "vocab.json").read_text(encoding="utf-8"))
+    lines = (f"{json.dumps(symbol, ensure_ascii=False)}: {i}\n" for symbol, i in ids.items() if i < size)
+    (path / "opus.vocab.yml").write_text("".join(lines), encoding="utf-8")
+    for side in ("source", "target"):
+        shutil.copy(hub / f"{side}.spm", path)
+    return path
+
+
+def test_the_same_numbers_are_the_same_model_as_by_way_of_the_hub(tmp_path):
+    run = imported(native(tmp_path / "model"), tmp_path / "run")
+    expected = checkpoints.expected("marian")
+    for side in ("source", "target"):  # the hub's sinusoids have another exponent
+        table = getattr(run.model, f"{side}_positions").positions.embeddings
+        length, dim = table.shape
+        phases = np.arange(length)[:, None] * 10000.0 ** -(np.arange(dim // 2) * 2 / dim)
+        hub = np.concatenate([np.sin(phases), np.cos(phases)], axis=1).astype("float32")
+        assert np.abs(hub - np.asarray(table)).max() > 0.1
+        table.assign(hub)
+    original = run.tokenizers.source.original_ids
+    ours = {original: i for i, original in enumerate(original)}
+    sources = run.source_ids(expected["sources"])
+    assert run.tokenizers.source.encode(expected["texts"]) == [[ours[i] for i in row] for row in expected["token_ids"]]
+    for source, written, logits in zip(sources, expected["written"], expected["logits"], strict=True):
+        target = [START, *(ours[i] for i in written)]
+        found = np.asarray(run.model({"source": np.array([source]), "target": np.array([target])}))[0, : len(logits)]
+        logits = np.array(logits)[:, :-1]  # without padding
+        assert np.abs(found[:, [ours[i] for i in range(logits.shape[1])]] - logits).max() <= 1e-4 * np.abs(logits).max()
+    assert run.translate(expected["sources"], max_length=22) == expected["translations"]
+
+
+def refused(folder, match, path):
+    with pytest.raises(InputError, match=match):
+        import_checkpoint(f"marian:{folder}", path / "run")
+    assert not list(path.glob("*run*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"type": "s2s"}, "Unknown model_type 'marian s2s'"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "must be self-attention, or rnn with dec-cell ssru"),
+        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "dec-cell must be 'ssru' .*Received: 'gru'"),
+        ({"transformer-postprocess": "dhn"}, "only post-norm .* and pre-norm blocks .*postprocess='dhn'"),
+        ({"transformer-postprocess-emb": "nd"}, "nothing but dropout behind embeddings"),
+        ({"transformer-decoder-dim-ffn": 7}, "transformer-decoder-dim-ffn must be 11"),
+        ({"transformer-tied-layers": [1, 1]}, "transformer-tied-layers must be empty"),
+        ({"transformer-train-positions": True}, "model.npz: transformer-train-positions must be False"),
+        ({"transformer-ffn-activation": "sinc"}, "activation"),
+        ({"dec-depth": 3}, "Unknown tensor 'decoder_l3_self_Wq'"),
+        ({"enc-depth": 1}, "nothing in a transformer_base is made of the tensors encoder_l2_"),
+        ({"transformer-dim-ffn": 10}, r"encoder_l1_ffn_W1 must have the shape \(8, 10\). Received: \(8, 11\)"),
+    ],
+)
+def test_options_and_tensors_that_do_not_fit_are_named(options, reason, tmp_path):
+    weights, config = marian_models.write(tmp_path / "model")
+    marian_models.save(tmp_path / "model" / "model.npz", weights, {**config, **options})
+    refused(tmp_path / "model", reason, tmp_path)
+
+
+def test_damaged_folders_are_refused_and_leave_nothing(tmp_path):
+    folder = tmp_path / "model"
+    weights, config = marian_models.write(folder)
+    file, decoder = folder / "model.npz", folder / "decoder.yml"
+    whole, named = file.read_bytes(), decoder.read_text()
+    for data, match in ((b"", "is no .npz file"), (whole[:-99], "is no .npz file"), (b"PK" * 99, "is no .npz file")):
+        file.write_bytes(data)
+        refused(folder, match, tmp_path)
+    np.savez(file, Wemb=np.array([{"a": 1}], dtype=object))
+    refused(folder, "holds no numbers", tmp_path)
+    np.savez(file, Wemb=weights["Wemb"])
+    refused(folder, "has no special:model.yml", tmp_path)
+    middle = whole.index(weights["encoder_l1_self_Wq"].tobytes())
+    file.write_bytes(whole[:middle] + b"\xff" + whole[middle + 1 :])
+    refused(folder, "model.npz .*damaged.*encoder_l1_self_Wq", tmp_path)
+    file.write_bytes(whole)
+    for text, match in (
+        ("models: [a.npz, b.npz]\n", "must have one .npz file"),
+        ("models: [other.npz]\n", "other.npz is missing"),
+        ("models: [model.npz]\n", "names the vocabularies"),
+        ("models: [model.npz]\nvocabs: [vocab.spm]\n", "two vocabularies. Received: vocab.spm"),
+        ("models: [model.npz\n", "decoder.yml is damaged"),
+        ("- a\n", "holds no names with values"),
+    ):
+        decoder.write_text(text)
+        refused(folder, match, tmp_path)
+    for text, match in (
+        ("</s>: 0\n<unk>: 1\nab: 2\n", "symbols of several characters"),
+        ("</s>: 0\na: 1\n", "must have </s>, <unk> and at most"),
+        ("</s>: zero\n", "'</s>' has no number"),
+    ):
+        (folder / "vocab.yml").write_text(text)
+        decoder.write_text(named.replace("vocab.spm", "vocab.yml"))
+        refused(folder, match, tmp_path)
+    decoder.unlink()
+    (folder / "best.npz").write_bytes(whole)
+    refused(folder, "Received: best.npz, model.npz", tmp_path)
