@@ -98,6 +98,7 @@ def test_a_transformer_of_ours_keeps_its_tokenizer(text_workdir, tmp_path):
     assert again.tokenizers.target.identity() == first.tokenizers.target.identity()
 
 
+@pytest.mark.slow
 def test_characters_come_and_go_with_tables_of_their_own(tmp_path):
     shutil.copytree(checkpoints.FIXTURES / "ctranslate2" / "characters", tmp_path / "model")
     import_checkpoint(f"ctranslate2:{tmp_path / 'model'}", tmp_path / "run")
@@ -109,8 +110,15 @@ def test_characters_come_and_go_with_tables_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"normalize_first": False, "tied_embeddings": "target", "positions": "learned", "max_length": 23},
-        {"normalization": "rms_norm", "use_bias": False, "gated": True, "activation": "silu", "output_bias": True},
+        {"normalize_first": False, "tied_embeddings": "none", "positions": "learned", "max_length": 23},
+        {
+            "normalization": "rms_norm",
+            "use_bias": False,
+            "gated": True,
+            "activation": "silu",
+            "output_bias": True,
+            "tied_embeddings": "target",
+        },
     ],
 )
 def test_options_that_both_have_leave_and_come_in_again(options, text_workdir, tmp_path):

@@ -1,6 +1,7 @@
 """Transformers of Marian as its own software writes them (`type: transformer`)."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ POSITIONS = 1024
 _SHARED = "Wemb"
 _LOGITS = "decoder_ff_logit_out"
 _END, _UNKNOWN = "</s>", "<unk>"
+_VOCABULARIES = (".spm", ".yml", ".yaml")
 # What must be so, and is so where nothing says otherwise.
 _ONLY = {
     "transformer-no-projection": False,
@@ -108,7 +110,7 @@ def _processes(checkpoint: MarianCheckpoint) -> tuple[bool, str]:
     """Returns whether blocks normalise first, and the letter of the normalisation."""
     names = [f"transformer-{name}" for name in ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")]
     usual = ("", "dan", "", "d")
-    asked = [str(checkpoint.option(name, value)) for name, value in zip(names, usual, strict=True)]
+    asked = [str(checkpoint.option(name, value) or "") for name, value in zip(names, usual, strict=True)]
     *around, embeddings = (steps.replace("d", "") for steps in asked)
     for letter in _NORMS:
         for steps, normalize_first in _PROCESSES.items():
@@ -154,8 +156,12 @@ def _orders(checkpoint: MarianCheckpoint) -> dict[str, Arrangement]:
     return orders
 
 
-def _vocabulary(checkpoint: MarianCheckpoint, side: str) -> Any:
-    return checkpoint.vocabularies[list(SIDES).index(side)]
+def _vocabulary(checkpoint: MarianCheckpoint, side: str) -> Path:
+    path = checkpoint.vocabularies[list(SIDES).index(side)]
+    if path.suffix not in _VOCABULARIES:
+        known = " or ".join(_VOCABULARIES)
+        raise InputError(f"{path}: vocabularies must be {known} to be imported. Received: {path.suffix!r}.")
+    return path
 
 
 def _order(checkpoint: MarianCheckpoint, side: str) -> Arrangement:
