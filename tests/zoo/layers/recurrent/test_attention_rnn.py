@@ -64,17 +64,17 @@ def test_steps_that_turn_out_to_be_none(is_masked):
     import tensorflow as tf
 
     layer = build(BY_NAME["attention_rnn"])
-    memory, initial = random_array((2, 5, 13), 2), [random_array((2, size), 3) for size in layer.cell.inner_state_sizes]
+    memory, asked = random_array((2, 5, 13), 2), {"return_attention_scores": True, "return_state": True}
+    signature = [tf.TensorSpec((None, None, size)) for size in (11, 13)] + [tf.TensorSpec((None, None), "bool")]
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None, 11)), tf.TensorSpec((None, None), "bool")])
-    def call(inputs, mask):
-        options = {"mask": mask} if is_masked else {}
-        return layer(inputs, memory, initial_state=initial, return_attention_scores=True, return_state=True, **options)
+    @tf.function(input_signature=signature)
+    def call(inputs, memory, mask):
+        return layer(inputs, memory, **({"mask": mask} if is_masked else {}), **asked)
 
     for steps in (0, 3):
         inputs, mask = random_array((2, steps, 11), 1), np.ones((2, steps), bool)
-        expected = layer(inputs, memory, initial_state=initial, return_attention_scores=True, return_state=True)
-        for one, other in zip(tf.nest.flatten(call(inputs, mask)), tf.nest.flatten(expected), strict=True):
+        expected = layer(inputs, memory, **asked)
+        for one, other in zip(tf.nest.flatten(call(inputs, memory, mask)), tf.nest.flatten(expected), strict=True):
             assert one.shape == other.shape
             assert_close(one, to_numpy(other))
 
