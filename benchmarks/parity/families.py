@@ -23,6 +23,8 @@ from benchmarks.parity.hugging_face import (
 from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, MAX_LENGTH, Reference, Vocabulary
 
 POSITIONS = 512
+WINDOW = 5
+"""Symbols that a layer with a window sees, fewer than most prompts have."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,12 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
         scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
         options["rope_parameters"] = {**scaling, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
     if kind == "Mistral":
-        options["sliding_window"] = None
+        options["sliding_window"] = WINDOW
+    if kind == "Gemma2":
+        limits = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0}
+        options |= {"head_dim": 24, "query_pre_attn_scalar": 40, "sliding_window": WINDOW, **limits}
+    if kind == "Gemma":
+        options["head_dim"] = 24
     if kind == "Qwen3":
         options["head_dim"] = 24
     model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**options))
@@ -211,6 +218,26 @@ def _marian(name: str, pretrained: Path, folder: Path) -> Reference:
     config = MarianConfig(**{**_copied(pretrained, name, folder), **sizes, "forced_eos_token_id": None})
     _, vocabulary = _marian_vocabulary(folder)
     return _translator(MarianMTModel(config), folder, vocabulary)
+
+
+def trained_marian(folder: Path, max_length: int) -> Reference:
+    """Returns the model in a folder of the hub that `benchmarks.parity.train_marian` wrote.
+
+    Args:
+        folder: The folder.
+        max_length: The most symbols that it writes.
+    """
+    from transformers import MarianMTModel
+
+    model = MarianMTModel.from_pretrained(folder).eval()
+    return Reference(
+        model.config.vocab_size,
+        _marian_vocabulary(folder)[1],
+        functools.partial(translator_logits, model),
+        lambda rows, beams: translated(model, rows, beams, max_length),
+        rules="huggingface",
+        max_length=max_length,
+    )
 
 
 def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
@@ -312,6 +339,8 @@ FAMILIES = [
     Family("Pythia", "language_model", ["pythia/tokenizer.json"], _pythia, vocabulary="Pythia"),
     Family("Llama", "language_model", _LLAMA, _of(_llama_like, "Llama"), vocabulary="Llama 2"),
     Family("Mistral", "language_model", _LLAMA, _of(_llama_like, "Mistral")),
+    Family("Gemma", "language_model", _LLAMA, _of(_llama_like, "Gemma")),
+    Family("Gemma 2", "language_model", _LLAMA, _of(_llama_like, "Gemma2")),
     Family("Qwen2", "language_model", _GPT2, _of(_llama_like, "Qwen2")),
     Family("Qwen3", "language_model", _GPT2, _of(_llama_like, "Qwen3")),
     Family("OPUS-MT en-mg", "seq2seq", _MG, _of(_marian, "opus-mt-en-mg"), vocabulary="OPUS-MT en-mg"),

@@ -33,22 +33,26 @@ class SubwordGraph(TokenizerGraph):
 class ReorderedSubwordGraph(SubwordGraph):
     """SentencePiece by TensorFlow Text, whose ids lead to ours by a constant.
 
-    TensorFlow Text's older SentencePiece drops all spaces that a text begins with, where there is one to drop; so texts
-    are put together here.
+    TensorFlow Text's older SentencePiece drops all spaces that a text begins with, where there is one to drop, and even
+    where models put none before texts, as Gemma's; so texts are put together here.
     """
 
     def __init__(self, tokenizer: ReorderedSubwordTokenizer):
         super().__init__(tokenizer)
         self._ids_of_model = np.array(tokenizer.ids_of_model, np.int32)
-        pieces = zip(tokenizer.piece_table(), tokenizer.model_ids, strict=True)
-        self._surfaces = np.array([_surface(piece) if i >= 0 else b"" for piece, i in pieces], dtype=object)
+        pieces = tokenizer.piece_table()
+        known = zip(pieces, tokenizer.model_ids, strict=True)
+        self._surfaces = np.array([_surface(piece) if i >= 0 else b"" for piece, i in known], dtype=object)
+        spaced = next((index for index, piece in enumerate(pieces) if piece.startswith(SPACE)), None)
+        self._drops_space = spaced is None or not tokenizer.decode([[spaced]])[0].startswith(" ")
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), super().encode(text))
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
-        text = tf.strings.regex_replace(tf.strings.reduce_join(pieces, axis=1), "^ ", "")
+        text = tf.strings.reduce_join(pieces, axis=1)
+        text = tf.strings.regex_replace(text, "^ ", "") if self._drops_space else text
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
 
 

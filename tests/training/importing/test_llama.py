@@ -26,7 +26,7 @@ class Imported:
         return np.asarray(values)[..., [self.ours[i] for i in known]], known
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen3", "gpt_neox"])
+@pytest.fixture(scope="module", params=["llama", "gemma2", "qwen3", "gpt_neox"])
 def imported(request, tmp_path_factory):
     return Imported(request.param, tmp_path_factory.mktemp("imported") / request.param)
 
@@ -40,7 +40,7 @@ def test_ids_are_those_of_the_reference(imported):
 
 def test_ids_lead_back_to_text(imported):
     tokenizer = imported.run.tokenizers.text
-    texts = ["a man", "it's 25 €", "naïve 漢字 😀", ""]
+    texts = ["a man", "it's 25 €", "naïve 漢字 😀", "", "spaces   inside"]
     assert tokenizer.decode(tokenizer.encode(texts)) == texts
 
 
@@ -75,8 +75,8 @@ def test_text_goes_on_as_with_the_reference(imported):
 
 
 def test_special_symbols_are_the_first(imported):
-    assert imported.original[PAD] == -1
-    assert imported.original[END] == (2 if imported.original[UNKNOWN] == 0 else 0)
+    special = {0: (-1, 2), 3: (0, 1)}.get(imported.original[UNKNOWN], (-1, 0))  # Llama's, Gemma's, byte-level ones
+    assert (imported.original[PAD], imported.original[END]) == special
 
 
 def test_the_graph_reads_and_writes_as_python_does(imported):
@@ -92,7 +92,6 @@ def test_the_graph_reads_and_writes_as_python_does(imported):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sliding_window": 4}, "a sliding_window below max_position_embeddings is not supported"),
         ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 9.0}}, "rotary positions must be of whole heads"),
         ({"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rotary positions must be of whole"),
         ({"num_key_value_heads": 4}, r"k_proj.weight must have the shape \(24, 8\). Received: \(12, 8\)"),
@@ -104,6 +103,68 @@ def test_options_that_we_do_not_have_are_refused(tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         import_checkpoint(f"hf:{folder}", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+WINDOWED, FULL = "sliding_attention", "full_attention"
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"model_type": "llama", "sliding_window": 4}, ("full", 0)),
+        ({"model_type": "mistral", "sliding_window": None}, ("full", 0)),
+        ({"model_type": "mistral", "sliding_window": 29}, ("full", 0)),
+        ({"model_type": "mistral", "sliding_window": 28}, ("window", 0)),
+        ({"model_type": "qwen2", "sliding_window": 28}, ("full", 0)),
+        ({"model_type": "qwen2", "sliding_window": 28, "use_sliding_window": True}, ("full", 0)),
+        (
+            {"model_type": "qwen2", "sliding_window": 28, "use_sliding_window": True, "max_window_layers": 0},
+            ("window", 0),
+        ),
+        (
+            {"model_type": "qwen2", "sliding_window": 28, "layer_types": [WINDOWED, FULL]},
+            ("window", 2),
+        ),
+    ],
+)
+def test_windows_are_those_of_the_configuration(config, expected, tmp_path):
+    folder = checkpoints.copy("llama", tmp_path / "checkpoint")
+    checkpoints.change_config(folder, **config)
+    import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    options = zoo.load(tmp_path / "run").config["model"]
+    assert (options["visibility"], options["full_attention_every"]) == expected
+    assert expected[0] == "full" or options["window"] == 27
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer_types": [FULL, WINDOWED]}, "windows must be those of all layers, or of all but each n-th one. Rec"),
+        ({"layer_types": [WINDOWED]}, "layer_types must be .* for each of 2 layers. Received: "),
+        ({"layer_types": [WINDOWED, "chunked_attention"]}, "layer_types must be sliding_attention or full_attention"),
+        ({"sliding_window": 1}, "sliding_window must be at least 2. Received: sliding_window=1"),
+    ],
+)
+def test_windows_that_we_do_not_have_are_refused(options, message, tmp_path):
+    folder = checkpoints.copy("llama", tmp_path / "checkpoint")
+    checkpoints.change_config(folder, **{"model_type": "mistral", "sliding_window": 4, **options})
+    with pytest.raises(InputError, match=message):
+        import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attention_bias": True}, "attention_bias must be False to be imported"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention is not supported"),
+    ],
+)
+def test_gemmas_that_we_do_not_have_are_refused(options, message, tmp_path):
+    folder = checkpoints.copy("gemma2", tmp_path / "checkpoint")
+    checkpoints.change_config(folder, **options)
+    with pytest.raises(InputError, match=message):
+        import_checkpoint(f"hf:{folder}", tmp_path / "run")
 
 
 def test_symbols_that_are_added_and_are_no_runs_of_spaces_are_refused(tmp_path):

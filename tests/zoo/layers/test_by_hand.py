@@ -173,6 +173,16 @@ def test_parallel_encoder_block_by_hand():
         layers.TransformerEncoderBlock(attention, _identity_feed_forward(), parallel_residual=True)
 
 
+def test_sandwich_norm_encoder_block_by_hand():
+    # Normed rows (1, −1), (−1, 1), (−1, 1) have the mean (−1/3, 1/3), which is normed to (−1, 1) and added to each row:
+    # (2, 1), (−1, 5), (−1, 5). Normed, ReLU makes (1, 0), (0, 1) of them, which are normed to (1, −1), (−1, 1).
+    attention = _identity_heads(layers.MultiHeadAttention(2, 1), query_scale=0.0)
+    block = layers.TransformerEncoderBlock(attention, _identity_feed_forward(), True, epsilon=1e-9, sandwich_norm=True)
+    check((_single(block, [[3.0, 0.0], [0.0, 4.0], [0.0, 4.0]])[0],), [[3.0, 0.0], [-2.0, 6.0], [-2.0, 6.0]])
+    with pytest.raises(ValueError, match="`sandwich_norm` needs `normalize_first`"):
+        layers.TransformerEncoderBlock(attention, _identity_feed_forward(), sandwich_norm=True)
+
+
 @pytest.mark.parametrize(
     ("normalize_first", "expected"),
     # Post-norm: self-attention adds (2, 0) to row 1 and the mean (1, 2) to row 2: (4, 0), (1, 6) → (1, −1), (−1, 1);

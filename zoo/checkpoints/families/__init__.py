@@ -8,6 +8,7 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     bert,
     ctranslate2,
     ctranslate2_decoder,
+    gemma,
     gpt2,
     gpt_neox,
     llama,

@@ -181,14 +181,38 @@ class Copies:
 
 
 class Scaled:
-    """One variable that is a tensor times a factor.
+    """Variables that are a tensor times a factor.
 
     Args:
         factor: The factor.
+        inner: How the product holds the variables.
     """
 
-    def __init__(self, factor: float):
-        self._factor = factor
+    def __init__(self, factor: float, inner: Layout):
+        self._factor, self._inner = factor, inner
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return self._inner.shape(shapes)
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return self._inner.split(self._factor * tensor)
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        return self._inner.join(values) / self._factor
+
+
+class Shifted:
+    """One variable that is a tensor plus a number.
+
+    Args:
+        by: The number.
+    """
+
+    def __init__(self, by: float):
+        self._by = by
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """See `Layout`."""
@@ -196,11 +220,11 @@ class Scaled:
 
     def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
         """See `Layout`."""
-        return [self._factor * tensor]
+        return [tensor + self._by]
 
     def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """See `Layout`."""
-        return values[0] / self._factor
+        return values[0] - self._by
 
 
 @dataclass(frozen=True)

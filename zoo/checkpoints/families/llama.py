@@ -1,6 +1,6 @@
 """Llama and its relatives (`llama`, `mistral`, `qwen2`, `qwen3`): RMS norm, rotary positions, gates, grouped heads."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,14 +47,41 @@ def llama(checkpoint: Checkpoint) -> Imported:
     in another order. Where some maps have biases (Qwen2), those of the others are zero.
 
     Raises:
-        InputError: If it differs in what we do not have, such as a window that is shorter than its texts.
+        InputError: If it differs in what we do not have.
+    """
+    kind, layers = checkpoint.config["model_type"], checkpoint.option("num_hidden_layers", 32)
+    if kind == "qwen3":
+        checkpoint.option("rms_norm_eps", QK_EPSILON, only=QK_EPSILON)
+    if kind == "llama" or not checkpoint.option("use_sliding_window", kind == "mistral"):
+        windowed = 0
+    else:
+        windowed = layers if kind == "mistral" else layers - checkpoint.option("max_window_layers", 28)
+    options = {
+        "activation": checkpoint.option("hidden_act", "silu"),
+        "qk_norm": kind == "qwen3",
+        "use_bias": _has_bias(checkpoint),
+        "scale_embeddings": False,
+        "tied_embeddings": checkpoint.option("tie_word_embeddings", False),
+        **windows(checkpoint, [index >= layers - windowed for index in range(layers)]),
+    }
+    return decoder(checkpoint, options, _weights)
+
+
+def decoder(
+    checkpoint: Checkpoint, options: Mapping[str, Any], weights: Callable[[Checkpoint, Any, Arrangement], Weights]
+) -> Imported:
+    """Returns a checkpoint of a decoder with RMS norm, rotary positions and gates as one of our models.
+
+    Args:
+        checkpoint: The checkpoint.
+        options: What its family is alone to say.
+        weights: Function of the checkpoint, a model and the order of symbols that yields variables and their values.
+
+    Raises:
+        InputError: If it differs in what we do not have.
     """
     heads, dim = checkpoint.option("num_attention_heads", 32), checkpoint.option("hidden_size", 4096)
-    head_dim = checkpoint.option("head_dim") or dim // heads
-    length, size = checkpoint.option("max_position_embeddings", 2048), checkpoint.option("vocab_size", 32000)
-    _check_window(checkpoint, length)
-    if checkpoint.config["model_type"] == "qwen3":
-        checkpoint.option("rms_norm_eps", QK_EPSILON, only=QK_EPSILON)
+    size = checkpoint.option("vocab_size", 32000)
     start, end = checkpoint.option("bos_token_id"), checkpoint.option("eos_token_id", 2)
     end = end[0] if isinstance(end, list) else end
     pieces = checkpoint.path / "tokenizer.model"
@@ -62,44 +89,62 @@ def llama(checkpoint: Checkpoint) -> Imported:
     pad = checkpoint.option("pad_token_id")
     pad = None if pad in (start, end, unknown, -1) else pad
     order = arrange(size, end if start is None else start, end, pad, unknown)
+    groups = checkpoint.option("num_key_value_heads") or heads
     options = {
         "vocab_size": len(order.original_ids),
         "num_layers": checkpoint.option("num_hidden_layers", 32),
         "num_heads": heads,
-        "num_key_value_heads": _grouped(checkpoint.option("num_key_value_heads") or heads, heads),
+        "num_key_value_heads": 0 if groups == heads else groups,
         "model_dim": dim,
-        "key_dim": head_dim,
+        "key_dim": checkpoint.option("head_dim") or dim // heads,
         "intermediate_dim": checkpoint.option("intermediate_size", 11008),
-        "max_length": length,
-        "activation": ACTIVATIONS.get(activation := checkpoint.option("hidden_act", "silu"), activation),
+        "max_length": checkpoint.option("max_position_embeddings", 2048),
         "epsilon": checkpoint.option("rms_norm_eps", 1e-6),
-        "qk_norm": checkpoint.config["model_type"] == "qwen3",
-        "use_bias": _has_bias(checkpoint),
-        "scale_embeddings": False,
-        "tied_embeddings": checkpoint.option("tie_word_embeddings", False),
         "dropout": 0.0,
         "start_symbol": unknown is not None,
         **_rotary(checkpoint),
+        **options,
+        "activation": ACTIVATIONS.get(options["activation"], options["activation"]),
     }
     tokenizers = {"text": text_tokenizer(checkpoint, order)}
-    return Imported("causal_lm_modern", options, tokenizers, lambda model: _weights(checkpoint, model, order))
-
-
-def _grouped(groups: int, heads: int) -> int:
-    return 0 if groups == heads else groups
+    return Imported("causal_lm_modern", options, tokenizers, lambda model: weights(checkpoint, model, order))
 
 
 def _has_bias(checkpoint: Checkpoint) -> bool:
     return any(checkpoint.has(f"model.layers.0.{name}.bias") for name in ("self_attn.q_proj", "mlp.up_proj"))
 
 
-def _check_window(checkpoint: Checkpoint, length: int) -> None:
-    window = checkpoint.option("sliding_window")
-    if window and checkpoint.option("use_sliding_window", True) and window < length:
+_WINDOWED, _FULL = "sliding_attention", "full_attention"
+
+
+def windows(checkpoint: Checkpoint, usual: Sequence[bool]) -> dict[str, Any]:
+    """Returns the options of windows that are shorter than the longest text.
+
+    Args:
+        checkpoint: The checkpoint.
+        usual: Which layers have a window where `layer_types` does not say so.
+
+    Raises:
+        InputError: If there are layers with windows and others, and not each n-th one is of the others.
+    """
+    window, path = checkpoint.option("sliding_window", 4096), checkpoint.path / "config.json"
+    kinds = checkpoint.option("layer_types") or [_WINDOWED if each else _FULL for each in usual]
+    if len(kinds) != len(usual) or {*kinds} - {_WINDOWED, _FULL}:
         raise InputError(
-            f"{checkpoint.path / 'config.json'}: a sliding_window below max_position_embeddings is not supported. "
-            f"Received: sliding_window={window}, max_position_embeddings={length}."
+            f"{path}: layer_types must be {_WINDOWED} or {_FULL}, for each of {len(usual)} layers. Received: {kinds}."
         )
+    if not window or window >= checkpoint.option("max_position_embeddings", 2048) or _WINDOWED not in kinds:
+        return {}
+    every = kinds.index(_FULL) + 1 if _FULL in kinds else 0
+    regular = [_FULL if every and number % every == 0 else _WINDOWED for number in range(1, len(kinds) + 1)]
+    if kinds != regular:
+        raise InputError(
+            f"{path}: windows must be those of all layers, or of all but each n-th one. Received: layer_types={kinds}."
+        )
+    if window < 2:
+        raise InputError(f"{path}: sliding_window must be at least 2. Received: sliding_window={window}.")
+    # Ours is the number of positions before a symbol that it sees, theirs counts its own as well.
+    return {"visibility": "window", "window": window - 1, "full_attention_every": every}
 
 
 def _rotary(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -138,27 +183,33 @@ _SAME = {  # our options, by their names in config.json
 }
 _ROTARY = ("max_wavelength", "rope_scaling", "rope_factor", "rope_original_length")
 _OTHERS = ("vocab_size", "activation", "num_key_value_heads", "key_dim", "qk_norm", "use_bias", "start_symbol")
+_WINDOW = ("visibility", "window", "full_attention_every")
 _FREE = {*_SAME.values(), *_ROTARY, *_OTHERS, "dropout", "feed_forward_dropout"}
 
 
 @register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="causal_lm_modern")
 def to_llama(trained: Trained) -> Exported:
-    """Returns a language model as a checkpoint of Llama, of Qwen2 or of Qwen3.
+    """Returns a language model as a checkpoint of Llama, of Mistral, of Qwen2 or of Qwen3.
 
     It is Qwen3 if queries and keys are normalised, Qwen2 if the maps to queries, keys and values alone have biases that
-    are not zero, and else Llama, of which Mistral is a case.
+    are not zero, Mistral if all attention has a window, and else Llama.
 
     Raises:
         InputError: If none of them has such an option or tokenizer.
     """
     model, options = trained.model, trained.options
-    trained.check("Llama", _FREE, scale_embeddings=False)
+    free = {*_FREE, *_WINDOW} if options["visibility"] == "window" else _FREE
+    trained.check("Llama", free, scale_embeddings=False)
     if options["rope_scaling"] not in _SCALINGS.values():
         known, received = ", ".join(_SCALINGS.values()), f"rope_scaling={options['rope_scaling']!r}"
         raise InputError(f"Llama has the rope_scaling {known} only. Received: {received}.")
     if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
         raise InputError(f"With qk_norm Qwen3 has epsilon={QK_EPSILON} only. Received: epsilon={options['epsilon']}.")
     kind, biased = _kind(model)
+    if kind == "llama" and options["visibility"] == "window":
+        if biased or options["full_attention_every"]:
+            raise InputError("Llama has visibility='full' only, Mistral windows in all layers and no biases.")
+        kind = "mistral"
     files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_symbols(model), "Llama")
     if begins != options["start_symbol"]:
         received = f"Received: start_symbol={options['start_symbol']}"
@@ -175,13 +226,29 @@ def to_llama(trained: Trained) -> Exported:
         "bos_token_id": order.original_ids[START],
         "eos_token_id": order.original_ids[END],
         "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
-        "rope_parameters": _rope_parameters(model.options),
+        "rope_parameters": rope_parameters(model.options),
         **{name: options[ours] for name, ours in _SAME.items()},
+        **(window_config(options, alone=kind == "mistral") if options["visibility"] == "window" else {}),
     }
     return Exported(config, write_mapped(tensors(model, order, order.size, biased)), files)
 
 
-def _rope_parameters(options: Any) -> dict[str, Any]:
+def window_config(options: Mapping[str, Any], alone: bool = False) -> dict[str, Any]:
+    """Returns what `config.json` says of windows, which are there.
+
+    Args:
+        options: Ours.
+        alone: Whether it says nothing else, as all layers have them.
+    """
+    size, every = {"sliding_window": options["window"] + 1}, options["full_attention_every"]
+    if alone:
+        return size
+    numbers = range(1, options["num_layers"] + 1)
+    kinds = [_FULL if every and number % every == 0 else _WINDOWED for number in numbers]
+    return {**size, "use_sliding_window": True, "layer_types": kinds}
+
+
+def rope_parameters(options: Any) -> dict[str, Any]:
     """Returns what `config.json` says of rotary positions."""
     scaling = options.rope_parameters(options.max_length) or {"rope_type": "default"}
     return {**scaling, "rope_theta": options.max_wavelength}
@@ -240,19 +307,30 @@ def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) 
         size: The number of symbols in the checkpoint.
         biased: The maps that have biases, as they are called in a block.
     """
-    head = model.options.head_dim
     yield from tables(model, order, size, "model.embed_tokens.weight", "lm_head.weight")
-    for name, layers in _maps(model).items():
-        for index, layer in enumerate(layers):
-            rotated = name in ("self_attn.q_proj", "self_attn.k_proj")
-            outputs = paired(np.arange(layer.kernel.shape[1]), head) if rotated else None
-            yield from linear(f"model.layers.{index}.{name}", layer, outputs=outputs, bias=name in biased)
+    yield from maps_of_blocks(model, biased)
     for index, block in enumerate(model.blocks):
         layer = f"model.layers.{index}."
         if model.qk_norm:
+            head = model.options.head_dim
             halves = Reordered(paired(np.arange(head), head), 0, Columns())
             yield from normalization(f"{layer}self_attn.q_norm", block.attention.query_norm, halves)
             yield from normalization(f"{layer}self_attn.k_norm", block.attention.key_norm, halves)
         for norm, name in zip(block.norms, ("input_layernorm", "post_attention_layernorm"), strict=True):
             yield from normalization(f"{layer}{name}", norm)
     yield from normalization("model.norm", model.final_norm)
+
+
+def maps_of_blocks(model: Any, biased: Collection[str] = ()) -> Iterator[Mapped]:
+    """Yields the tensors of the maps in the blocks of a Llama-like decoder.
+
+    Args:
+        model: The model.
+        biased: The maps that have biases, as they are called in a block.
+    """
+    head = model.options.head_dim
+    for name, layers in _maps(model).items():
+        for index, layer in enumerate(layers):
+            rotated = name in ("self_attn.q_proj", "self_attn.k_proj")
+            outputs = paired(np.arange(layer.kernel.shape[1]), head) if rotated else None
+            yield from linear(f"model.layers.{index}.{name}", layer, outputs=outputs, bias=name in biased)

@@ -199,4 +199,4 @@ def tensors(model: Any, order: Arrangement, size: int, factor: float = 1.0) -> I
         biases = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         yield Mapped(biases, (attentions_of(blocks[0])[0].positions.embeddings,), Transposed(Columns()))
     yield from normalization("encoder.final_layer_norm", model.encoder_norm)
-    yield from normalization("decoder.final_layer_norm", model.decoder_norm, Scaled(factor))
+    yield from normalization("decoder.final_layer_norm", model.decoder_norm, Scaled(factor, Columns()))

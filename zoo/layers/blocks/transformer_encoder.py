@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.layers.blocks.normalization import make_normalization
 from zoo.layers.blocks.transformer_base import TransformerBlock
 from zoo.layers.core.calls import pack_results
 
@@ -22,6 +23,9 @@ class TransformerEncoderBlock(TransformerBlock):
         normalization: `"layer_norm"` or `"rms_norm"`, see `TransformerBlock`.
         parallel_residual: Whether both sublayers read the inputs of the block, `x + f(norm₁(x)) + g(norm₂(x))`, for
             pre-norm alone.
+        sandwich_norm: Whether what each sublayer returns is normalised, too, before it is added,
+            `x + dropout(norm'(f(norm(x))))`, for pre-norm alone. Activations then grow with the depth at most as many
+            terms of one size do. It costs as many weights as the normalisations before.
 
     Call arguments:
         inputs: [B, T, D].
@@ -38,8 +42,8 @@ class TransformerEncoderBlock(TransformerBlock):
         [B, T, D], with `return_attention_scores` the weights, and the new cache last.
 
     Raises:
-        ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or `parallel_residual` is without
-            `normalize_first`.
+        ValueError: If a sublayer is not a layer, `mask` does not cover the cache, or `parallel_residual` or
+            `sandwich_norm` is without `normalize_first`.
 
     Example:
         >>> import numpy as np
@@ -50,10 +54,12 @@ class TransformerEncoderBlock(TransformerBlock):
 
     Reference:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.1, https://arxiv.org/abs/1706.03762;
-        Black et al. 2022, "GPT-NeoX-20B", section 2.1 (parallel), https://arxiv.org/abs/2204.06745
+        Black et al. 2022, "GPT-NeoX-20B", section 2.1 (parallel), https://arxiv.org/abs/2204.06745;
+        Ding et al. 2021, "CogView", section 2.4 (sandwich), https://arxiv.org/abs/2105.13290; Gemma Team 2024,
+        "Gemma 2: Improving Open Language Models at a Practical Size", section 2, https://arxiv.org/abs/2408.00118
     """
 
-    saved_options = ("attention", "feed_forward", "parallel_residual")
+    saved_options = ("attention", "feed_forward", "parallel_residual", "sandwich_norm")
 
     def __init__(
         self,
@@ -65,20 +71,31 @@ class TransformerEncoderBlock(TransformerBlock):
         seed=None,
         normalization="layer_norm",
         parallel_residual=False,
+        sandwich_norm=False,
         **kwargs,
     ):
-        if parallel_residual and not normalize_first:
-            raise ValueError(
-                "`parallel_residual` needs `normalize_first`. Received: parallel_residual=True, normalize_first=False."
-            )
+        for name, wanted in (("parallel_residual", parallel_residual), ("sandwich_norm", sandwich_norm)):
+            if wanted and not normalize_first:
+                raise ValueError(f"`{name}` needs `normalize_first`. Received: {name}=True, normalize_first=False.")
         sublayers = {"attention": attention, "feed_forward": feed_forward}
         super().__init__(sublayers, normalize_first, dropout, epsilon, seed, normalization, **kwargs)
         self.parallel_residual = parallel_residual
+        self.sandwich_norm = sandwich_norm
+        self.output_norms = [
+            make_normalization(normalization, epsilon=epsilon, dtype=self.dtype_policy, name=f"{name}_output_norm")
+            for name in (sublayers if sandwich_norm else ())
+        ]
 
     def build(self, inputs_shape):
         self.build_sublayer(self.attention, inputs_shape, inputs_shape)
         self.build_sublayer(self.feed_forward, inputs_shape)
         self.build_norms(inputs_shape)
+        for norm in self.output_norms:
+            norm.build(inputs_shape)
+
+    def add_residual(self, index, inputs, outputs, training=None):
+        outputs = self.output_norms[index](outputs) if self.sandwich_norm else outputs
+        return super().add_residual(index, inputs, outputs, training)
 
     def call(
         self,

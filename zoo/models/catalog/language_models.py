@@ -12,7 +12,7 @@ from zoo.models.shared.transformer_options import (
     SELF_ATTENTIONS,
     TransformerOptions,
 )
-from zoo.options import choice, flag, rate, size
+from zoo.options import choice, count, flag, number, rate, size
 from zoo.registry import ModelSpec, Paper, register_model
 
 GPT = Paper(
@@ -34,6 +34,19 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         "Whether both parts of a block read the same activations and are added together, as in GPT-NeoX; with "
         "`normalize_first`.",
     )
+    sandwich_norm: bool = flag(
+        False,
+        "Whether what each part of a block returns is normalised, too, before it is added, as in Gemma 2; with "
+        "`normalize_first`.",
+    )
+    output_softcap: float = number(
+        0.0, "c, which no logit exceeds, as in Gemma 2: c · tanh(logit / c); 0 for no limit.", minimum=0
+    )
+    full_attention_every: int = count(
+        0,
+        "n: with a `visibility` each n-th block attends to everything all the same, as each second one of Gemma 2; 0: "
+        "none does.",
+    )
     self_attention: str = choice(
         "full",
         (*SELF_ATTENTIONS, *CAUSAL_SELF_ATTENTIONS),
@@ -43,9 +56,13 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
 
     def check(self) -> None:
         super().check()
-        if self.parallel_residual and not self.normalize_first:
+        for name in ("parallel_residual", "sandwich_norm"):
+            if getattr(self, name) and not self.normalize_first:
+                raise InputError(f"`{name}` needs `normalize_first`. Received: {name}=true, normalize_first=false.")
+        if self.full_attention_every and self.visibility == "full":
             raise InputError(
-                "`parallel_residual` needs `normalize_first`. Received: parallel_residual=true, normalize_first=false."
+                "`full_attention_every` is for a `visibility` such as window. "
+                f"Received: full_attention_every={self.full_attention_every}, visibility='full'."
             )
         if self.tied_embeddings and self.hidden_dim != self.model_dim:
             raise self.untied_only("tied_embeddings", "false")

@@ -1,7 +1,7 @@
 """The decoder-only Transformer."""
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from zoo.layers.core.dropout import Dropout
 from zoo.layers.core.projections import apply_positionwise
@@ -23,14 +23,17 @@ class CausalLM(LanguageModel):
     begins with the same variance at any depth.
 
     `p = softmax(W_oᵀ h + b_o)`; W_o is the transposed table of the embeddings where they are tied; b_o is there with
-    `output_bias`. Embeddings enter as `√D · E + P`, without `scale_embeddings` as `E + P`, or concatenated, `[E; P]`.
+    `output_bias`. With an `output_softcap` c the logits are `c · tanh(z / c)` of these, in float32 or wider. Embeddings
+    enter as `√D · E + P`, without `scale_embeddings` as `E + P`, or concatenated, `[E; P]`.
 
     Call arguments and results: see `LanguageModel`.
 
     Reference:
         Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", sections 3.1 and 4.1;
         Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3 (pre-norm, small
-        residual terms); Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859
+        residual terms); Press and Wolf 2017 (tying), https://arxiv.org/abs/1608.05859; Gemma Team 2024, "Gemma 2:
+        Improving Open Language Models at a Practical Size", section 2 (capped logits),
+        https://arxiv.org/abs/2408.00118
     """
 
     options_class = CausalLMOptions
@@ -79,7 +82,14 @@ class CausalLM(LanguageModel):
         return self.embedding_dropout(embedded, training=training)
 
     def _logits(self, hidden):
-        return apply_positionwise(lambda rows: to_logits(rows, self.embedding, self.output_layer), hidden)
+        return apply_positionwise(self._logits_of_rows, hidden)
+
+    def _logits_of_rows(self, rows):
+        logits = to_logits(rows, self.embedding, self.output_layer)
+        if not self.output_softcap:
+            return logits
+        logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
+        return self.output_softcap * ops.tanh(logits / self.output_softcap)
 
     def _read(self, tokens, training=None, return_attention_scores=False):
         """Returns the vectors of the symbols, [B, T, D], and the weights of each block, if asked for."""

@@ -61,6 +61,7 @@ class TransformerLayers:
             layers.TransformerEncoderBlock(
                 self.self_attention("attention", positions, index, causal),
                 parallel_residual=getattr(self.options, "parallel_residual", False),
+                sandwich_norm=getattr(self.options, "sandwich_norm", False),
                 **self._block_arguments(f"{name}_{index}"),
             )
             for index, positions in enumerate(self.attention_positions(causal))
@@ -143,9 +144,11 @@ class TransformerLayers:
             "dropout": self.options.attention_dropout,
         }
 
-    def _rule(self, causal):
-        """Returns the rule of what self-attention sees, or `None` for everything."""
-        options = self.options
+    def _rule(self, block, causal):
+        """Returns the rule of what the self-attention of a block sees, or `None` for everything."""
+        options, every = self.options, getattr(self.options, "full_attention_every", 0)
+        if every and (block + 1) % every == 0:
+            return None
         window = layers.SlidingWindow(options.window, 0 if causal else None)
         if self.visibility == "window":
             return window
@@ -206,14 +209,14 @@ class TransformerLayers:
         if mixing is not None:
             return mixing
         if kind == "full":
-            return self.full_attention(name, positions, self._rule(causal))
+            return self.full_attention(name, positions, self._rule(block, causal))
         arguments = self._attention_arguments(name, positions)
         if kind == "linear":
             return layers.LinearAttention(**arguments)
         if kind == "performer":
             return layers.PerformerAttention(num_features=self.options.num_features, **arguments)
         if kind in VARIANTS:
-            return self._variant(kind, arguments | self._compared() | {"visibility": self._rule(causal)}, block)
+            return self._variant(kind, arguments | self._compared() | {"visibility": self._rule(block, causal)}, block)
         if kind in BY_STATES:
             return BY_STATES[kind](**arguments)
         arguments |= self._compared()

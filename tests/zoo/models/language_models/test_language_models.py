@@ -56,6 +56,15 @@ _TAUGHT = {
     "score": "general",
     "share_score": False,
 }
+_GEMMA = {
+    "num_layers": 2,
+    "visibility": "window",
+    "window": 2,
+    "full_attention_every": 2,
+    "sandwich_norm": True,
+    "logit_softcap": 0.7,
+    "output_softcap": 0.3,
+}
 SMALL = {
     "causal_lm_tiny": [
         _TRANSFORMER,
@@ -70,6 +79,7 @@ SMALL = {
     ],
     "causal_lm_modern": [
         {**_TRANSFORMER, "num_key_value_heads": 1, "rope_scaling": "yarn", "rope_factor": 4.0},
+        {**_TRANSFORMER, "num_key_value_heads": 1, **_GEMMA},
         {**_TRANSFORMER, **_MULTI, "self_attention": "latent", "latent_dim": 3, "qk_norm": False, "key_dim": 4},
         {**_TRANSFORMER, **_MULTI, "self_attention": "differential", "positions": "none", "output_gate": True},
         {**_TRANSFORMER, **_MULTI, "self_attention": "talking_heads", "positions": "alibi"},

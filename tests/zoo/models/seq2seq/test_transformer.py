@@ -250,7 +250,10 @@ def test_a_low_precision_policy_reaches_every_layer():
             {"self_attention": "linear", "attention_dropout": 0.1},
             "`attention_dropout` does not .* attention_dropout=0.1.",
         ),
-        ({"self_attention": "local", "num_key_value_heads": 1}, "`num_key_value_heads` does not go together with .*"),
+        (
+            {"self_attention": "block_local", "num_key_value_heads": 1},
+            "`num_key_value_heads` does not go together with .*",
+        ),
         ({"self_attention": "block_local", "score": "location"}, "`score` does not .* Received: score='location'."),
     ],
 )
