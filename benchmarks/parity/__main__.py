@@ -19,9 +19,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pretrained", type=Path, required=True, metavar="DIR", help="folder with the tokenizers of public checkpoints"
     )
     parser.add_argument(
-        "--text", type=Path, nargs="+", default=[], metavar="FILE", help="files whose lines tokenizers read as well"
+        "--text",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="files whose lines tokenizers read as well; of folders the Python sources in them",
     )
+    parser.add_argument("--lines", type=int, metavar="N", help="about as many of these lines, evenly spread")
     parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name")
+    parser.add_argument("--only", choices=("ids",), help="tokenizers alone; not written unless --output says where")
     parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
     parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; not written")
     parser.add_argument("--output", type=Path, help="file to write the tables into (docs/parity.md)")
@@ -31,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(f"{package} is not installed; the comparison needs it: pip install {package}")
     if not options.pretrained.is_dir():
         return _fail(f"--pretrained must be a folder. Received: {options.pretrained}")
-    if absent := [str(path) for path in options.text if not path.is_file()]:
-        return _fail(f"--text must be files. Received: {', '.join(absent)}")
+    if absent := [str(path) for path in options.text if not path.is_file() and not any(path.rglob("*.py"))]:
+        return _fail(f"--text must be files, or folders of Python sources. Received: {', '.join(absent)}")
+    if options.lines is not None and options.lines < 1:
+        return _fail(f"--lines must be at least 1. Received: {options.lines}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1"}
@@ -45,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _shown(options: argparse.Namespace) -> list[str]:
     """Returns the arguments that say what was measured, without the folders of this machine."""
     texts = ["--text", *(path.name for path in options.text)] if options.text else []
-    return ["--pretrained", options.pretrained.name, *texts]
+    texts += [] if options.lines is None else ["--lines", str(options.lines)]
+    only = ["--only", options.only] if options.only else []
+    return ["--pretrained", options.pretrained.name, *texts, *only]
 
 
 def _fail(message: str) -> int:

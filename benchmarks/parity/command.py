@@ -3,13 +3,14 @@
 import argparse
 import dataclasses
 import fnmatch
+import functools
 import hashlib
 import importlib.metadata
 import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +39,36 @@ def run(options: argparse.Namespace, command: str) -> int:
 
     The page has the families that were measured before with the same settings, too.
     """
-    chosen = [family for family in FAMILIES if fnmatch.fnmatchcase(family.name, options.family)]
+    families = [family for family in FAMILIES if family.vocabulary or not options.only]
+    chosen = [family for family in families if fnmatch.fnmatchcase(family.name, options.family)]
     if not chosen:
         print(f"No family matches. Received: --family {options.family!r}", file=sys.stderr)
         return 2
     divisor = 10 if options.quick else 1
-    lines = [*read_lines(options.text)[::divisor], *hostile_lines(LINES // divisor)]
+    read = read_lines(options.text)
+    every = divisor if options.lines is None else max(1, round(len(read) / options.lines))
+    lines = [*read[::every], *hostile_lines(LINES // divisor)]
     results: list[Result] = []
     missing: dict[str, str] = {}
-    for family in FAMILIES:
+    for family in families:
         name = f"parity/{re.sub(r'[^A-Za-z0-9]+', '_', family.name)}"
         settings = {"quick": options.quick, "lines": lines_checksum(lines), "versions": _versions()}
+        settings |= {"only": options.only} if options.only else {}
         found = None if family in chosen and options.fresh else stored(name, settings)
         if found is None and family in chosen:
             print(f"{family.name} …", file=sys.stderr, flush=True)
             if absent := _absent(family, options.pretrained):
                 missing[family.name] = f"{absent} is not there"
             else:
-                found = _try(name, settings, family, options.pretrained, lines, divisor)
+                measure = functools.partial(_measure, family, options.pretrained, lines, divisor, options.only)
+                found = _try(name, settings, measure)
         if found is None:
             missing.setdefault(family.name, "it failed" if family in chosen else "not yet measured")
         else:
             results.append(Result.of(found))
     text = markdown(results, missing, command, SHOWN)
     print(text, end="")
-    output = options.output or (None if options.quick else PAGE)
+    output = options.output or (None if options.quick or options.only else PAGE)
     if output is not None:
         output.write_text(text, encoding="utf-8")
     return 1 if "it failed" in missing.values() else 0
@@ -73,25 +79,25 @@ def lines_checksum(lines: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(lines).encode()).hexdigest()[:8]
 
 
-def _try(
-    name: str, settings: Mapping[str, Any], family: Family, pretrained: Path, lines: Sequence[str], divisor: int
-) -> Any:
+def _try(name: str, settings: Mapping[str, Any], measure: Callable[[], dict[str, Any]]) -> Any:
     """Returns what comes of a family as plain data; `None` if it fails, which is told and ends no other."""
     try:
-        return load_or_measure(name, settings, lambda: _measure(family, pretrained, lines, divisor), fresh=True)
+        return load_or_measure(name, settings, measure, fresh=True)
     except Exception:  # of any of the software: its traceback is the result
         traceback.print_exc()
         return None
 
 
-def _measure(family: Family, pretrained: Path, lines: Sequence[str], divisor: int) -> dict[str, Any]:
+def _measure(family: Family, pretrained: Path, lines: Sequence[str], divisor: int, only: str | None) -> dict[str, Any]:
     where = f"{machine_and_commit().partition(', load average')[0]}; {', '.join(_versions())}"
     with tempfile.TemporaryDirectory(prefix="parity-") as folder:
-        result = compare(family, pretrained, Path(folder), lines, divisor)
+        result = compare(family, pretrained, Path(folder), lines, divisor, only)
     return dataclasses.asdict(dataclasses.replace(result, where=where))
 
 
-def compare(family: Family, pretrained: Path, folder: Path, lines: Sequence[str], divisor: int = 1) -> Result:
+def compare(
+    family: Family, pretrained: Path, folder: Path, lines: Sequence[str], divisor: int = 1, only: str | None = None
+) -> Result:
     """Returns what comes of a family, whose checkpoint is written into an empty folder.
 
     Args:
@@ -100,18 +106,20 @@ def compare(family: Family, pretrained: Path, folder: Path, lines: Sequence[str]
         folder: The empty folder.
         lines: What the tokenizer reads.
         divisor: How many times fewer texts are asked than usual.
+        only: `"ids"` for the tokenizer alone.
     """
     checkpoint, workdir = folder / "checkpoint", folder / "imported"
     checkpoint.mkdir()
     reference = family.write(pretrained, checkpoint)
     import_checkpoint(f"{family.source}:{checkpoint}", workdir)
     comparison, result = Comparison(workdir, reference), Result(family.name)
-    texts = _texts(family, comparison, divisor)
-    result.logits = comparison.logits(texts[:LOGIT_TEXTS])
-    if family.task == "sentence_encoder":
-        result.logits["SavedModel"] = comparison.served_vectors(texts, folder)
-    else:
-        result.answers, result.distinct = comparison.answers(texts, folder, family.name == SERVED)
+    if not only:
+        texts = _texts(family, comparison, divisor)
+        result.logits = comparison.logits(texts[:LOGIT_TEXTS])
+        if family.task == "sentence_encoder":
+            result.logits["SavedModel"] = comparison.served_vectors(texts, folder)
+        else:
+            result.answers, result.distinct = comparison.answers(texts, folder, family.name == SERVED)
     if family.vocabulary:
         result.tokenizer = f"{family.vocabulary} | {reference.vocabulary.software}"
         result.ids, result.tokens = compare_tokens(comparison, lines)

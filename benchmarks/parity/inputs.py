@@ -67,6 +67,7 @@ def hostile_lines(count: int, seed: int = 0) -> Iterator[str]:
 
 
 def read_lines(paths: Iterable[Path]) -> list[str]:
-    """Returns the different lines of files."""
-    texts = (path.read_bytes().decode("utf-8", "replace") for path in paths)
+    """Returns the different lines of files, and of the Python sources in folders."""
+    files = [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    texts = (path.read_bytes().decode("utf-8", "replace") for path in files)
     return list(dict.fromkeys(line for text in texts for line in text.split("\n")))

@@ -207,6 +207,18 @@ class Comparison:
             folder: An empty folder, for the exported model.
             served: Whether it is asked over gRPC as well.
         """
+        expected, found = self.all_answers(texts, folder, served)
+        counts = {
+            f"{way}, {place}": compare(texts, answers[way], expected[way])
+            for way in expected
+            for place, answers in found.items()
+        }
+        return counts, len(set(expected["greedy"]))
+
+    def all_answers(
+        self, texts: Sequence[str], folder: Path, served: bool
+    ) -> tuple[dict[str, list[str]], dict[str, dict[str, list[str]]]]:
+        """Returns the answers of the reference by way of searching, and ours by place and way; see `answers`."""
         expected = self._expected([self.read.theirs(row) for row in self.run.ids(texts)])
         found = {"Python": self._in_python(texts)}
         base = folder / "exported"
@@ -218,12 +230,7 @@ class Comparison:
         if served:
             with _client(base) as ask:
                 found["gRPC"] = self._of_signatures(ask, texts)
-        counts = {
-            f"{way}, {place}": compare(texts, answers[way], expected[way])
-            for way in expected
-            for place, answers in found.items()
-        }
-        return counts, len(set(expected["greedy"]))
+        return expected, found
 
     def _expected(self, rows: Sequence[list[int]]) -> dict[str, list[str]]:
         """Returns the answers of the reference by way of searching."""

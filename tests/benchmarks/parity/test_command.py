@@ -19,7 +19,11 @@ def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     assert parity.main(["--pretrained", str(tmp_path / "none")]) == 2
     assert "--pretrained must be a folder. Received: " in capsys.readouterr().err
     assert parity.main(["--pretrained", str(tmp_path), "--text", str(tmp_path / "a"), str(tmp_path)]) == 2
-    assert f"--text must be files. Received: {tmp_path / 'a'}, {tmp_path}" in capsys.readouterr().err
+    received = f"Received: {tmp_path / 'a'}, {tmp_path}"
+    assert f"--text must be files, or folders of Python sources. {received}" in capsys.readouterr().err
+    (tmp_path / "a.py").write_text("")
+    assert parity.main(["--pretrained", str(tmp_path), "--text", str(tmp_path), "--lines", "0"]) == 2
+    assert "--lines must be at least 1. Received: 0" in capsys.readouterr().err
 
 
 def test_inputs_are_many_and_different(tmp_path):
@@ -31,6 +35,8 @@ def test_inputs_are_many_and_different(tmp_path):
     assert len({*words}) == 900 and {*"".join(words)} <= {*letters}
     (tmp_path / "lines").write_bytes("a\nb\r\na\n\xff".encode("latin-1"))
     assert read_lines([tmp_path / "lines"] * 2) == ["a", "b\r", "\ufffd"]
+    (tmp_path / "source.py").write_text("x = 1")
+    assert read_lines([tmp_path]) == ["x = 1"]
 
 
 def test_lines_are_made_of_what_tokenizers_do_not_like():

@@ -1,0 +1,69 @@
+"""Imports a trained Marian, and prints BLEU of a test set there and here, and how many translations are equal."""
+
+import argparse
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+MAX_LENGTH = 100
+SIDES = ("en", "de")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.trained", description=__doc__)
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="DIR", help="what benchmarks.parity.train_marian wrote"
+    )
+    parser.add_argument("--text", type=Path, required=True, metavar="DIR", help="folder with test.en and test.de")
+    options = parser.parse_args(arguments)
+    paths = [options.text / f"test.{side}" for side in SIDES]
+    if absent := [str(path) for path in (options.checkpoint / "config.json", *paths) if not path.is_file()]:
+        print(f"There must be {', '.join(absent)}", file=sys.stderr)
+        return 2
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"}
+    warnings.simplefilter("ignore")  # those of the other software
+    texts, references = (path.read_text(encoding="utf-8").removesuffix("\n").split("\n") for path in paths)
+    print(report(options.checkpoint, texts, references), end="")
+    return 0
+
+
+def report(checkpoint: Path, texts: Sequence[str], references: Sequence[str]) -> str:
+    """Returns a table: the translations of the reference, ours, and those of the exported model.
+
+    Args:
+        checkpoint: The folder of the trained model.
+        texts: What is translated.
+        references: The translations by people.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    from benchmarks.parity.families import trained_marian
+    from benchmarks.parity.measure import BEAMS, Comparison
+    from benchmarks.report import machine_and_commit, table
+    from training.importing.workdir import import_checkpoint
+
+    def bleu(answers: Sequence[str]) -> str:
+        return f"{BLEU(lowercase=True).corpus_score(answers, [references]).score:.2f}"
+
+    with tempfile.TemporaryDirectory(prefix="trained-") as folder:
+        workdir = Path(folder) / "imported"
+        import_checkpoint(f"hf:{checkpoint}", workdir)
+        comparison = Comparison(workdir, trained_marian(checkpoint, MAX_LENGTH))
+        expected, found = comparison.all_answers(texts, Path(folder), served=False)
+    names = {"greedy": "greedy", "beam": f"{BEAMS} beams"}
+    rows = [[names[way], "transformers", bleu(answers), "–"] for way, answers in expected.items()]
+    for place, answers in found.items():
+        for way in expected:
+            equal = sum(map(str.__eq__, answers[way], expected[way]))
+            rows.append([names[way], place, bleu(answers[way]), f"{equal:,} of {len(texts):,}"])
+    shown = table(["search", "by", "BLEU, lower-cased", "equal to transformers"], rows)
+    return f"{machine_and_commit()}\n\n" + "\n".join(shown) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
