@@ -43,7 +43,9 @@ class ReorderedSubwordGraph(SubwordGraph):
         pieces = tokenizer.piece_table()
         known = zip(pieces, tokenizer.model_ids, strict=True)
         self._surfaces = np.array([_surface(piece) if i >= 0 else b"" for piece, i in known], dtype=object)
-        spaced = next((index for index, piece in enumerate(pieces) if piece.startswith(SPACE)), None)
+        # Of a piece of several spaces one is left where one is dropped.
+        words = (i for i, piece in enumerate(pieces) if piece.startswith(SPACE) and not piece.startswith(2 * SPACE))
+        spaced = next(words, None)
         self._drops_space = spaced is None or not tokenizer.decode([[spaced]])[0].startswith(" ")
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:

@@ -1,14 +1,17 @@
 """Decoders with rotary positions, Llama's relatives and GPT-NeoX: ids, logits and text are those of the reference."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+import sentencepiece
 from support import checkpoints
 
 import zoo
 from training.importing.workdir import import_checkpoint
 from zoo.errors import InputError
+from zoo.text import ReorderedSubwordTokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
 
@@ -87,6 +90,32 @@ def test_the_graph_reads_and_writes_as_python_does(imported):
     rows = graph.encode([text.encode() for text in texts])
     assert rows.to_list() == tokenizer.encode(texts)
     assert [text.decode() for text in graph.decode(rows.to_tensor()).numpy()] == tokenizer.decode(rows.to_list())
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_the_graph_drops_the_space_that_the_model_puts_before_texts(prefix):
+    from export.graph.tokenizers import tokenizer_graph
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a man rides a horse"] * 9),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=30,
+        hard_vocab_limit=False,
+        user_defined_symbols=["  "],  # before the words, of which a space may be dropped and one stays
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=prefix,
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    others = range(3, processor.get_piece_size())
+    tokenizer = ReorderedSubwordTokenizer(model.getvalue(), [-1, 1, 2, 0, *others])
+    texts = ["a man", " a", "  a", "   a  man"]
+    rows = tokenizer.encode(texts)
+    width = max(map(len, rows))
+    found = tokenizer_graph(tokenizer).decode(np.array([[*row, *[PAD] * (width - len(row))] for row in rows], "int32"))
+    assert [text.decode() for text in found.numpy()] == tokenizer.decode(rows) == texts
 
 
 @pytest.mark.parametrize(
