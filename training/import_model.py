@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from training.hardware.memory import return_freed_memory
 from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def command() -> int:
     """Runs the command and returns its exit status."""
+    return_freed_memory()
     return run_process(main)
 
 

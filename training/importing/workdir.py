@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import keras
 
@@ -107,7 +108,7 @@ def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dt
         raise InputError(f"{converted.weights}: nothing in a {config.spec.name} is made of the tensor {unused[0]}.")
     converted.copy_to(workdir)
     with workdir.replacing(workdir.model) as path:
-        model.save(path)
+        _save(model, path)
     return {"model": config.spec.name, "parameters": int(model.count_params())}
 
 
@@ -121,12 +122,18 @@ def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Impo
     for name, tokenizer in imported.tokenizers.items():
         tokenizer.save(workdir.tokenizer(name), workdir.replacing)
     with workdir.replacing(workdir.model) as file:
-        model.save(file)
+        _save(model, file)
     parameters = int(model.count_params())
     workdir.write_text(workdir.model_card, _card(source, checkpoint, config, model))
     workdir.write_text(workdir.config, config.to_json())
     left_out = {"left_out": checkpoint.left_out} if checkpoint.left_out else {}
     return {"model": imported.model, "parameters": parameters, **left_out}
+
+
+def _save(model: keras.Model, path: Path) -> None:
+    """Writes a model, its weights by way of a file beside it: Keras would hold them in memory a second time."""
+    with mock.patch("keras.src.saving.saving_lib.is_memory_sufficient", lambda model: False, create=True):
+        model.save(path)
 
 
 def _configuration(source: str, imported: Imported) -> RunConfig:

@@ -100,4 +100,4 @@ def widened(values: np.ndarray, bfloat16: bool) -> np.ndarray:
     """Returns floats in float32 and other numbers as they are; of bfloat16 the halves of their bits are given."""
     if bfloat16:  # the upper half of a float32
         return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32) if values.dtype.kind == "f" else np.asarray(values)
+    return np.asarray(values, np.float32 if values.dtype.kind == "f" else None)
