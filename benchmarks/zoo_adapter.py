@@ -6,6 +6,7 @@ step is always the same one. Decoding is that of an export, or of `training.eval
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -134,6 +135,29 @@ def answer_with_export(channel):
     )
     texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     serve_texts(channel, lambda: [text.decode() for text in run(texts)[0]])
+
+
+def answer_with_checkpoint(channel):
+    """Answers with the export of an imported checkpoint, loaded as a server does; see `benchmarks.checkpoints`."""
+    task, folder = channel.task, Path(channel.task["folder"])
+    in_parts = task["export"] == "parts" or task.get("parallel", False)
+    name = f"{task['export']}-{task['beam']}" if "beam" in task else task["export"]
+    output, signature = ("embeddings", "embed_text") if task["kind"] == "embedding" else ("text", "serving_default")
+    run = load_signature(folder / name / "1", [output], 1 if in_parts else task["threads"], task["threads"], signature)
+    texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))[: task.get("texts")]
+    batches = [texts]
+    if task["kind"] == "embedding":
+        ordered = sorted(texts, key=len)
+        batches = [ordered[start : start + task["batch"]] for start in range(0, len(ordered), task["batch"])]
+    with ThreadPoolExecutor(task["threads"] if task.get("parallel") else 1) as pool:
+
+        def answer():
+            return [len(answers) for (answers,) in pool.map(run, batches)]
+
+        if sum(answer()) != len(texts):
+            raise ValueError(f"Expected {len(texts)} answers.")
+        channel.introduce(PACKAGES)
+        channel.serve(answer, lambda _: {})
 
 
 def translate_as_evaluation(channel):

@@ -97,7 +97,8 @@ def _translator(model: Any, folder: Path, vocabulary: Vocabulary) -> Reference:
     )
 
 
-def _gpt2_vocabulary(pretrained: Path) -> Any:
+def gpt2_vocabulary(pretrained: Path) -> Any:
+    """Returns the tokenizer of GPT-2 of the package `tokenizers`."""
     from transformers import GPT2TokenizerFast
 
     files = {
@@ -111,7 +112,7 @@ def _gpt2(pretrained: Path, folder: Path) -> Reference:
 
     for name in ("vocab.json", "merges.txt"):
         shutil.copy(pretrained / "gpt2" / name, folder)
-    vocabulary = _gpt2_vocabulary(pretrained)
+    vocabulary = gpt2_vocabulary(pretrained)
     size = vocabulary.get_vocab_size()
     end = vocabulary.token_to_id("<|endoftext|>")
     config = GPT2Config(
@@ -150,7 +151,7 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
     import transformers
 
     if kind.startswith("Qwen"):
-        tokenizer = _gpt2_vocabulary(pretrained)
+        tokenizer = gpt2_vocabulary(pretrained)
         tokenizer.save(str(folder / "tokenizer.json"))
         vocabulary, size = _fast_vocabulary(tokenizer), tokenizer.get_vocab_size()
         start, end = None, tokenizer.token_to_id("<|endoftext|>")
@@ -200,7 +201,7 @@ def _marian_vocabulary(folder: Path) -> tuple[Any, Vocabulary]:
     )
 
 
-def _copied(pretrained: Path, name: str, folder: Path) -> Mapping[str, Any]:
+def copy_tokenizer(pretrained: Path, name: str, folder: Path) -> Mapping[str, Any]:
     """Copies the files of a tokenizer, and returns the configuration of the model."""
     shutil.copytree(pretrained / name, folder, dirs_exist_ok=True)
     for path in folder.iterdir():
@@ -215,7 +216,7 @@ def _marian(name: str, pretrained: Path, folder: Path) -> Reference:
     sizes = {"d_model": DIM, "max_position_embeddings": POSITIONS}
     for side in ("encoder", "decoder"):
         sizes |= {f"{side}_layers": LAYERS, f"{side}_attention_heads": HEADS, f"{side}_ffn_dim": INNER}
-    config = MarianConfig(**{**_copied(pretrained, name, folder), **sizes, "forced_eos_token_id": None})
+    config = MarianConfig(**{**copy_tokenizer(pretrained, name, folder), **sizes, "forced_eos_token_id": None})
     _, vocabulary = _marian_vocabulary(folder)
     return _translator(MarianMTModel(config), folder, vocabulary)
 
@@ -267,7 +268,7 @@ def _bert(pretrained: Path, folder: Path, classes: int = 0) -> Reference:
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
-    config = BertConfig(**_copied(pretrained, "all-minilm-l6-v2", folder))
+    config = BertConfig(**copy_tokenizer(pretrained, "all-minilm-l6-v2", folder))
     vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
     vocabulary.no_truncation()
     vocabulary.no_padding()

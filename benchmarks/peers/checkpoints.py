@@ -1,0 +1,131 @@
+"""Checkpoints of the hub with `transformers` and with CTranslate2, of which its own converter makes a model.
+
+The `folder` of a task has the `checkpoint`, and `ids.json`: rows of its ids.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+
+def _rows(task):
+    return json.loads((Path(task["folder"]) / "ids.json").read_text(encoding="ascii"))
+
+
+def _padded(rows, pad):
+    import torch
+
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _check(lengths, expected):
+    if set(lengths) != {expected}:
+        raise ValueError(f"Expected {expected} symbols. Received: {sorted(set(lengths))}.")
+    return {}
+
+
+def _serve(channel, work, describe, packages):
+    describe(work())
+    channel.introduce(packages)
+    channel.serve(work, describe)
+
+
+def _model(channel, name):
+    import torch
+    import transformers
+
+    torch.set_num_threads(channel.task["threads"])
+    model = getattr(transformers, name).from_pretrained(Path(channel.task["folder"]) / "checkpoint")
+    return model.eval()
+
+
+def translate_with_transformers(channel):
+    import torch
+
+    task, model = channel.task, _model(channel, "MarianMTModel")
+    batch = _padded(_rows(task), model.config.pad_token_id)
+    steps = task["steps"]
+    options = {"num_beams": task["beam"], "do_sample": False, "max_new_tokens": steps}
+
+    @torch.inference_mode()
+    def translate():
+        return model.generate(**batch, **options)[:, 1:]
+
+    _serve(channel, translate, lambda ids: _check([ids.shape[1]], steps), ("transformers", "torch"))
+
+
+def embed_with_transformers(channel):
+    import torch
+
+    task, model = channel.task, _model(channel, "BertModel")
+    rows = sorted(_rows(task), key=len)
+    batches = [
+        _padded(rows[start : start + task["batch"]], model.config.pad_token_id)
+        for start in range(0, len(rows), task["batch"])
+    ]
+
+    @torch.inference_mode()
+    def embed():
+        vectors = []
+        for batch in batches:
+            states, mask = model(**batch).last_hidden_state, batch["attention_mask"][:, :, None]
+            vectors.append(torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1)))
+        return torch.cat(vectors)
+
+    _serve(channel, embed, lambda vectors: _check([len(vectors)], len(rows)), ("transformers", "torch"))
+
+
+def generate_with_transformers(channel):
+    import torch
+
+    task, model = channel.task, _model(channel, "GPT2LMHeadModel")
+    batch = _padded(_rows(task)[: task["texts"]], 0)
+    options = {"max_new_tokens": task["new"], "do_sample": False, "pad_token_id": model.config.eos_token_id}
+
+    @torch.inference_mode()
+    def generate():
+        return model.generate(**batch, **options)[:, batch["input_ids"].shape[1] :]
+
+    _serve(channel, generate, lambda ids: _check([ids.shape[1]], task["new"]), ("transformers", "torch"))
+
+
+def _converted(channel, kind, batch=0):
+    """Returns the model of CTranslate2 and its symbols."""
+    import ctranslate2
+    from ctranslate2.converters import TransformersConverter
+
+    task = channel.task
+    threads = {"inter_threads": task["threads"], "intra_threads": 1} if batch else {"intra_threads": task["threads"]}
+    with tempfile.TemporaryDirectory() as name:
+        TransformersConverter(str(Path(task["folder"]) / "checkpoint")).convert(f"{name}/model")
+        model = getattr(ctranslate2, kind)(f"{name}/model", device="cpu", compute_type="float32", **threads)
+        file = next(path for path in Path(name, "model").iterdir() if path.name.endswith("vocabulary.json"))
+        symbols = json.loads(file.read_text(encoding="utf-8"))
+    return model, [[symbols[i] for i in row] for row in _rows(task)]
+
+
+def translate_with_ctranslate2(channel):
+    task = channel.task
+    model, rows = _converted(channel, "Translator", task["batch"])
+    steps = task["steps"]
+    options = {"beam_size": task["beam"], "max_decoding_length": steps, "max_batch_size": task["batch"]}
+
+    def describe(results):
+        return _check([len(result.hypotheses[0]) for result in results], steps)
+
+    _serve(channel, lambda: model.translate_batch(rows, **options), describe, ("ctranslate2",))
+
+
+def generate_with_ctranslate2(channel):
+    task = channel.task
+    model, rows = _converted(channel, "Generator")
+    rows = rows[: task["texts"]]
+    options = {"beam_size": 1, "max_length": task["new"], "include_prompt_in_result": False}
+
+    def describe(results):
+        return _check([len(result.sequences_ids[0]) for result in results], task["new"])
+
+    _serve(channel, lambda: model.generate_batch(rows, **options), describe, ("ctranslate2",))
