@@ -26,7 +26,7 @@ PINNED = {
 BACKENDS = ("tensorflow", "jax", "torch")
 # Extras that a package may need, in functions at least; the core needs none.
 MAY_NEED = {
-    "zoo": ("beam", *BACKENDS),
+    "zoo": ("train", "beam", *BACKENDS),
     "training": ("train", "pictures", "beam", "zstd", "hosts", "hub", *BACKENDS),
     "export": ("train", "tensorflow", "serve", "pictures", "beam"),
 }

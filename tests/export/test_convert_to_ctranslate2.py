@@ -91,6 +91,7 @@ def test_a_marian_leaves_and_comes_in_again(tmp_path):
     assert config["decoder_start_token"] == "<pad>" and config["add_source_eos"] and config["eos_token"] == "</s>"
 
 
+@pytest.mark.slow  # it trains
 def test_a_transformer_of_ours_keeps_its_tokenizer(text_workdir, tmp_path):
     first, again = round_trip(text_workdir, tmp_path)
     assert_same(first, again)

@@ -102,10 +102,8 @@ class MarianCheckpoint(Checkpoint):
         return self._parsed(path.read_bytes(), path)
 
     def _parsed(self, text: bytes, path: Path, strings: bool = False) -> dict[str, Any]:
-        try:
-            import yaml
-        except ImportError:
-            raise InputError(f"{path} is YAML: install pyyaml, which the extra `train` brings.") from None
+        import yaml
+
         try:
             parsed = yaml.load(text, yaml.BaseLoader if strings else yaml.SafeLoader)
         except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -292,7 +292,8 @@ def test_mixed_precision_reaches_every_layer(name):
     options = SMALL[name][-1]
     model, low = small(name, options), small(name, options, dtype="mixed_bfloat16")
     assert {layer.dtype_policy.name for layer in low._flatten_layers()} == {"mixed_bfloat16"}
-    np.testing.assert_allclose(logits(low, batch()), logits(model, batch()), atol=0.08)
+    # bfloat16 has eight bits, and processors round what they add up in different places.
+    np.testing.assert_allclose(logits(low, batch()), logits(model, batch()), rtol=2**-5, atol=0.08)
     assert np.all(np.isfinite(logits(low, batch(), training=True)))
 
 
