@@ -49,8 +49,7 @@ def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        writers = (_write_safetensors, _write_hugging_face, _write_ctranslate2)
-        count = dict(zip(KINDS, writers, strict=True))[kind](workdir_path(workdir), WorkDir(temporary))
+        count = _WRITERS[kind](workdir_path(workdir), WorkDir(temporary))
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -107,6 +106,9 @@ def _write_files(path: Path, written: WorkDir, config: Mapping[str, Any], files:
         with written.replacing(written.path / name) as file:
             file.write_bytes(content.encode() if isinstance(content, str) else content)
     written.checksums.unlink()
+
+
+_WRITERS = {"safetensors": _write_safetensors, "hf": _write_hugging_face, "ctranslate2": _write_ctranslate2}
 
 
 def _exported(run: "Run", kind: str) -> Exported:

@@ -12,6 +12,7 @@ from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError, unknown_name
 from zoo.text import (
     ByteLevelBPETokenizer,
+    CharTokenizer,
     MappedSubwordTokenizer,
     ReorderedSubwordTokenizer,
     SubwordTokenizer,
@@ -90,6 +91,28 @@ def mapped_subwords(
     config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
+
+
+def single_characters(
+    symbols: Sequence[str], where: str, models: Sequence[str], lowercase: bool = False
+) -> CharTokenizer:
+    """Returns the tokenizer of a vocabulary that has no SentencePiece model, whose symbols are characters.
+
+    Args:
+        symbols: The ordinary ones, in order.
+        where: What the vocabulary is, for the error.
+        models: The SentencePiece models that are not there.
+        lowercase: See `Tokenizer`.
+
+    Raises:
+        InputError: If one is of several characters.
+    """
+    if any(len(symbol) != 1 for symbol in symbols):
+        raise InputError(
+            f"{where} has symbols of several characters, and the SentencePiece model that makes them is not there: "
+            f"{', '.join(models)}."
+        )
+    return CharTokenizer(symbols, lowercase)
 
 
 SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer)

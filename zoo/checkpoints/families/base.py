@@ -17,6 +17,9 @@ ACTIVATIONS = {
 """Activations that have another name here."""
 _WRITTEN_ACTIVATIONS = {name: name for name in ("relu", "gelu", "silu", "tanh", "sigmoid")} | {"gelu_tanh": "gelu_new"}
 
+SIDES = {"source": "encoder", "target": "decoder"}
+"""The half of a translator that reads each of its vocabularies."""
+
 Weights = Iterator[tuple[Any, np.ndarray]]
 Tensors = Mapping[str, Callable[[], np.ndarray]]
 

@@ -7,14 +7,22 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.ctranslate2_file import MODEL_TYPE, CTranslate2Checkpoint
-from zoo.checkpoints.families.base import Exported, Imported, Trained, Weights, register_family, register_writer
+from zoo.checkpoints.families.base import (
+    SIDES,
+    Exported,
+    Imported,
+    Trained,
+    Weights,
+    register_family,
+    register_writer,
+)
 from zoo.checkpoints.families.ctranslate2_layers import (
     ACTIVATIONS,
     FREE,
-    UNWRITTEN,
     blocks,
     lowercase_of,
     norm,
+    numbers_of_decoder,
     numbers_of_half,
     order_of,
     scalars,
@@ -24,14 +32,12 @@ from zoo.checkpoints.families.ctranslate2_layers import (
     table_of,
     under,
 )
-from zoo.checkpoints.families.layouts import Mapped, Rows, read_mapped, write_mapped
-from zoo.checkpoints.tokenizers import mapped_subwords
+from zoo.checkpoints.families.layouts import UNWRITTEN, Mapped, Rows, read_mapped, write_mapped
+from zoo.checkpoints.tokenizers import mapped_subwords, single_characters
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
-from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer
+from zoo.text import SubwordTokenizer, Tokenizer
 
-SIDES = {"source": "encoder", "target": "decoder"}
-"""The half of a model that reads each of the vocabularies."""
 _NAME = "TransformerSpec"
 _REVISIONS = range(2, 8)
 # What the names of revision 2 say of a model.
@@ -111,12 +117,7 @@ def _tokenizer(checkpoint: CTranslate2Checkpoint, side: str, order: Arrangement)
     if found is not None:
         return mapped_subwords(checkpoint, found, {symbol: place for place, symbol in enumerate(symbols)}, order)
     ordinary = order.pieces([*symbols, *[""] * (max(order.original_ids) + 1 - len(symbols))])[4:]
-    if any(len(symbol) != 1 for symbol in ordinary):
-        raise InputError(
-            f"{checkpoint.path}: the {side} has symbols of several characters, and the SentencePiece model that makes "
-            f"them is not there: {', '.join(names)}."
-        )
-    return CharTokenizer(ordinary, bool(lowercase))
+    return single_characters(ordinary, f"{checkpoint.path}: the {side}", names, bool(lowercase))
 
 
 def _options(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement]) -> dict[str, Any]:
@@ -216,13 +217,7 @@ def is_ours(table: np.ndarray) -> bool:
 def _weights(checkpoint: CTranslate2Checkpoint, orders: Mapping[str, Arrangement], model: Any) -> Weights:
     names = {side: table_name(checkpoint, side) for side in SIDES}
     sizes = {side: checkpoint.shape(name)[0] for side, name in names.items()}
-    has_bias = checkpoint.has(_BIAS)
-    for tensor in tensors(model, orders, sizes, names):
-        if tensor.name != _BIAS or has_bias:
-            yield from read_mapped(checkpoint, [tensor])
-    if model.output_bias and not has_bias:
-        zeros = np.zeros(sizes["target"], "float32")
-        yield model.output_layer.bias, orders["target"].rows(zeros, UNWRITTEN)
+    yield from read_mapped(checkpoint, tensors(model, orders, sizes, names))
     for side, half in SIDES.items() if model.positions == "learned" else ():
         table = getattr(model, f"{side}_positions").positions.embeddings
         yield table, _longest(_table(checkpoint, half, model.model_dim), table.shape[0])
@@ -254,7 +249,7 @@ def tensors(
     if model.tied_embeddings == "none":
         yield Mapped(_PROJECTION, (model.target_embedding.reverse_embeddings,), Rows(order, size, columns=True))
     if model.output_bias:
-        yield Mapped(_BIAS, (model.output_layer.bias,), Rows(order, size, new=UNWRITTEN))
+        yield Mapped(_BIAS, (model.output_layer.bias,), Rows(order, size, new=UNWRITTEN), may_lack=True)
 
 
 def _longest(table: np.ndarray, length: int) -> np.ndarray:
@@ -325,9 +320,7 @@ def _written(trained: Trained, orders: Mapping[str, Arrangement]) -> dict[str, A
         )
     others = dict.fromkeys(("embeddings_merge", "multi_query_attention"), 0)
     written |= under("encoder", scalars("int8", **others))
-    absent = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
-    written |= under("decoder", scalars("int8", **dict.fromkeys(absent, 0)))
-    written |= under("decoder", scalars("int16", alignment_layer=-1, alignment_heads=1))
+    written |= under("decoder", numbers_of_decoder())
     return {**written, **write_mapped(tensors(model, orders, sizes, names))}
 
 

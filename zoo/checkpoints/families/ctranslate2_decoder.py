@@ -12,6 +12,7 @@ from zoo.checkpoints.families.ctranslate2_layers import (
     blocks,
     lowercase_of,
     norm,
+    numbers_of_decoder,
     numbers_of_half,
     order_of,
     scalars,
@@ -92,9 +93,7 @@ def _vocabulary(
 
 def _written(trained: Trained, order: Arrangement) -> dict[str, Callable[[], np.ndarray]]:
     model, options = trained.model, trained.options
-    absent = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
-    written = numbers_of_half(options) | scalars("int8", **dict.fromkeys(absent, 0))
-    written |= scalars("int16", alignment_layer=-1, alignment_heads=1)
+    written = numbers_of_half(options) | numbers_of_decoder()
     if options["positions"] in _TABLES:
         written["position_encodings/encodings"] = lambda: table_of(model, model.input_positions)
     for index in range(len(model.blocks)):

@@ -17,8 +17,6 @@ from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
 """Our names of the activations."""
-UNWRITTEN = -1e4
-"""Bias of the logit of a symbol that the checkpoint does not have: it takes no probability from the others."""
 OPTIONS = ("num_layers", "num_heads", "model_dim", "intermediate_dim", "max_length", "normalize_first", "epsilon")
 """Options that may have any value in what is written."""
 FREE = {
@@ -59,6 +57,15 @@ def numbers_of_half(options: Mapping[str, Any]) -> dict[str, Callable[[], np.nda
     return {
         **scalars("int16", num_heads=options["num_heads"]),
         **scalars("int8", activation=activation_number(options["activation"]), **flags),
+    }
+
+
+def numbers_of_decoder() -> dict[str, Callable[[], np.ndarray]]:
+    """Returns the numbers that a decoder has besides, by name: those of what is not there."""
+    absent = ("alibi", "alibi_use_positive_positions", "scale_alibi", "start_from_zero_embedding")
+    return {
+        **scalars("int8", **dict.fromkeys(absent, 0)),
+        **scalars("int16", alignment_layer=-1, alignment_heads=1),
     }
 
 

@@ -24,11 +24,17 @@ from zoo.checkpoints.families.layouts import (
     tables,
     write_mapped,
 )
-from zoo.checkpoints.families.llama import decoder, maps_of_blocks, rope_parameters, window_config, windows
+from zoo.checkpoints.families.llama import (
+    DECODER_FREE,
+    decoder,
+    decoder_config,
+    maps_of_blocks,
+    window_config,
+    windows,
+)
 from zoo.checkpoints.tokenizers import decoder_files
-from zoo.checkpoints.vocabulary import NEW, Arrangement
+from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
-from zoo.vocabulary import END, PAD, START
 
 _NORMS = {
     False: (("input_layernorm", "post_attention_layernorm"), ()),
@@ -83,19 +89,7 @@ def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement) -> Weights:
         checkpoint.ignore("lm_head.weight")
 
 
-_SAME = {  # our options, by their names in config.json
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "hidden_size": "model_dim",
-    "intermediate_size": "intermediate_dim",
-    "max_position_embeddings": "max_length",
-    "rms_norm_eps": "epsilon",
-    "tie_word_embeddings": "tied_embeddings",
-    "attention_dropout": "attention_dropout",
-}
 _SECOND = {"sandwich_norm", "logit_softcap", "output_softcap", "visibility", "window", "full_attention_every"}
-_ROTARY = {"max_wavelength", "rope_scaling", "rope_factor", "rope_original_length"}
-_FREE = {*_SAME.values(), *_SECOND, *_ROTARY, "vocab_size", "activation", "num_key_value_heads", "key_dim", "dropout"}
 
 
 @register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="causal_lm_modern")
@@ -108,7 +102,7 @@ def to_gemma(trained: Trained) -> Exported:
     model, options = trained.model, trained.options
     second = options["sandwich_norm"]
     family = "Gemma 2" if second else "Gemma"
-    trained.check(family, _FREE if second else _FREE - _SECOND, qk_norm=False)
+    trained.check(family, DECODER_FREE | _SECOND if second else DECODER_FREE, qk_norm=False)
     if options["visibility"] not in ("full", "window"):
         raise InputError(f"{family} has visibility full or window. Received: visibility={options['visibility']!r}.")
     files, order, begins = decoder_files(trained.tokenizers["text"], rows_of_symbols(model), family)
@@ -121,18 +115,11 @@ def to_gemma(trained: Trained) -> Exported:
     approximate = options["activation"] == "gelu_tanh"
     activation = "gelu_pytorch_tanh" if approximate else activation_name(family, options["activation"])
     config = {
+        **decoder_config(trained, order),
         "architectures": ["Gemma2ForCausalLM" if second else "GemmaForCausalLM"],
         "model_type": "gemma2" if second else "gemma",
-        "vocab_size": order.size,
         "hidden_act": activation,
         "hidden_activation": activation,
-        "head_dim": model.options.head_dim,
-        "num_key_value_heads": options["num_key_value_heads"] or options["num_heads"],
-        "bos_token_id": order.original_ids[START],
-        "eos_token_id": order.original_ids[END],
-        "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
-        "rope_parameters": rope_parameters(model.options),
-        **{name: options[ours] for name, ours in _SAME.items()},
     }
     if second:
         config |= {

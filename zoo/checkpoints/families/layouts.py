@@ -229,11 +229,19 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A tensor of a checkpoint, and the variables of ours that are made of it."""
+    """A tensor of a checkpoint, and the variables of ours that are made of it.
+
+    Attributes:
+        name: Its name.
+        variables: The variables.
+        layout: How it holds them.
+        may_lack: Whether a checkpoint may be without it: it then is one of zeros.
+    """
 
     name: str
     variables: tuple[Any, ...]
     layout: Layout = Columns()  # noqa: RUF009 (without state)
+    may_lack: bool = False
 
 
 def linear(
@@ -280,6 +288,8 @@ def rows_of_symbols(model: Any) -> list[np.ndarray]:
     return found if model.tied_embeddings else [*found, np.asarray(model.embedding.reverse_embeddings).T]
 
 
+UNWRITTEN = -1e4
+"""Bias of the logit of a symbol that a checkpoint does not have: it takes no probability from the others."""
 NORM = ("weight", "bias")
 """What scale and shift of a normalisation are called."""
 
@@ -297,7 +307,9 @@ def read_mapped(checkpoint: Checkpoint, tensors: Iterable[Mapped]) -> Iterator[t
     """Yields each variable and its value; raises InputError as `Checkpoint.read`."""
     for each in tensors:
         shape = each.layout.shape([tuple(variable.shape) for variable in each.variables])
-        yield from zip(each.variables, each.layout.split(checkpoint.read(each.name, shape)), strict=True)
+        lacks = each.may_lack and not checkpoint.has(each.name)
+        tensor = np.zeros(shape, "float32") if lacks else checkpoint.read(each.name, shape)
+        yield from zip(each.variables, each.layout.split(tensor), strict=True)
 
 
 def write_mapped(tensors: Iterable[Mapped]) -> dict[str, Callable[[], np.ndarray]]:

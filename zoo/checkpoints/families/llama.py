@@ -182,9 +182,10 @@ _SAME = {  # our options, by their names in config.json
     "attention_dropout": "attention_dropout",
 }
 _ROTARY = ("max_wavelength", "rope_scaling", "rope_factor", "rope_original_length")
-_OTHERS = ("vocab_size", "activation", "num_key_value_heads", "key_dim", "qk_norm", "use_bias", "start_symbol")
+DECODER_FREE = {*_SAME.values(), *_ROTARY, "vocab_size", "activation", "num_key_value_heads", "key_dim", "dropout"}
+"""Options whose value is free in what is written of a decoder of any of these families, or is checked elsewhere."""
 _WINDOW = ("visibility", "window", "full_attention_every")
-_FREE = {*_SAME.values(), *_ROTARY, *_OTHERS, "dropout", "feed_forward_dropout"}
+_FREE = {*DECODER_FREE, "qk_norm", "use_bias", "start_symbol", "feed_forward_dropout"}
 
 
 @register_writer("zoo.models.language_models.causal_transformer:CausalLM", usual="causal_lm_modern")
@@ -215,22 +216,35 @@ def to_llama(trained: Trained) -> Exported:
         received = f"Received: start_symbol={options['start_symbol']}"
         raise InputError(f"With this tokenizer Llama has start_symbol={begins} only. {received}.")
     config = {
+        **decoder_config(trained, order),
         "architectures": [f"{kind.capitalize()}ForCausalLM"],
         "model_type": kind,
-        "vocab_size": order.size,
         "hidden_act": activation_name("Llama", options["activation"]),
-        "head_dim": model.options.head_dim,
-        "num_key_value_heads": options["num_key_value_heads"] or options["num_heads"],
         "attention_bias": set(_ATTENTION) <= biased,
         "mlp_bias": set(_FEED_FORWARD) <= biased,
-        "bos_token_id": order.original_ids[START],
-        "eos_token_id": order.original_ids[END],
-        "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
-        "rope_parameters": rope_parameters(model.options),
-        **{name: options[ours] for name, ours in _SAME.items()},
         **(window_config(options, alone=kind == "mistral") if options["visibility"] == "window" else {}),
     }
     return Exported(config, write_mapped(tensors(model, order, order.size, biased)), files)
+
+
+def decoder_config(trained: Trained, order: Arrangement) -> dict[str, Any]:
+    """Returns what `config.json` says of a decoder of any of these families: what `decoder` reads of all of them.
+
+    Args:
+        trained: The model.
+        order: The order of its symbols.
+    """
+    model, options = trained.model, trained.options
+    return {
+        "vocab_size": order.size,
+        "head_dim": model.options.head_dim,
+        "num_key_value_heads": options["num_key_value_heads"] or options["num_heads"],
+        "bos_token_id": order.original_ids[START],
+        "eos_token_id": order.original_ids[END],
+        "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
+        "rope_parameters": _rope_parameters(model.options),
+        **{name: options[ours] for name, ours in _SAME.items()},
+    }
 
 
 def window_config(options: Mapping[str, Any], alone: bool = False) -> dict[str, Any]:
@@ -248,7 +262,7 @@ def window_config(options: Mapping[str, Any], alone: bool = False) -> dict[str, 
     return {**size, "use_sliding_window": True, "layer_types": kinds}
 
 
-def rope_parameters(options: Any) -> dict[str, Any]:
+def _rope_parameters(options: Any) -> dict[str, Any]:
     """Returns what `config.json` says of rotary positions."""
     scaling = options.rope_parameters(options.max_length) or {"rope_type": "default"}
     return {**scaling, "rope_theta": options.max_wavelength}

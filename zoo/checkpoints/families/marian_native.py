@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from zoo.checkpoints.families.base import ACTIVATIONS, Imported, Weights, attentions_of, register_family
+from zoo.checkpoints.families.base import ACTIVATIONS, SIDES, Imported, Weights, attentions_of, register_family
 from zoo.checkpoints.families.layouts import (
+    UNWRITTEN,
     Columns,
     Copies,
     Layout,
@@ -19,16 +20,12 @@ from zoo.checkpoints.families.layouts import (
     read_mapped,
 )
 from zoo.checkpoints.marian_file import MODEL_TYPE, MarianCheckpoint
-from zoo.checkpoints.tokenizers import mapped_subwords, reordered_subwords
+from zoo.checkpoints.tokenizers import mapped_subwords, reordered_subwords, single_characters
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
-from zoo.text import CharTokenizer, Tokenizer
+from zoo.text import Tokenizer
 from zoo.text.subwords import read_model
 
-SIDES = {"source": "encoder", "target": "decoder"}
-"""The half of a model that reads each of the vocabularies."""
-UNWRITTEN = -1e4
-"""Bias of the logits of padding and the start, which are no symbols there."""
 EPSILON = 1e-6
 """ε of its normalisations."""
 POSITIONS = 1024
@@ -195,12 +192,7 @@ def _tokenizer(checkpoint: MarianCheckpoint, side: str, order: Arrangement) -> T
         return mapped_subwords(checkpoint, f"{side}.spm", ids, order)
     symbols = {i: symbol for symbol, i in ids.items()}
     ordinary = [symbols.get(i, "") for i in order.original_ids[4:]]
-    if any(len(symbol) != 1 for symbol in ordinary):
-        raise InputError(
-            f"{path} has symbols of several characters, and the SentencePiece model that makes them is not there: "
-            f"{side}.spm."
-        )
-    return CharTokenizer(ordinary)
+    return single_characters(ordinary, str(path), [f"{side}.spm"])
 
 
 def _weights(
@@ -208,13 +200,7 @@ def _weights(
 ) -> Weights:
     for side in SIDES:
         yield getattr(model, f"{side}_positions").positions.embeddings, positions(POSITIONS, model.model_dim)
-    has_bias = checkpoint.has(f"{_LOGITS}_b")
-    for tensor in tensors(model, orders, checkpoint, norms):
-        if has_bias or tensor.name != f"{_LOGITS}_b":
-            yield from read_mapped(checkpoint, [tensor])
-    if not has_bias:
-        order = orders["target"]
-        yield model.output_layer.bias, order.rows(np.zeros(order.size, "float32"), UNWRITTEN)
+    yield from read_mapped(checkpoint, tensors(model, orders, checkpoint, norms))
 
 
 def positions(length: int, dim: int) -> np.ndarray:
@@ -260,7 +246,8 @@ def _tables(model: Any, orders: Mapping[str, Arrangement], checkpoint: MarianChe
         older = checkpoint.has(f"{_LOGITS}_W")
         name, layout = (f"{_LOGITS}_W", Transposed(columns)) if older else (f"{_LOGITS}_Wt", columns)
         yield Mapped(name, (target.reverse_embeddings,), layout)
-    yield Mapped(f"{_LOGITS}_b", (model.output_layer.bias,), OneRow(Rows(order, size, new=UNWRITTEN)))
+    biases = OneRow(Rows(order, size, new=UNWRITTEN))
+    yield Mapped(f"{_LOGITS}_b", (model.output_layer.bias,), biases, may_lack=True)
 
 
 def _block(name: str, block: Any, normalize_first: bool, norms: tuple[str, str]) -> Iterator[Mapped]:
