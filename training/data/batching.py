@@ -40,6 +40,11 @@ class Share:
     first: int = 0
     end: int | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the process makes all rows."""
+        return self.first == 0 and self.end in (None, self.parts)
+
     def rows(self, count: int) -> Array:
         """Returns the places of the process's rows in a batch of `count` rows; a row that is repeated has the last."""
         return np.minimum(self._own(count), count - 1)
@@ -176,9 +181,10 @@ class PlannedBatches(Batches):
     def _rows_of(self, step: int, examples: Array) -> tuple[Sequence[Rows], Array]:
         """Returns rows of each side among which those of a step are, and the numbers of its examples in them.
 
-        Rows in many parts are read for some steps at once.
+        Rows in many parts are read for some steps at once, unless other processes read some of them.
         """
-        if not isinstance(self.order, Strata) or all(len(rows.parts) == 1 for rows in self.sides):
+        reads_together = isinstance(self.order, Strata) and self.share.is_whole
+        if not reads_together or all(len(rows.parts) == 1 for rows in self.sides):
             return self.sides, examples
         block, place = divmod(step, self._steps_read)
         read = self._read  # of one block: another thread may be ahead
