@@ -20,9 +20,9 @@ from typing import Any
 
 from benchmarks.case import Case, Contestant, Target
 from benchmarks.command import MeasurementParser, Report, load_or_measure_case
-from benchmarks.decoding import BATCH, PART, SEARCHES, our_versions
+from benchmarks.decoding import BATCH, PART, SEARCHES, column_of_ratios, columns_of_times, our_versions
 from benchmarks.measure import Result, measure
-from benchmarks.report import Column, Spread, best_median, case_section
+from benchmarks.report import Column, case_section
 
 TRANSLATION, EMBEDDING, GENERATION = "translation", "embedding", "generation"
 WORDS, STEPS = 15, 24  # words of a sentence, and symbols that translators write
@@ -206,22 +206,9 @@ def measure_checkpoint(case: Case, pretrained: str, rounds: int, threads: int, t
 
 def section(case: Case, measurements: Result) -> str:
     """Returns the measurements of a case as Markdown."""
-
-    def ratio(contestant: Contestant, result: Result) -> str:
-        members = [
-            each.label for each in case.contestants if each.group == contestant.group and each.name.startswith("zoo")
-        ]
-        ours = best_median(measurements["results"], members)
-        if contestant.name.startswith("zoo") or ours is None:
-            return ""
-        return f"{Spread.of(result['seconds']).median / ours:.2f}× as fast"
-
     columns = (
-        Column("", lambda contestant, _: contestant.group, is_measured=False),
-        Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
-        Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
-        Column("processor time", lambda _, result: f"{1000 * Spread.of(result['processor']).median:,.0f} ms"),
-        Column("zoo is", ratio),
+        *columns_of_times(""),
+        column_of_ratios(case, measurements),
         Column("how", lambda contestant, _: contestant.note, is_measured=False),
     )
     return case_section(case, measurements, columns, "zoo against")

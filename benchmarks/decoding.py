@@ -305,22 +305,39 @@ def count_symbols(lengths: Sequence[int]) -> int:
 def section(case: Case, measurements: Result) -> str:
     """Returns the measurements of untrained models as Markdown."""
 
+    columns = (
+        *columns_of_times("search"),
+        Column("symbols/s", lambda _, result: f"{measurements['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
+        column_of_ratios(case, measurements),
+        Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
+    )
+    return case_section(case, measurements, columns, "zoo against", [f"{measurements['symbols']:,} symbols."])
+
+
+def columns_of_times(group: str) -> tuple[Column, ...]:
+    """Returns the first columns of a table: group, contestant, time by the clock and of processors.
+
+    Args:
+        group: The title of the groups.
+    """
+    return (
+        Column(group, lambda contestant, _: contestant.group, is_measured=False),
+        Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
+        Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
+        Column("processor time", lambda _, result: f"{1000 * Spread.of(result['processor']).median:,.0f} ms"),
+    )
+
+
+def column_of_ratios(case: Case, measurements: Result) -> Column:
+    """Returns the column that says how many times as fast as a peer the fastest of ours in its group is."""
+
     def ratio(contestant: Contestant, result: Result) -> str:
         ours = _fastest(case, measurements, contestant.group, ZOO)
         if contestant.name.startswith(ZOO) or ours is None:
             return ""
         return f"{Spread.of(result['seconds']).median / ours:.2f}× as fast"
 
-    columns = (
-        Column("search", lambda contestant, _: contestant.group, is_measured=False),
-        Column("contestant", lambda contestant, _: contestant.name, is_measured=False),
-        Column("time", lambda _, result: Spread.of(result["seconds"]).text("ms", 1000, digits=0)),
-        Column("processor time", lambda _, result: f"{1000 * Spread.of(result['processor']).median:,.0f} ms"),
-        Column("symbols/s", lambda _, result: f"{measurements['symbols'] / Spread.of(result['seconds']).median:,.0f}"),
-        Column("zoo is", ratio),
-        Column("what it does", lambda contestant, _: contestant.note, is_measured=False),
-    )
-    return case_section(case, measurements, columns, "zoo against", [f"{measurements['symbols']:,} symbols."])
+    return Column("zoo is", ratio)
 
 
 def _fastest(case: Case, measurements: Result, group: str, name: str) -> float | None:

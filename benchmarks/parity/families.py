@@ -87,13 +87,17 @@ def _causal(model: Any, folder: Path, vocabulary: Vocabulary, end: int) -> Refer
 def _translator(model: Any, folder: Path, vocabulary: Vocabulary) -> Reference:
     """Writes an encoder-decoder with random weights."""
     randomized(model, model.config.eos_token_id).save_pretrained(folder)
+    return _reference_of_translator(model, vocabulary, MAX_LENGTH)
+
+
+def _reference_of_translator(model: Any, vocabulary: Vocabulary, max_length: int) -> Reference:
     return Reference(
         model.config.vocab_size,
         vocabulary,
         functools.partial(translator_logits, model),
-        lambda rows, beams: translated(model, rows, beams, MAX_LENGTH),
+        lambda rows, beams: translated(model, rows, beams, max_length),
         rules="huggingface",
-        max_length=MAX_LENGTH,
+        max_length=max_length,
     )
 
 
@@ -231,14 +235,7 @@ def trained_marian(folder: Path, max_length: int) -> Reference:
     from transformers import MarianMTModel
 
     model = MarianMTModel.from_pretrained(folder).eval()
-    return Reference(
-        model.config.vocab_size,
-        _marian_vocabulary(folder)[1],
-        functools.partial(translator_logits, model),
-        lambda rows, beams: translated(model, rows, beams, max_length),
-        rules="huggingface",
-        max_length=max_length,
-    )
+    return _reference_of_translator(model, _marian_vocabulary(folder)[1], max_length)
 
 
 def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
