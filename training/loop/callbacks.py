@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -22,6 +23,17 @@ from zoo.workdir import WorkDir
 
 Logs = Any
 """What Keras tells a callback: values by name."""
+
+
+class Callbacks(keras.callbacks.CallbackList):
+    """Callbacks of a training, which get the results of a batch as tensors.
+
+    Keras turns them into numbers first, for which it waits until an accelerator has computed them.
+    """
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, logs)
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -134,13 +146,20 @@ class Stop(keras.callbacks.Callback):
         eval_every: Steps in a round.
         batches_per_step: Batches whose gradients make a step.
         writer: Writes the checkpoint.
+        settle: Called before it is written; raises an error if the run is lost.
     """
 
     def __init__(
-        self, processes: Processes, state: RunState, eval_every: int, batches_per_step: int, writer: CheckpointWriter
+        self,
+        processes: Processes,
+        state: RunState,
+        eval_every: int,
+        batches_per_step: int,
+        writer: CheckpointWriter,
+        settle: Callable[[], None],
     ):
         super().__init__()
-        self.processes, self.state, self.writer = processes, state, writer
+        self.processes, self.state, self.writer, self.settle = processes, state, writer, settle
         self.eval_every, self.batches_per_step = eval_every, batches_per_step
         self.batches, self.ending = state.batches, False
 
@@ -158,6 +177,7 @@ class Stop(keras.callbacks.Callback):
             return
         self.ending = True
         if done < self.eval_every:  # else the checkpoint of the round follows
+            self.settle()
             self.model.jax_state_sync()
             self.state.batches = self.batches
             self.state.counted = [whole(variable).tolist() for variable in self.model.metrics_variables]

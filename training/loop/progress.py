@@ -72,6 +72,9 @@ class Progress(keras.callbacks.Callback):
     """Loss, symbols per second and the time left: a bar on a terminal, else a line every half a minute, in validation,
     too; in both cases a line a round. A loss that is not finite ends the run.
 
+    The loss of a batch is read after the next one was begun: to wait for it at once would leave an accelerator without
+    work meanwhile.
+
     Args:
         total_steps: Steps in the whole run.
         done_steps: Steps done before.
@@ -100,6 +103,8 @@ class Progress(keras.callbacks.Callback):
         self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
         self.validation_batches, self.best = validation_batches, best
         self.symbols_at_peak = symbols_at_peak
+        self.loss = math.nan
+        self.unread: Any = None  # the loss of the last batch
         self.bar: Any = None
 
     @property
@@ -122,34 +127,46 @@ class Progress(keras.callbacks.Callback):
         self._show(["compiling the first step"])
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.symbols, self.seconds = 0, 0.0
-
-    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self.batch_begun = time.monotonic()
+        self.symbols, self.seconds, self.read_at = 0, 0.0, time.monotonic()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        loss = float(logs["loss"])
-        now = time.monotonic()
-        symbols = self.symbols_of_batch.pop(self.done)
+        self.settle()
+        self.unread = logs["loss"]
         self.done += 1
         if self.compiling:
             # The first batch says nothing of the pace.
-            self.compiling, self.begun, self.first = False, now, self.done
-        else:
-            self.seconds += now - self.batch_begun
-            self.symbols += symbols
-        if not math.isfinite(loss):
-            raise LossLost(loss, -(-self.done // self.batches_per_step))
+            self.settle()
+            self.compiling, self.begun, self.first = False, self.read_at, self.done
+            self.symbols, self.seconds = 0, 0.0
         if self.done % self.batches_per_step == 0:
             self.bar.update(1)
         if self._is_due():
-            self._show([f"loss {loss:.4f}", f"{self._time_left()} left", self._rate(), self._learning_rate()])
+            self._show([f"loss {self.loss:.4f}", f"{self._time_left()} left", self._rate(), self._learning_rate()])
+
+    def settle(self) -> None:
+        """Waits for the loss of the last batch, unless it was read before.
+
+        Raises:
+            LossLost: If it is not finite.
+        """
+        if self.unread is None:
+            return
+        self.loss, self.unread = float(self.unread), None
+        now = time.monotonic()
+        self.seconds, self.read_at = self.seconds + now - self.read_at, now
+        self.symbols += self.symbols_of_batch.pop(self.done - 1)
+        if not math.isfinite(self.loss):
+            raise LossLost(self.loss, -(-self.done // self.batches_per_step))
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        self.settle()
 
     def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self._is_due():
             self._show([f"validating {batch + 1}/{self.validation_batches}"])
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self.settle()
         logs["symbols_per_second"], logs["learning_rate"] = self.symbols_per_second, self.learning_rate
         validation = logs["val_cross_entropy"]
         self.best = min(self.best, validation)
@@ -186,7 +203,7 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def symbols_per_second(self) -> float:
-        """Real symbols that are trained on in a second of this round."""
+        """Real symbols that are trained on in a second of this round, the wait for data included."""
         return self.symbols / max(self.seconds, 1e-9)
 
     @property

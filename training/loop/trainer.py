@@ -25,7 +25,7 @@ from training.hardware.peaks import symbols_per_second_at_peak
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
 from training.loop.build import compile_model, make_batches, save_model
-from training.loop.callbacks import Averages, Checkpoints, Stop
+from training.loop.callbacks import Averages, Callbacks, Checkpoints, Stop
 from training.loop.checkpoint_files import checkpoint_path, list_checkpoints, set_damaged_aside, step_of
 from training.loop.checkpoints import CheckpointWriter, load_average, restore_checkpoint
 from training.loop.failures import explained
@@ -220,7 +220,7 @@ def fit(
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
-    stop = Stop(hardware.processes, state, settings.eval_every, accumulated, writer)
+    stop = Stop(hardware.processes, state, settings.eval_every, accumulated, writer, progress.settle)
     closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
     averages = [Averages()] if settings.ema else []
     training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
@@ -231,7 +231,9 @@ def fit(
                 validation_data=validation_feed.dataset,
                 epochs=rounds,
                 initial_epoch=state.rounds,
-                callbacks=[training_feed, validation_feed, *averages, *closing, stop],
+                callbacks=Callbacks(
+                    [training_feed, validation_feed, *averages, *closing, stop], add_history=True, model=model
+                ),
                 verbose=0,
                 shuffle=False,
             )

@@ -52,7 +52,6 @@ def progress():
 
 
 def pass_batch(callback, loss=1.5):
-    callback.on_train_batch_begin(0)
     callback.on_train_batch_end(0, {"loss": np.float32(loss)})
 
 
@@ -172,8 +171,37 @@ def test_a_lost_loss_is_noticed_at_its_step(progress, loss):
     callback = progress(batches_per_step=3)
     for _ in range(4):
         pass_batch(callback)
+    pass_batch(callback, loss)
     with pytest.raises(LossLost, match=f"the loss became {loss} at step 2"):
-        pass_batch(callback, loss)
+        pass_batch(callback)
+
+
+def test_a_lost_loss_is_noticed_at_the_latest_before_a_validation(progress):
+    callback = progress()
+    pass_batch(callback)
+    pass_batch(callback, math.nan)
+    with pytest.raises(LossLost, match="at step 2"):
+        callback.on_test_begin()
+
+
+def test_a_batch_is_not_waited_for_before_the_next_one_was_begun(progress):
+    """Its loss is of use as a number only, so that reading it is waiting for it."""
+    read = []
+
+    class Loss:
+        def __init__(self, number):
+            self.number = number
+
+        def __float__(self):
+            read.append(self.number)
+            return 1.5
+
+    callback = progress()
+    for number in range(3):
+        callback.on_train_batch_end(number, {"loss": Loss(number)})
+        assert read == [*range(max(number, 1))], "only the first one at once, for which the step is compiled"
+    callback.settle()
+    assert read == [0, 1, 2]
 
 
 def test_several_batches_make_a_step(progress):
@@ -182,6 +210,7 @@ def test_several_batches_make_a_step(progress):
     for _ in range(3):
         pass_batch(callback)
         steps.append(callback.step)
+    callback.settle()
     assert (steps, callback.symbols, callback.symbols_of_batch) == ([3, 4, 4], 6, {9: 8})
 
 
