@@ -30,8 +30,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             lengths rule out is skipped, if each score depends on its own query and key alone; all at once if a user's
             score draws random numbers. `"fused"`: by the backend's own kernel
             (`keras.ops.dot_product_attention`) for scaled dot products, without active dropout and without a mask and
-            a bias at once, unless a subclass overrides a part of what it computes; otherwise as `"auto"`. `"auto"`:
-            fused on PyTorch and on GPUs with JAX, else blockwise for sizes that are known and large, else dense.
+            a bias at once (on GPUs with JAX without either, but for a causal mask alone), unless a subclass overrides a
+            part of what it computes; otherwise as `"auto"`. `"auto"`: fused on PyTorch and on GPUs with JAX, else
+            blockwise for sizes that are known and large, else dense.
         visibility: A `VisibilityRule`, such as `SlidingWindow(128)` or `Causal() & Segments()`, which says what a query
             may see besides what masks say; or `None`.
         normalization: What `get_normalization` takes, which makes weights of scores: a `Normalization` or its name.

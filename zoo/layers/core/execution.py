@@ -14,7 +14,7 @@ from typing import NamedTuple
 from keras import backend, ops
 
 from zoo.layers.core.dropout import seeds_of_parts
-from zoo.layers.core.kernels import checkpointed_map, has_fused_attention
+from zoo.layers.core.kernels import checkpointed_map, fuses_masks, has_fused_attention
 from zoo.layers.core.running_softmax import has_running_softmax
 from zoo.layers.core.tiles import attend_in_tiles, is_pairwise, pairwise, tile_sizes
 
@@ -105,7 +105,9 @@ def is_overridden_since(layer, names, method):
 
 def _can_fuse(layer, visible, bias):
     wanted = layer.implementation == "fused" or (layer.implementation == "auto" and has_fused_attention())
-    return wanted and not visible.chooses and layer.can_fuse(visible.hides, bias is not None)
+    is_plain = bias is None and (not visible.hides or visible.is_plainly_causal)
+    fits = (is_plain or fuses_masks()) and not visible.chooses
+    return wanted and fits and layer.can_fuse(visible.hides, bias is not None)
 
 
 def attend_unfused(layer, query, memory, visible, bias, seed, names):

@@ -5,6 +5,7 @@ keeps nothing for the backward pass (`checkpointed_map`), nor for one that compu
 its last step (`deferred_gradient_loop`).
 """
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -20,6 +21,15 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
+def fuses_masks():
+    """Returns whether the kernel may be given a mask or a bias.
+
+    With either, cuDNN's backward pass gives NaN for queries whose scores are all below about −88, which those of
+    padding are (seen on an H100, JAX 0.11.2; https://github.com/pytorch/pytorch/issues/196678).
+    """
+    return keras.backend.backend() != "jax" or not has_fused_attention()
+
+
 def fused_attention(query, key, value, mask, bias, is_causal=False):
     """Returns `softmax(query keyᵀ + bias) value` by `keras.ops.dot_product_attention`, [B, N, T, H].
 
@@ -31,8 +41,18 @@ def fused_attention(query, key, value, mask, bias, is_causal=False):
         largest = max(query.shape[-1], size)
         query, key, value = (_pad_last_axis(tensor, largest) for tensor in (query, key, value))
     heads = (ops.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
-    output = ops.swapaxes(ops.dot_product_attention(*heads, bias=bias, mask=mask, scale=1.0, is_causal=is_causal), 1, 2)
+    is_plain = mask is None and bias is None
+    with contextlib.nullcontext() if is_plain or not getattr(query, "is_cuda", False) else without_cudnn():
+        output = ops.dot_product_attention(*heads, bias=bias, mask=mask, scale=1.0, is_causal=is_causal)
+    output = ops.swapaxes(output, 1, 2)
     return output if output.shape[-1] == size else output[..., :size]
+
+
+def without_cudnn():
+    """Returns a context in which PyTorch chooses among its other kernels; see `fuses_masks`."""
+    attention = importlib.import_module("torch.nn.attention")
+    kinds = attention.SDPBackend
+    return attention.sdpa_kernel([kinds.FLASH_ATTENTION, kinds.EFFICIENT_ATTENTION, kinds.MATH])
 
 
 def _pad_last_axis(tensor, size):

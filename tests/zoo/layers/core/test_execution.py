@@ -20,7 +20,7 @@ from support.layers.contract import (
 )
 
 from zoo import layers
-from zoo.layers.core import execution
+from zoo.layers.core import execution, kernels
 
 # Layers with a path of their own show elsewhere that it agrees.
 PLAIN = [case for case in SOFTMAX_CASES if case.covers.attend is layers.BaseAttention.attend]
@@ -264,3 +264,22 @@ def test_large_sizes_choose_chunks_by_themselves(monkeypatch):
 def test_unknown_implementation():
     with pytest.raises(ValueError, match="`implementation` must be one of auto, dense, .*Received: .*='flash'"):
         layers.ScaledDotProductAttention(implementation="flash")
+
+
+@pytest.mark.parametrize(("masks", "path"), [("none", "fused"), ("causal", "fused"), ("vectors", "dense")])
+def test_no_mask_is_given_to_a_kernel_whose_gradient_is_not_finite_then(monkeypatch, masks, path):
+    monkeypatch.setattr(execution, "fuses_masks", lambda: False)
+    layer = layers.MultiHeadAttention(num_heads=2, key_dim=4, implementation="fused")
+    options = {"none": {}, "causal": {"use_causal_mask": True}, "vectors": {"value_mask": np.ones((2, T), bool)}}
+    inputs = np.ones((2, T, 8), "float32")
+    assert layer.explain_execution(inputs, inputs, **options[masks]).path == path
+    assert layer.explain_execution(inputs, inputs, attention_bias=np.zeros((2, 2, T, T))).path == "dense"
+
+
+def test_kernels_of_pytorch_without_that_of_cudnn():
+    torch = pytest.importorskip("torch")
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with kernels.without_cudnn():
+        enabled = torch.backends.cuda
+        assert not enabled.cudnn_sdp_enabled() and enabled.flash_sdp_enabled() and enabled.math_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
