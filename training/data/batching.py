@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from training.data.order import ByLength, Order, SortedWindows, Strata
+from training.data.order import ByLength, Order, SortedWindows, Strata, padded
 from training.data.sampling import SubwordSampler
 from training.data.shards.rows import Rows
 from zoo.vocabulary import PAD, START
@@ -121,7 +121,7 @@ class PlannedBatches(Batches):
             a batch of its own.
         steps: See `Batches`; with `None` all rounds are the same.
         seed: Seed of the order.
-        static_shapes: Pad to few different shapes, for backends that compile each of them.
+        static_shapes: Pad to few different shapes, for backends that compile each of them; see `padded`.
         corpus: The examples in the order of their lengths, for `Strata`. Default: `SortedWindows`.
         share: See `Batches`.
         samplers: What draws the symbols of each side anew at each step, if they are; see `SubwordSampler`. A batch may
@@ -142,13 +142,12 @@ class PlannedBatches(Batches):
         super().__init__(steps, share)
         self.sides, self.batch_tokens, self.static_shapes = sides, batch_tokens, static_shapes
         self.seed, self.samplers = seed, samplers
-        self.round_to = 8 if static_shapes else 1
         self.order: Order
         if corpus is None:
             lengths = np.stack([rows.all_lengths() for rows in sides], axis=1)
-            self.order = SortedWindows(lengths, batch_tokens, seed, self.round_to)
+            self.order = SortedWindows(lengths, batch_tokens, seed, static_shapes)
         else:
-            self.order = Strata(corpus, batch_tokens, seed, self.round_to, sides[0].limit)
+            self.order = Strata(corpus, batch_tokens, seed, static_shapes, sides[0].limit)
         self._steps_read = max(1, _SYMBOLS_READ // batch_tokens)
         self._read: _Read | None = None
 
@@ -171,7 +170,7 @@ class PlannedBatches(Batches):
         examples = self.order.examples_of(step)
         sides, places = self._drawn(step, *self._rows_of(step, examples))
         lengths = np.stack([rows.lengths(places) for rows in sides], axis=1)
-        widths = -(-lengths.max(axis=0) // self.round_to) * self.round_to
+        (widths,) = padded(lengths.max(axis=0, keepdims=True), self.static_shapes)
         num_rows = len(examples)
         if self.static_shapes:
             num_rows = max(num_rows, self.batch_tokens // int(widths.max()))

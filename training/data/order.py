@@ -19,7 +19,23 @@ _BATCHES_OF_A_STRATUM = 8
 _STEPS_TOGETHER = 64
 
 
-def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, round_to: int = 1) -> list[Array]:
+def padded(lengths: Array, static_shapes: bool) -> Array:
+    """Returns to how many symbols examples are padded, [N, sides], for lengths of that shape.
+
+    With `static_shapes`, all sides alike to one of few sizes: 8, 16, and from there on half as many again and twice as
+    many, 24, 32, 48, 64 … A backend that compiles each shape takes half a minute for one, so that a few more symbols of
+    padding cost less.
+    """
+    if not static_shapes:
+        return lengths
+    longest = np.maximum(lengths.max(axis=1, keepdims=True), 8)
+    power = 2 ** np.ceil(np.log2(longest)).astype(lengths.dtype)
+    middle = power // 4 * 3
+    sizes = np.where((longest <= middle) & (middle > 12), middle, power)
+    return np.broadcast_to(sizes, lengths.shape)
+
+
+def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, static_shapes: bool = False) -> list[Array]:
     """Returns the examples of each batch of one epoch, in random order.
 
     Args:
@@ -27,15 +43,15 @@ def batch_plan(lengths: Array, batch_tokens: int, rng: np.random.Generator, roun
         batch_tokens: Largest number of symbols of a batch on its longest side, padding included; a longer example is
             a batch of its own.
         rng: Source of randomness.
-        round_to: Lengths are padded to multiples of this.
+        static_shapes: Whether to pad to few different shapes; see `padded`.
     """
-    padded = -(-lengths // round_to) * round_to
+    sizes = padded(lengths, static_shapes)
     order = rng.permutation(len(lengths))
     batches = []
     for start in range(0, len(order), WINDOW):
         window = order[start : start + WINDOW]
-        window = window[np.lexsort(padded[window].T)]
-        batches += _split_into_batches(window, padded.max(axis=1), batch_tokens)
+        window = window[np.lexsort(sizes[window].T)]
+        batches += _split_into_batches(window, sizes.max(axis=1), batch_tokens)
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
@@ -70,11 +86,11 @@ class SortedWindows(Order):
         lengths: See `batch_plan`.
         batch_tokens: See `batch_plan`.
         seed: Seed of the order.
-        round_to: See `batch_plan`.
+        static_shapes: See `batch_plan`.
     """
 
-    def __init__(self, lengths: Array, batch_tokens: int, seed: int, round_to: int):
-        self.lengths, self.batch_tokens, self.seed, self.round_to = lengths, batch_tokens, seed, round_to
+    def __init__(self, lengths: Array, batch_tokens: int, seed: int, static_shapes: bool):
+        self.lengths, self.batch_tokens, self.seed, self.static_shapes = lengths, batch_tokens, seed, static_shapes
         self._epoch, self._first_step, self._plan = 0, 0, self._make_plan(0)
 
     def pass_length(self) -> int:
@@ -90,7 +106,8 @@ class SortedWindows(Order):
         return self._plan[step - self._first_step]
 
     def _make_plan(self, epoch: int) -> list[Array]:
-        return batch_plan(self.lengths, self.batch_tokens, np.random.default_rng([self.seed, epoch]), self.round_to)
+        rng = np.random.default_rng([self.seed, epoch])
+        return batch_plan(self.lengths, self.batch_tokens, rng, self.static_shapes)
 
 
 class ByLength(NamedTuple):
@@ -115,15 +132,17 @@ class Strata(Order):
         corpus: The examples in the order of their lengths.
         batch_tokens: See `batch_plan`.
         seed: Seed of the order.
-        round_to: See `batch_plan`.
+        static_shapes: See `batch_plan`.
         limit: Largest length, at which longer examples are cut.
     """
 
-    def __init__(self, corpus: ByLength, batch_tokens: int, seed: int, round_to: int = 1, limit: int | None = None):
+    def __init__(
+        self, corpus: ByLength, batch_tokens: int, seed: int, static_shapes: bool = False, limit: int | None = None
+    ):
         self.corpus, self.seed = corpus, seed
         longest = corpus.lengths.max(axis=1).astype(np.int64)
         longest = longest if limit is None else np.minimum(longest, limit)
-        most_rows = np.maximum(batch_tokens // (-(-longest // round_to) * round_to), 1)
+        most_rows = np.maximum(batch_tokens // padded(longest[:, None], static_shapes)[:, 0], 1)
         ends = np.cumsum(corpus.counts.astype(np.int64))
         starts, batches, first = [0], [], 0
         # Longest sides grow along the order, so that the last one decides.

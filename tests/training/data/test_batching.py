@@ -34,14 +34,20 @@ def assert_equal(left, right):
 
 
 @pytest.mark.parametrize("count", [1, 7, order.WINDOW + 3])
-@pytest.mark.parametrize("round_to", [1, 8])
-def test_every_example_once_and_the_budget_kept(count, round_to):
+@pytest.mark.parametrize("static_shapes", [False, True])
+def test_every_example_once_and_the_budget_kept(count, static_shapes):
     lengths = lengths_of(count)
-    plan = batch_plan(lengths, 500, np.random.default_rng(1), round_to)
+    plan = batch_plan(lengths, 500, np.random.default_rng(1), static_shapes)
     assert sorted(np.concatenate(plan)) == list(range(count))
     for batch in plan:
-        width = -(-lengths[batch].max() // round_to) * round_to
-        assert width * len(batch) <= 500
+        assert order.padded(lengths[batch], static_shapes).max() * len(batch) <= 500
+
+
+def test_the_sizes_that_examples_are_padded_to():
+    lengths = np.array([[1, 8], [9, 2], [2, 16], [17, 17], [25, 3], [33, 48], [49, 1], [1, 65], [97, 1]])
+    assert order.padded(lengths, False) is lengths
+    sizes = order.padded(lengths, True)
+    assert sizes[:, 0].tolist() == sizes[:, 1].tolist() == [8, 16, 16, 24, 32, 48, 64, 96, 128]
 
 
 def test_an_example_above_the_budget_stands_alone():
@@ -135,12 +141,9 @@ def test_static_shapes_are_few_and_hold_the_same_examples():
     batches = PairBatches(source, target, batch_tokens=1024, static_shapes=True)
     seen = rounds_of(batches, 1)
     shapes = {(inputs["source"].shape, outputs.shape) for inputs, outputs, _ in seen}
-    assert len(shapes) <= 8 * 8  # multiples of 8 up to 64 on either side, and the rows follow from them
-    assert len(shapes) < len(seen) / 2
+    assert {shape[1] for pair in shapes for shape in pair} <= {8, 16, 24, 32, 48, 64}
     for inputs, outputs, _ in seen:
-        rows, width = inputs["source"].shape
-        assert width % 8 == outputs.shape[1] % 8 == 0
-        assert rows == max(1, 1024 // max(width, outputs.shape[1]))
+        assert inputs["source"].shape == outputs.shape == (1024 // outputs.shape[1], outputs.shape[1])
     first_ids = np.concatenate([inputs["source"][:, 0] for inputs, _, _ in seen])
     assert sorted(first_ids[first_ids != PAD]) == list(range(4, 3004))
     assert sum(weights.sum() for _, _, weights in seen) == sum(len(row) for row in target)

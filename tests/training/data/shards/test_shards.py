@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.data.batching import PairBatches
-from training.data.order import ByLength, Strata
+from training.data.order import ByLength, Strata, padded
 from training.data.shards.arrays_file import ArraysWriter, open_arrays
 from training.data.shards.permutation import Permutation, in_orders
 from training.data.shards.rows import Part, Rows, count_longer
@@ -147,21 +147,21 @@ def corpus_of(lengths):
     return ByLength(cells[by_length], counts[by_length], order)
 
 
-@pytest.mark.parametrize(("round_to", "limit"), [(1, None), (8, None), (1, 11)])
-def test_an_epoch_of_strata_has_every_example_once_within_the_budget(round_to, limit):
+@pytest.mark.parametrize(("static_shapes", "limit"), [(False, None), (True, None), (False, 11)])
+def test_an_epoch_of_strata_has_every_example_once_within_the_budget(static_shapes, limit):
     lengths = np.random.default_rng(0).integers(1, 40, size=(9001, 2))
-    strata = Strata(corpus_of(lengths), 300, 5, round_to, limit)
+    strata = Strata(corpus_of(lengths), 300, 5, static_shapes, limit)
     count = strata.pass_length()
     epochs = [[strata.examples_of(step) for step in range(first, first + count)] for first in (0, count)]
     capped = np.minimum(lengths, limit or 99)
     for epoch in epochs:
         assert sorted(np.concatenate(epoch)) == list(range(9001))
         for batch in epoch:
-            assert len(batch) * (-(-capped[batch].max() // round_to) * round_to) <= 300
+            assert len(batch) * padded(capped[batch], static_shapes).max() <= 300
     assert {frozenset(batch) for batch in epochs[0]} != {frozenset(batch) for batch in epochs[1]}
     widths = [capped[batch].max() for batch in epochs[0]]
     assert widths != sorted(widths)
-    if round_to == 1:
+    if not static_shapes:
         room = sum(capped[batch].max(axis=0).sum() * len(batch) for batch in epochs[0])
         assert capped.sum() / room > 0.8
 
