@@ -24,9 +24,10 @@ from zoo.workdir import WorkDir
 if TYPE_CHECKING:
     from zoo.inference import Run
 
-KINDS = ("safetensors", "hf", "ctranslate2")
+KINDS = ("safetensors", "hf", "ctranslate2", "litert")
 """The formats: `safetensors`, weights by the names of their variables beside configuration and tokenizers; `hf`, a
-folder as the hub of Hugging Face has it; `ctranslate2`, a folder as CTranslate2 has it."""
+folder as the hub of Hugging Face has it; `ctranslate2`, a folder as CTranslate2 has it; `litert`, `model.tflite` beside
+configuration and tokenizers, see `export.litert`."""
 
 
 def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
@@ -96,6 +97,19 @@ def _write_ctranslate2(path: Path, written: WorkDir) -> int:
     return len(exported.tensors)
 
 
+def _write_litert(path: Path, written: WorkDir) -> int:
+    """Writes the folder and returns the number of its tensors, which are constants of the functions in it."""
+    from export.litert import litert_model
+    from zoo.inference import load_run
+
+    run = load_run(path)
+    content = litert_model(run.model, run.spec.task)
+    WorkDir(path).copy_to(written)
+    with written.replacing(written.path / "model.tflite") as file:
+        file.write_bytes(content)
+    return len(run.model.weights)
+
+
 def _write_files(path: Path, written: WorkDir, config: Mapping[str, Any], files: Mapping[str, Any]) -> None:
     """Writes what stands beside the weights, the model card of a work directory included."""
     card = WorkDir(path).model_card
@@ -108,7 +122,12 @@ def _write_files(path: Path, written: WorkDir, config: Mapping[str, Any], files:
     written.checksums.unlink()
 
 
-_WRITERS = {"safetensors": _write_safetensors, "hf": _write_hugging_face, "ctranslate2": _write_ctranslate2}
+_WRITERS = {
+    "safetensors": _write_safetensors,
+    "hf": _write_hugging_face,
+    "ctranslate2": _write_ctranslate2,
+    "litert": _write_litert,
+}
 
 
 def _exported(run: "Run", kind: str) -> Exported:

@@ -53,7 +53,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("to", ["safetensors:", "pickle:out", "out"])
 def test_unknown_kinds_are_refused(tmp_path, to):
-    with pytest.raises(InputError, match="--to must be safetensors:OUT or hf:OUT or ctranslate2:OUT"):
+    with pytest.raises(InputError, match="--to must be safetensors:OUT or hf:OUT or ctranslate2:OUT or litert:OUT"):
         main([str(tmp_path), "--to", to])
 
 
