@@ -72,7 +72,11 @@ SMALL = {
         {**_TRANSFORMER, "positions": "relative", "score": "additive", "use_bias": True, "tied_embeddings": False},
         {**_TRANSFORMER, **_TAUGHT},
     ],
-    "causal_lm_small": [{**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"}],
+    "causal_lm_small": [
+        {**_TRANSFORMER, "normalize_first": False, "positions": "alibi", "self_attention": "local"},
+        {**_TRANSFORMER, "self_attention": "average"},
+        {**_TRANSFORMER, "self_attention": "ssru"},
+    ],
     "gpt2": [
         _TRANSFORMER,
         {**_TRANSFORMER, "positions": "rotary", "rotary_fraction": 0.5, "key_dim": 6, "parallel_residual": True},
