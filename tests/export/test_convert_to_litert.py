@@ -78,6 +78,15 @@ def test_language_model(interpreter, lines_workdir, lines_run):
         np.testing.assert_allclose(steps(made, ids), numbers(lines_run, {"tokens": ids}), atol=2e-5)
 
 
+@pytest.mark.parametrize("visibility", [{"window": 3}, {"visibility": "global", "window": 2, "global_tokens": 2}])
+def test_rolling_caches(visibility):
+    sizes = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_key_value_heads": 1, "num_layers": 2}
+    model = zoo.create_model("causal_lm_modern", vocab_size=10, **sizes, **{"visibility": "window", **visibility})
+    made = tf.lite.Interpreter(model_content=litert_model(model, "language_model"))
+    assert steps(made, IDS[::2]).shape == (2, 9, 10)
+    np.testing.assert_allclose(steps(made, IDS[::2]), np.asarray(model({"tokens": IDS[::2]})), atol=2e-5)
+
+
 def test_translator(interpreter, text_workdir, text_run):
     made = interpreter(text_workdir)
     for rows, length in SIZES:

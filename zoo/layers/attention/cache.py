@@ -53,10 +53,7 @@ def rolled(cache, memory, real=None, first=0):
         real = ops.ones((ops.shape(cache["real"])[0], ops.shape(memory["value"])[-2]), dtype="bool")
     index, added = cache["index"], ops.shape(real)[1]
     columns = {"real": real[:, :, None]}  # positions on the last axis but one, as those of keys and values
-    joined = {
-        name: ops.concatenate([_front(cache, name, new, first), _as_rows(cache, name)[..., first:, :], new], axis=-2)
-        for name, new in {**memory, **columns}.items()
-    }
+    joined = {name: _joined(cache, name, new, first) for name, new in {**memory, **columns}.items()}
     kept = ops.arange(last, dtype="int32") + first + added
     if first:
         kept = ops.concatenate([ops.arange(first, dtype="int32"), kept])
@@ -75,10 +72,13 @@ def _as_rows(cache, name):
     return cache[name][:, :, None] if name == "real" else cache[name]
 
 
-def _front(cache, name, new, first):
-    """Returns the first positions with those of the new ones that are among them."""
-    kept = _as_rows(cache, name)[..., :first, :]
-    return write(kept, new, cache["index"]) if first else kept
+def _joined(cache, name, new, first):
+    """Returns the first positions, with those of the new ones that are among them, the last ones and the new ones."""
+    rows = _as_rows(cache, name)
+    if not first:
+        return ops.concatenate([rows, new], axis=-2)
+    front = write(rows[..., :first, :], new, cache["index"])
+    return ops.concatenate([front, rows[..., first:, :], new], axis=-2)
 
 
 def room_for(cache, length):
