@@ -78,13 +78,24 @@ def test_language_model(interpreter, lines_workdir, lines_run):
         np.testing.assert_allclose(steps(made, ids), numbers(lines_run, {"tokens": ids}), atol=2e-5)
 
 
-@pytest.mark.parametrize("visibility", [{"window": 3}, {"visibility": "global", "window": 2, "global_tokens": 2}])
-def test_rolling_caches(visibility):
-    sizes = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_key_value_heads": 1, "num_layers": 2}
-    model = zoo.create_model("causal_lm_modern", vocab_size=10, **sizes, **{"visibility": "window", **visibility})
+SMALL = {"vocab_size": 10, "model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("causal_lm_tiny", {"visibility": "window", "window": 3}),
+        ("causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}),
+        ("causal_lm_tiny", {"self_attention": "ssru"}),
+        ("retnet_lm", {}),
+        ("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}),
+    ],
+)
+def test_caches_of_a_fixed_size(name, options):
+    model = zoo.create_model(name, **SMALL, **options)
     made = tf.lite.Interpreter(model_content=litert_model(model, "language_model"))
-    assert steps(made, IDS[::2]).shape == (2, 9, 10)
-    np.testing.assert_allclose(steps(made, IDS[::2]), np.asarray(model({"tokens": IDS[::2]})), atol=2e-5)
+    ids = IDS[::2]
+    np.testing.assert_allclose(steps(made, ids), np.asarray(model({"tokens": ids})), atol=2e-5)
 
 
 def test_translator(interpreter, text_workdir, text_run):

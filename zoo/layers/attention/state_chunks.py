@@ -80,6 +80,8 @@ def inverse_of_corrections(key, betas):
 
     Times `diag(β)` it says how much of each value is left after the later keys of the delta rule: see `new_values`.
     """
+    if key.shape[-2] == 1:  # every step of decoding
+        return ops.ones_like(betas)
     places = ops.arange(ops.shape(key)[-2], dtype="int32")
     products = ops.matmul(betas * key, ops.swapaxes(key, -1, -2))
     before = ops.where(places < places[:, None], products, ops.zeros_like(products))
@@ -163,7 +165,7 @@ def _decayed_products(query, key, log_decay):
     """Returns `Σ_m q_rm k_jm exp(g_{j+1} + … + g_r)_m` for each row and the keys up to it, [..., K, K], else zeros."""
     decay = _decays(log_decay)
     if log_decay.shape[-1] == 1:
-        return ops.matmul(query, ops.swapaxes(key, -1, -2)) * decay[..., 0]
+        return ops.matmul(query, ops.swapaxes(key, -1, -2)) * ops.squeeze(decay, axis=-1)
     return ops.sum(query[..., :, None, :] * key[..., None, :, :] * decay, axis=-1)
 
 

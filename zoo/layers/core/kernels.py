@@ -421,6 +421,8 @@ def scan_states(step, state, inputs):
         # All steps at once have the shapes and the number of operations of one after another.
         before = step(ops.broadcast_to(state, (inputs[0].shape[0], *state.shape)), inputs)
         return before, before[-1]
+    if inputs[0].shape[0] == 1:  # every step of decoding
+        return state[None], step(state, [tensor[0] for tensor in inputs])
     if keras.backend.backend() != "tensorflow":
         last, before = ops.scan(lambda state, current: (step(state, current), state), state, inputs)
         return before, last
