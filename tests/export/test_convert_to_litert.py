@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -96,6 +97,17 @@ def test_caches_of_a_fixed_size(name, options):
     made = tf.lite.Interpreter(model_content=litert_model(model, "language_model"))
     ids = IDS[::2]
     np.testing.assert_allclose(steps(made, ids), np.asarray(model({"tokens": ids})), atol=2e-5)
+
+
+def test_encoder_of_latent_attention():
+    options = {name: size for name, size in SMALL.items() if name != "vocab_size"}
+    options |= {"source_vocab_size": 10, "target_vocab_size": 10, "self_attention": "latent", "positions": "rotary"}
+    model = zoo.create_model("transformer_tiny", **options, key_dim=4)
+    made = tf.lite.Interpreter(model_content=litert_model(model, "seq2seq"))
+    memory = made.get_signature_runner("encode")(source=IDS)
+    expected = keras.tree.flatten(model.encode(IDS, training=False))
+    for found, value in zip(memory.values(), expected, strict=True):
+        np.testing.assert_allclose(found, value, atol=2e-5)
 
 
 def test_translator(interpreter, text_workdir, text_run):

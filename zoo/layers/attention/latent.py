@@ -177,7 +177,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
 
     def _expanded(self, memory):
         """Returns keys [B, N, S, p_k] and values [B, N, S, p_v] of latent vectors."""
-        latent = ops.squeeze(memory["value"], 1)
+        latent = memory["value"][:, 0]
         content = split_heads(apply_positionwise(self.key_dense, latent), self.content_dim)
         batch, heads, length, _ = ops.shape(content)
         rotary = ops.broadcast_to(memory["key"], (batch, heads, length, self.rope_dim))
