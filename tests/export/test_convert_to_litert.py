@@ -89,7 +89,7 @@ SMALL = {"vocab_size": 10, "model_dim": 8, "intermediate_dim": 12, "num_heads": 
         ("causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}),
         ("causal_lm_tiny", {"self_attention": "ssru"}),
         ("retnet_lm", {}),
-        ("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}),
+        pytest.param("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}, marks=pytest.mark.slow),
     ],
 )
 def test_caches_of_a_fixed_size(name, options):
@@ -99,6 +99,7 @@ def test_caches_of_a_fixed_size(name, options):
     np.testing.assert_allclose(steps(made, ids), np.asarray(model({"tokens": ids})), atol=2e-5)
 
 
+@pytest.mark.slow
 def test_encoder_of_latent_attention():
     options = {name: size for name, size in SMALL.items() if name != "vocab_size"}
     options |= {"source_vocab_size": 10, "target_vocab_size": 10, "self_attention": "latent", "positions": "rotary"}

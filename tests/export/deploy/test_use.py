@@ -229,6 +229,7 @@ def test_each_text_of_a_batch_gets_its_own_heads(text_export, text_run, served, 
     assert max(sizes) > 1, "some were answered together"
 
 
+@pytest.mark.slow
 def test_several_texts_of_a_request_have_a_layer_each_or_none(text_export, served):
     server = served("serving", text_export)
     with Client(f"localhost:{server.port}", MODEL) as client:

@@ -25,11 +25,6 @@ LANGUAGE_MODELS = {
 }
 
 
-def fast(cases, *names):
-    """Returns the names of the cases, all slow but some."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in names)) for name in cases]
-
-
 @pytest.fixture
 def made(trained, exported):
     """Returns a function that returns a model that was trained for a few steps, and its export."""
@@ -42,7 +37,8 @@ def made(trained, exported):
     return make
 
 
-@pytest.mark.parametrize("kind", fast(TRANSLATORS, "dilated, global"))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TRANSLATORS)
 def test_translators(kind, text_spec, made):
     case = made("transformer_tiny", text_spec, TRANSFORMER, TRANSLATORS[kind])
     assert case.translate(TEXTS) == case.run.translate(TEXTS)
@@ -53,7 +49,9 @@ def test_translators(kind, text_spec, made):
     np.testing.assert_allclose([case.ask([text])["log_prob"][0] for text in TEXTS], together, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", fast(LANGUAGE_MODELS, "sinks"))
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "sinks")) for kind in LANGUAGE_MODELS]
+)
 def test_language_models(kind, lines_spec, made):
     settings = [*LANGUAGE_MODEL, "data.tokenizer=chars"]
     case = made("causal_lm_tiny", lines_spec, settings, LANGUAGE_MODELS[kind])

@@ -45,7 +45,7 @@ def precision_of(run):
 
 @pytest.mark.parametrize(
     ("float32", "bfloat16", "chosen"),
-    [(0.2, 0.195, "float32"), (0.288, 0.2, "mixed_bfloat16")],
+    [pytest.param(0.2, 0.195, "float32", marks=pytest.mark.slow), (0.288, 0.2, "mixed_bfloat16")],
 )
 def test_the_faster_one_is_taken_and_kept(machine, tmp_path, capsys, float32, bfloat16, chosen):
     measured = machine(float32=float32, mixed_bfloat16=bfloat16)
