@@ -79,7 +79,7 @@ def test_language_model(interpreter, lines_workdir, lines_run):
         np.testing.assert_allclose(steps(made, ids), numbers(lines_run, {"tokens": ids}), atol=2e-5)
 
 
-SMALL = {"vocab_size": 10, "model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2}
+SMALL = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ SMALL = {"vocab_size": 10, "model_dim": 8, "intermediate_dim": 12, "num_heads": 
     ],
 )
 def test_caches_of_a_fixed_size(name, options):
-    model = zoo.create_model(name, **SMALL, **options)
+    model = zoo.create_model(name, vocab_size=10, **SMALL, **options)
     made = tf.lite.Interpreter(model_content=litert_model(model, "language_model"))
     ids = IDS[::2]
     np.testing.assert_allclose(steps(made, ids), np.asarray(model({"tokens": ids})), atol=2e-5)
@@ -101,9 +101,8 @@ def test_caches_of_a_fixed_size(name, options):
 
 @pytest.mark.slow
 def test_encoder_of_latent_attention():
-    options = {name: size for name, size in SMALL.items() if name != "vocab_size"}
-    options |= {"source_vocab_size": 10, "target_vocab_size": 10, "self_attention": "latent", "positions": "rotary"}
-    model = zoo.create_model("transformer_tiny", **options, key_dim=4)
+    sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "key_dim": 4, **SMALL}
+    model = zoo.create_model("transformer_tiny", self_attention="latent", positions="rotary", **sizes)
     made = tf.lite.Interpreter(model_content=litert_model(model, "seq2seq"))
     memory = made.get_signature_runner("encode")(source=IDS)
     expected = keras.tree.flatten(model.encode(IDS, training=False))

@@ -36,6 +36,8 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
     """
 
     has_weights = True
+    output_dense = None
+    """The product with a matrix that ends the layer, where it has one."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

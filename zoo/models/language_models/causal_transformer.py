@@ -73,9 +73,9 @@ class CausalLM(LanguageModel):
         """Divides the initial random terms of the residual sum by the root of their number."""
         for block in self.blocks:
             for part in (block.attention, block.feed_forward):
-                output = getattr(part, "output_dense", None)
-                if output is not None:  # as heads without W_o and SSRUs have none
-                    output.kernel.assign(output.kernel / (2 * self.num_layers) ** 0.5)
+                if part.output_dense is not None:  # heads without W_o, and SSRUs
+                    kernel = part.output_dense.kernel
+                    kernel.assign(kernel / (2 * self.num_layers) ** 0.5)
 
     def _embed(self, tokens, training=None, start_index=0):
         embedded = self.input_positions(self.embedding(tokens) * self.options.embedding_factor, start_index=start_index)
