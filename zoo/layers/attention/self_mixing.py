@@ -36,12 +36,13 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
     """
 
     has_weights = True
-    output_dense = None
-    """The product with a matrix that ends the layer, where it has one."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
+        # The product with a matrix that ends the layer, where it has one. PyTorch's modules would not find it in
+        # `build` if it were an attribute of the class.
+        self.output_dense = None
 
     @property
     def is_causal(self):
