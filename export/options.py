@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from zoo.decoding_options import GenerationOptions, TranslationOptions
 from zoo.errors import InputError
-from zoo.options import Option, Options, choice, flag, size
+from zoo.options import Option, Options, choice, flag, size, text
 from zoo.presets import workdir_path
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
@@ -28,6 +28,9 @@ class ExportOptions(Options):
     num_batch_threads: int = size(2, "Batches that `--dynamic_batching` answers at a time.", maximum=1024)
     xla: bool = flag(
         False, "Add the signature `xla`, which XLA compiles, for servers with `--xla_cpu_compilation_enabled`."
+    )
+    signatures: str = text(
+        "all", "Signatures besides `serving_default`: names separated by commas, `all` or `none`. Fewer are smaller."
     )
 
     def resolved(self, model: Any) -> Self:

@@ -129,7 +129,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         if option.kind is bool:
             parser.add_argument(f"--{name}", action="store_true", default=None, help=shown)
         else:
-            metavar = "|".join(option.choices) or {int: "N", float: "X"}[option.kind]
+            metavar = "|".join(option.choices) or {int: "N", float: "X", str: "NAMES"}[option.kind]
             parser.add_argument(f"--{name}", metavar=metavar, help=shown)
     return parser.parse_args(argv)
 

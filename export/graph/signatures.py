@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from export.options import ExportOptions
+from zoo.errors import unknown_name
 from zoo.inference import Run
 
 if TYPE_CHECKING:
@@ -140,9 +141,18 @@ def register_default(task: str, expected: Callable[[Any, Any], Answers]) -> None
 
 
 def signatures_of(run: Run, options: ExportOptions) -> list[Signature]:
-    """Returns the signatures that a run is exported with, with these options."""
+    """Returns the signatures that a run is exported with, with these options; raises `InputError` for unknown names."""
     of_task = [signature for signature in _SIGNATURES.values() if signature.task == run.spec.task]
-    return [signature for signature in of_task if signature.available(run.model, options)]
+    available = [signature for signature in of_task if signature.available(run.model, options)]
+    if options.signatures == "all":
+        return available
+    known = [signature.name for signature in available]
+    chosen = [] if options.signatures == "none" else [name.strip() for name in options.signatures.split(",")]
+    for name in chosen:
+        if name not in known:
+            raise unknown_name("signature", name, known)
+    # The default is what all clients count on, and XLA's has an option of its own.
+    return [signature for signature in available if signature.name in (DEFAULT, XLA, *chosen)]
 
 
 def stacked(arrays: Iterable[Any], fill: Any) -> list[Any]:

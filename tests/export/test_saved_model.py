@@ -20,7 +20,13 @@ from export.saved_model import export_saved_model, next_version
 from zoo.errors import InputError
 
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "Σάββατο 4 Οκτωβρίου 1986", "۴\u200d😀 ß…"]
-OF_EVERY_TASK = {"weights": "float32", "dynamic_batching": False, "num_batch_threads": 2, "xla": False}
+OF_EVERY_TASK = {
+    "weights": "float32",
+    "dynamic_batching": False,
+    "num_batch_threads": 2,
+    "xla": False,
+    "signatures": "all",
+}
 SEARCH = {"rules": "gnmt", "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no_repeat_ngram": 0}
 
 DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5, "shortlist": 0}
@@ -44,6 +50,24 @@ def test_files_and_modes(task, request):
     assert {"saved_model.pb", "variables/variables.index", "assets.extra/tf_serving_warmup_requests"} <= names
     assert [folder.name for folder in path.parent.iterdir()] == ["1"], "nothing half-written is left"
     assert all(file.stat().st_mode & stat.S_IROTH for file in [path, *path.rglob("*")])
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"), [("none", set()), ("classify, attention_all", {"classify", "attention_all"})]
+)
+def test_fewer_signatures(labelled_workdir, labelled_export, tmp_path, asked, kept):
+    version = export_saved_model(labelled_workdir, tmp_path, signatures=asked)
+    model, with_all = LoadedModel(version, 1), LoadedModel(labelled_export / "1", 1)
+    assert model.signatures.keys() == {"serving_default", *kept} < with_all.signatures.keys()
+    assert ask(model, text=TEXTS)["label"].tolist() == ask(with_all, text=TEXTS)["label"].tolist()
+    smaller, whole = ((folder / "saved_model.pb").stat().st_size for folder in (version, labelled_export / "1"))
+    assert smaller < whole
+
+
+def test_signatures_that_the_model_has_not(labelled_workdir, tmp_path, capsys):
+    assert run_quietly(saved_model.main, labelled_workdir, "--output", tmp_path / "x", "--signatures", "nbest") == 2
+    assert "error: Unknown signature 'nbest'." in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.slow
