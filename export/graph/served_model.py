@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from export.graph import inside  # noqa: F401, which registers signatures
 from export.graph.classifier import ClassifierGraph
-from export.graph.dynamic_batching import batched
+from export.graph.dynamic_batching import LARGE_BATCH_SIZE, MAX_BATCH_SIZE, batched
 from export.graph.language_model import LanguageModelGraph
 from export.graph.model_graph import ModelGraph
 from export.graph.sentence_encoder import SentenceEncoderGraph
@@ -52,7 +52,9 @@ def signature_function(graph: ModelGraph, signature: Signature) -> Any:
 
     answer: Callable[..., Any] = read_weights_and_answer
     if signature.batchable and graph.options.dynamic_batching:
-        answer = batched(answer, graph.options.num_batch_threads)
+        # XLA has compiled no larger sizes.
+        large_size = MAX_BATCH_SIZE if signature.compiled else LARGE_BATCH_SIZE
+        answer = batched(answer, graph.options.num_batch_threads, large_size)
 
     def prepare_and_answer(*inputs: tf.Tensor) -> Any:
         # Outside of the batch, as requests that share one fail together.

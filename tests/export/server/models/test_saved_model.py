@@ -25,6 +25,7 @@ def version(tmp_path_factory):
     """The folder of a model that doubles behind the gate, two texts at a time, in a loop that could be ended."""
 
     def double(x):
+        x = tf.strings.to_number(x)
         held = tf.ensure_shape(tf.numpy_function(pass_gate, [x], tf.float32), [None])
         return {"y": tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y + x / 2), [0, held])[1]}
 
@@ -32,7 +33,7 @@ def version(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dynamic_batching, "MAX_BATCH_SIZE", 2)
         patch.setattr(dynamic_batching, "TIMEOUT_MICROSECONDS", int(SECONDS * 1e6))
-        together = tf.function(batched(double), [tf.TensorSpec([None], tf.float32, name="x")], autograph=False)
+        together = tf.function(batched(double), [tf.TensorSpec([None], tf.string, name="x")], autograph=False)
         tf.saved_model.save(tf.Module(), str(path), signatures=together)
     return path
 
@@ -50,7 +51,9 @@ def ask(model, *x, seconds=SECONDS):
     """Returns the answer, or the name of the status."""
     try:
         context = RequestContext(deadline=time.monotonic() + seconds)
-        return model.predict("serving_default", {"x": np.float32(x)}, context=context)["y"].tolist()
+        return model.predict("serving_default", {"x": np.array(list(map(str, x)), object)}, context=context)[
+            "y"
+        ].tolist()
     except RequestError as error:
         return error.code.name
 
