@@ -95,7 +95,8 @@ def search(channel):
         symbols = Converter(np.load(base / "weights.npz")).save(folder)
         threads = {"inter_threads": task["threads"], "intra_threads": 1}
         threads = threads if task["batch"] else {"intra_threads": task["threads"]}
-        translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", **threads)
+        kind = task.get("compute_type", "float32")
+        translator = ctranslate2.Translator(folder, device="cpu", compute_type=kind, **threads)
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     rows = json.loads((base / "ids.json").read_text(encoding="ascii"))
     source = [[symbols[number] for number in row] for row in rows]
@@ -103,7 +104,8 @@ def search(channel):
     def translate():
         if task["exact_steps"]:
             return translate_exactly(translator, source, task["batch"], task["beam"])
-        return translator.translate_batch(source, beam_size=task["beam"], max_batch_size=task["batch"], **OPTIONS)
+        options = OPTIONS | {"length_penalty": task.get("length_penalty", OPTIONS["length_penalty"])}
+        return translator.translate_batch(source, beam_size=task["beam"], max_batch_size=task["batch"], **options)
 
     def describe(results):
         return {"ids": [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]}

@@ -1,11 +1,15 @@
-"""Hugging Face's Marian, on PyTorch."""
+"""Hugging Face's Marian, on PyTorch; with the weights of a pre-norm `transformer_tiny` M2M100, which is built alike."""
 
+import json
+from pathlib import Path
+
+import numpy as np
 import torch
 from torch import nn
-from transformers import MarianConfig, MarianMTModel
+from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 from benchmarks.peers import pytorch
-from benchmarks.peers.batches import END, PAD, START, serve_search
+from benchmarks.peers.batches import END, PAD, START, padded, serve_search
 
 PACKAGES = ("transformers", "torch")
 
@@ -60,3 +64,80 @@ def search(channel):
         return model.generate(input_ids=source, attention_mask=(source != PAD).long(), **options)[:, 1:]
 
     serve_search(channel, generate, pytorch.number_of_weights(model), PACKAGES, end=None)
+
+
+def trained(file):
+    """Returns M2M100 with the weights that `benchmarks.decoding.write_weights` has written."""
+    weights = dict(np.load(file))
+    layers, heads, embeddings = int(weights["layers"]), int(weights["heads"]), weights["target_embedding/embeddings"]
+    hidden = weights["encoder_block_0/feed_forward/intermediate/bias"].size
+    sides = ("encoder", "decoder")
+    config = M2M100Config(
+        vocab_size=len(embeddings),
+        d_model=embeddings.shape[1],
+        **{f"{side}_layers": layers for side in sides},
+        **{f"{side}_attention_heads": heads for side in sides},
+        **{f"{side}_ffn_dim": hidden for side in sides},
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=len(weights["positions"]),
+        pad_token_id=PAD,
+        bos_token_id=START,
+        eos_token_id=END,
+        decoder_start_token_id=START,
+    )
+    model = M2M100ForConditionalGeneration._from_config(config, attn_implementation="sdpa").eval()
+    found = {"model.shared.weight": embeddings, "lm_head.weight": embeddings}
+
+    def linear(name, ours):
+        found[f"{name}.weight"], found[f"{name}.bias"] = weights[f"{ours}/kernel"].T, weights[f"{ours}/bias"]
+
+    def norm(name, ours):
+        found[f"{name}.weight"], found[f"{name}.bias"] = weights[f"{ours}/gamma"], weights[f"{ours}/beta"]
+
+    for side in sides:
+        norm(f"model.{side}.layer_norm", f"{side}_norm")
+        found[f"model.{side}.embed_tokens.weight"] = embeddings
+        kinds = {"self_attn": "attention" if side == "encoder" else "self_attention"}
+        kinds |= {"encoder_attn": "cross_attention"} if side == "decoder" else {}
+        for number in range(layers):
+            theirs, ours = f"model.{side}.layers.{number}", f"{side}_block_{number}"
+            for name, kind in kinds.items():
+                norm(f"{theirs}.{name}_layer_norm", f"{ours}/{kind}_norm")
+                for role, part in {"q": "query", "k": "key", "v": "value", "out": "output"}.items():
+                    linear(f"{theirs}.{name}.{role}_proj", f"{ours}/{kind}/{part}")
+            norm(f"{theirs}.final_layer_norm", f"{ours}/feed_forward_norm")
+            linear(f"{theirs}.fc1", f"{ours}/feed_forward/intermediate")
+            linear(f"{theirs}.fc2", f"{ours}/feed_forward/output")
+    model.load_state_dict({name: torch.tensor(values) for name, values in found.items()})
+    positions = torch.tensor(weights["positions"])
+    for side in (model.model.encoder, model.model.decoder):
+        side.embed_positions.weights[PAD + 1 : PAD + 1 + len(positions)] = positions
+    return model
+
+
+def translate(channel):
+    """Translates the sentences of `ids.json` with the weights of `weights.npz`, both in the `folder` of the task."""
+    task, folder = channel.task, Path(channel.task["folder"])
+    torch.set_num_threads(task["threads"])
+    model = trained(folder / "weights.npz")
+    rows = json.loads((folder / "ids.json").read_text(encoding="ascii"))
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    batches = [order[start : start + task["batch"]] for start in range(0, len(rows), task["batch"])]
+
+    @torch.inference_mode()
+    def generate():
+        answers = {}
+        for numbers in batches:
+            source = torch.tensor(padded([rows[number] for number in numbers]), dtype=torch.long)
+            options = {"num_beams": task["beam"], "do_sample": False, "max_new_tokens": 2 * source.shape[1] + 10}
+            ids = model.generate(input_ids=source, attention_mask=(source != PAD).long(), **options)[:, 1:]
+            answers |= zip(numbers, ids.tolist(), strict=True)
+        return [answers[number] for number in range(len(rows))]
+
+    def describe(answers):
+        return {"ids": [[*row, END][: [*row, END].index(END)] for row in answers]}
+
+    generate()
+    channel.introduce(PACKAGES)
+    channel.serve(generate, describe)
