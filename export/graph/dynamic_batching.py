@@ -10,7 +10,7 @@ import tensorflow as tf
 # answered sooner than one of twice the size.
 MAX_BATCH_SIZE = 32
 LARGE_BATCH_SIZE = 128
-"""Size of the parts of a request that has one for each thread, where only the sum of all times counts."""
+"""Rows of the parts of a request that has one for each thread, where only the sum of all times counts."""
 MAX_REQUEST_SIZE = 1024
 TIMEOUT_MICROSECONDS = 2_000
 MAX_ENQUEUED_BATCHES = 1_000
