@@ -60,9 +60,16 @@ def litert_model(model: keras.Model, task: str) -> bytes:
             return bytes(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]).convert())
         except Exception as error:  # its own, of a private class
             text = f"{error} {said()}"
-    loops = "ensor list" in text or "TensorList" in text
-    reason = "loops over symbols, as recurrent layers have them" if loops else text.strip()[-300:]
-    raise InputError(f"litert: {type(model).__name__} needs operations that LiteRT has not: {reason}.")
+    raise InputError(f"litert: {type(model).__name__} cannot be converted: {_reason(text)}.")
+
+
+def _reason(text: str) -> str:
+    """Returns in one line why a conversion failed, given all that was said of it."""
+    if "ensor list" in text or "TensorList" in text:
+        return "LiteRT has no loops over symbols, as recurrent layers have them"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+    return (errors or lines or ["no reason was given"])[0][:300].rstrip(".")
 
 
 def _parts(model: keras.Model, task: str) -> dict[str, Part]:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from export import litert
 from export.convert import main
 from export.litert import litert_model, without_new_axes
 from zoo.errors import InputError
@@ -129,7 +130,7 @@ def test_a_recurrent_model_is_refused_and_nothing_is_left(dates_workdir, tmp_pat
 def test_what_the_converter_does_not_have_is_named():
     model = zoo.create_model("birnn_classifier", vocab_size=10, num_classes=2, embedding_dim=4, units=3)
     model({"tokens": IDS})
-    with pytest.raises(InputError, match="litert: .* needs operations that LiteRT has not: loops over symbols"):
+    with pytest.raises(InputError, match="litert: .* cannot be converted: LiteRT has no loops over symbols"):
         litert_model(model, "classifier")
 
 
@@ -161,3 +162,18 @@ def test_slices_that_add_axes(name):
         names = [function.inputs[0].name, function.outputs[0].name]
         given, result = tf.graph_util.import_graph_def(graph, return_elements=names, name="")
         np.testing.assert_array_equal(session.run(result, {given: value}), SLICES[name](value))
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "<unknown>:0: error: 'tf.Erfinv' is neither custom nor flex\nnote: more",
+            "'tf.Erfinv' is neither custom nor flex",
+        ),
+        ("Quantization failed.\n", "Quantization failed"),
+        (" ", "no reason was given"),
+    ],
+)
+def test_the_reason_is_one_line(said, reason):
+    assert litert._reason(said) == reason
