@@ -173,14 +173,20 @@ def plot(case: Case, measurements: Result, file: Path) -> None:
     """Draws BLEU against sentences a second of one core, the latter logarithmic."""
     figure, axes = plt.subplots(figsize=(9, 6), layout="constrained")
     axes.set(xscale="log", xlabel="sentences a second of one core", ylabel="lower-cased BLEU")
+    axes.tick_params(which="both", labelsize="small")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.xaxis.set_major_formatter("{x:g}")
+    colors: dict[str, str] = {}
     for contestant in case.contestants:
         result = measurements["results"].get(contestant.label, {})
         processor = median_of(result, "processor")
         if processor is not None and "bleu" in result:
-            ours, point = contestant.name.startswith("zoo"), (measurements["sentences"] / processor, result["bleu"])
-            axes.plot(*point, "o" if ours else "s", color="tab:blue" if ours else "tab:gray")
-            axes.annotate(contestant.name, point, xytext=(5, 5), textcoords="offset points", fontsize="small")
-    axes.margins(x=0.25, y=0.1)
+            who, _, search = contestant.name.rpartition(", ")
+            style = {"color": colors.setdefault(who, f"C{len(colors)}"), "marker": "os"[search != "greedy"]}
+            point = measurements["sentences"] / processor, result["bleu"]
+            axes.plot(*point, linestyle="", label=contestant.name, **style)
+    axes.grid(which="both", alpha=0.3)
+    axes.legend(fontsize="small")
     figure.savefig(file, dpi=120)
     plt.close(figure)
 
