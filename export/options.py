@@ -45,11 +45,24 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
     nbest: int | None = size(
         None, f"Answers of the signature `nbest`: `beam_size`, or {DEFAULT_NBEST} if that is 1.", automatic=True
     )
+    rerank: str = choice(
+        "none",
+        ("none", "mbr"),
+        "Which translation of the beam is the answer: `none`, the one that ranks first, or `mbr`, the one that has "
+        "most in common with the others, by chrF.",
+    )
 
     def check(self) -> None:
         """Allows more answers than beams: the signature `nbest` searches with as many beams as it has answers."""
         if self.shortlist and self.xla:
             raise InputError("--shortlist and --xla do not go together: each batch has symbols of its own.")
+        if self.rerank != "none" and self.xla:
+            raise InputError("--rerank and --xla do not go together: XLA has no texts.")
+        if self.rerank != "none" and self.beam_size == 1:
+            raise InputError(
+                f"--rerank {self.rerank} chooses among the translations of a beam: use --beam_size 5, say. "
+                "Received: beam_size=1."
+            )
 
     def resolved(self, model: Any) -> Self:
         """See `ExportOptions`."""

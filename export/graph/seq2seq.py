@@ -14,6 +14,7 @@ from export.graph.attention_weights import (
     one_for_each_text,
     sizes,
 )
+from export.graph.consensus import consensus
 from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
 from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
@@ -45,7 +46,7 @@ class Seq2SeqGraph(ModelGraph):
         def translator(nbest: int, **options: Any) -> Translator:
             return Translator(run.model, self.options.decoding(nbest), shortlist=shortlist, **options)
 
-        self._translator = translator(1)
+        self._translator = translator(1 if self.options.rerank == "none" else self.options.beam_size)
         self._fixed_translator = translator(1, resizes=False)
         self.nbest_translator = translator(self.options.nbest or 1)
         self.scorer = Scorer(run.model)
@@ -57,7 +58,11 @@ class Seq2SeqGraph(ModelGraph):
 
     @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
-        return _best(self._translator, ids)
+        if self.options.rerank == "none":
+            return _best(self._translator, ids)
+        results = _sequences(self._translator, ids)
+        chosen = consensus(self.texts(results["ids"]), results["log_prob"])
+        return {name: tf.gather(answers, chosen, batch_dims=1) for name, answers in results.items()}
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
         return _best(self._fixed_translator, ids)
@@ -65,8 +70,12 @@ class Seq2SeqGraph(ModelGraph):
     @shared(IDS)
     def hypotheses(self, ids: tf.Tensor) -> Any:
         """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best answers; what is no sequence is padding."""
-        results = self.nbest_translator({"source": ids})
-        return {**results, "ids": tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)}
+        return _sequences(self.nbest_translator, ids)
+
+    def texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the texts [B, n] of target ids [B, n, L]; what is no sequence is an empty text."""
+        shape = tf.shape(ids)
+        return tf.reshape(self.decode(tf.reshape(ids, [shape[0] * shape[1], shape[2]])), shape[:2])
 
     def write(self, ids: tf.Tensor, results: Any) -> dict[str, tf.Tensor]:
         return {"text": self.decode(trimmed(results["ids"])), "log_prob": results["log_prob"]}
@@ -82,13 +91,27 @@ class Seq2SeqGraph(ModelGraph):
         return dict(self.model.attentions(source, before))
 
 
+def _sequences(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
+    results = translator({"source": ids})
+    return {**results, "ids": tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)}
+
+
 def _best(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the best answer to each row."""
     return {name: answers[:, 0] for name, answers in translator({"source": ids}).items()}
 
 
 def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]) -> list[Hypothesis]:
-    return [best for best, *_ in _nbest_hypotheses(run, options, texts, 1)]
+    if options.rerank == "none":
+        return [best for best, *_ in _nbest_hypotheses(run, options, texts, 1)]
+    answers = _nbest_hypotheses(run, options, texts, options.beam_size)
+    return [row[_consensus_of(row)] for row in answers]
+
+
+def _consensus_of(answers: list[Hypothesis]) -> int:
+    texts, log_probs = [[each.text for each in answers]], [[each.log_prob for each in answers]]
+    return int(consensus(tf.constant(texts), tf.constant(log_probs, tf.float32))[0])
 
 
 def _nbest_hypotheses(
@@ -121,10 +144,8 @@ def _expected_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
 def nbest(graph: Seq2SeqGraph, text: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """Several translations of each text, best first."""
     results = graph.hypotheses(graph.read(text))
-    number, shape = graph.nbest_translator.options.nbest, tf.shape(results["ids"])
-    # What is no sequence is an empty text.
-    texts = graph.decode(tf.reshape(results["ids"], [shape[0] * number, shape[2]]))
-    return {"texts": tf.reshape(texts, [-1, number]), "log_probs": results["log_prob"]}
+    texts = tf.ensure_shape(graph.texts(results["ids"]), [None, graph.nbest_translator.options.nbest])
+    return {"texts": texts, "log_probs": results["log_prob"]}
 
 
 def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:

@@ -15,6 +15,19 @@ def test_the_readme_shows_the_table():
     assert options_table() in (Path(options.__file__).with_name("README.md")).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rerank": "mbr"}, "--rerank mbr chooses among the translations of a beam.* Received: beam_size=1."),
+        ({"rerank": "mbr", "beam_size": 4, "xla": True}, "--rerank and --xla do not go together"),
+        ({"rerank": "bleu", "beam_size": 4}, "`rerank` must be none or mbr"),
+    ],
+)
+def test_reranking_that_cannot_be(options, message):
+    with pytest.raises(InputError, match=message):
+        Seq2SeqExportOptions(**options)
+
+
 def test_the_help_names_every_option(capsys):
     with pytest.raises(SystemExit):
         saved_model.main(["--help"])

@@ -29,7 +29,7 @@ OF_EVERY_TASK = {
 }
 SEARCH = {"rules": "gnmt", "length_penalty": 0.6, "coverage_penalty": 0.0, "max_length": 256, "no_repeat_ngram": 0}
 
-DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5, "shortlist": 0}
+DEFAULTS = {**OF_EVERY_TASK, **SEARCH, "beam_size": 1, "nbest": 5, "shortlist": 0, "rerank": "none"}
 
 
 def test_a_base_path_that_is_read_only(labelled_workdir, tmp_path, monkeypatch, capsys):
