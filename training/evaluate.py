@@ -11,6 +11,7 @@ from training.data import SPLITS, spec_forms
 from training.reranking import RERANKINGS, check_reranking
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
+from zoo.decoding_options import RULES
 from zoo.errors import InputError
 from zoo.registry import get_spec
 from zoo.startup import start_backend
@@ -28,8 +29,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", metavar="SPEC", help=f"{forms}; default: what the model was trained on")
     parser.add_argument("--split", default="test", choices=SPLITS, help="default: test")
     parser.add_argument("--beam_size", type=int, metavar="N", help="seq2seq; default: 1, greedy search")
+    parser.add_argument("--rules", choices=RULES, help="seq2seq; whose rules beam search follows; default: gnmt")
     parser.add_argument(
-        "--length_penalty", type=float, metavar="ALPHA", help="seq2seq; exponent of beam search, default: 0.6"
+        "--length_penalty",
+        type=float,
+        metavar="ALPHA",
+        help="seq2seq; exponent of beam search, default: 0.6 by the rules of GNMT, else 1",
     )
     parser.add_argument(
         "--shortlist", type=int, metavar="N", help="seq2seq; target symbols of a batch, see training.shortlist"
@@ -53,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Mistakes are reported before the seconds that the backend takes to start.
     spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
     decoding = {}
-    for option in ("beam_size", "length_penalty", "shortlist", "rerank"):
+    for option in ("beam_size", "rules", "length_penalty", "shortlist", "rerank"):
         if (value := getattr(arguments, option)) is not None:
             if spec.task != "seq2seq":
                 raise InputError(f"--{option} is for seq2seq models; {arguments.workdir} holds a {spec.task} model.")

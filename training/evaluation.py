@@ -21,6 +21,7 @@ from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.reranking import Reranked, check_reranking
 from training.tasks import Task, get_task
+from zoo.decoding_options import TranslationOptions
 from zoo.errors import unknown_name
 from zoo.inference import Run
 from zoo.presets import PREFIX
@@ -85,6 +86,8 @@ def evaluate(
     data = config.open_data() if own else open_data(config.spec, str(spec))
     # Nothing is written into the installed package.
     workdir = None if str(path).startswith(PREFIX) else _writable(WorkDir(path))
+    if "rules" in decoding:
+        decoding = {"length_penalty": TranslationOptions(rules=decoding["rules"]).exponent(), **decoding}
     decoding = {**_DECODING.get(task.name, {}), **decoding}
     answering: Any = run
     if rerank:

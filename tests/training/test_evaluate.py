@@ -73,6 +73,19 @@ def test_other_data_and_options_have_files_of_their_own(workdir, tmp_path):
         assert card.count(key) == 1 and f"{key}bleu {metrics['bleu']:.4f}, " in card
 
 
+def test_the_rules_of_a_search(workdir, text_spec, text_run, capsys):
+    """Each has a length penalty of its own; metrics, files and card name both."""
+    flags = ["--data", text_spec, "--beam_size", "3", "--rules", "huggingface"]
+    assert run_quietly(main, workdir, *flags) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert (metrics["rules"], metrics["length_penalty"]) == ("huggingface", 1.0)
+    sources = load_data(text_spec).split("test").source
+    expected = text_run.translate(sources, beam_size=3, rules="huggingface", length_penalty=1.0)
+    name = "test_beam_3_length_penalty_1.0_rules_huggingface.txt"
+    assert (workdir / "evaluation" / name).read_text(encoding="utf-8").split("\n")[:-1] == expected
+    assert "rules huggingface, length_penalty 1.0: " in (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
 def test_perplexity_is_that_of_training(workdir):
     """The data SPEC is that of training unless told otherwise."""
     metrics = evaluate(workdir, split="val")

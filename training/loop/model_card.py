@@ -33,11 +33,13 @@ _SMALLER = "\n\n## With smaller weights\n\n"
 _SHORTLIST = "\n\n## With a shortlist\n\n"
 _OPTIONS = (
     "beam_size",
+    "rules",
     "length_penalty",
     "coverage_penalty",
     "no_repeat_ngram",
     "max_length",
     "shortlist",
+    "rerank",
     "temperature",
     "top_k",
     "top_p",
