@@ -84,6 +84,7 @@ SMALL = {
         {**_VARIANT, "decoder_layers": 1, "decoder_self_attention": "average"},
         {**_VARIANT, "decoder_layers": 1, "decoder_self_attention": "delta_rule"},
     ],
+    "student_base": [{**_VARIANT, "decoder_layers": 1, "normalize_first": True}],
     # These names differ from transformer_tiny in sizes alone: here they stand for other options.
     "transformer_small": [{**_TRANSFORMER, **_LIKE_LLAMA}],
     "transformer_base": [{**_VARIANT, "self_attention": "performer", "num_features": 5, "positions": "learned_concat"}],

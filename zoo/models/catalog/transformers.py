@@ -22,6 +22,7 @@ TINY = {"num_layers": 4, "model_dim": 128, "intermediate_dim": 256, "num_heads":
 SMALL = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 1024, "num_heads": 4, "dropout": 0.3}
 BASE = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 2048, "num_heads": 8, "dropout": 0.1}
 BIG = {"num_layers": 6, "model_dim": 1024, "intermediate_dim": 4096, "num_heads": 16, "dropout": 0.3}
+STUDENT = {"num_layers": 6, "decoder_layers": 2, "decoder_self_attention": "ssru"}
 LUDICROUS = "https://aclanthology.org/D19-5632"
 VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
 
@@ -139,7 +140,13 @@ _register(
     Paper("From Research to Production and Back: Ludicrously Fast Neural Machine Translation", 2019, LUDICROUS),
     "A student that decodes fast: 6 blocks of a Transformer's encoder, d 128, and 2 of a decoder with SSRUs in place "
     "of self-attention, so that a step costs the same at any length. With one vocabulary all embeddings are tied.",
-    **{**TINY, "num_layers": 6, "decoder_layers": 2, "decoder_self_attention": "ssru"},
+    **{**TINY, **STUDENT},
+)
+_register(
+    "student_base",
+    Paper("From Research to Production and Back: Ludicrously Fast Neural Machine Translation", 2019, LUDICROUS),
+    "student_tiny with the sizes of transformer_base: for teachers of that size and larger ones.",
+    **{**BASE, **STUDENT},
 )
 
 # Each of them changes one option.

@@ -75,6 +75,8 @@ PINS = {
     "transformer_small": (31_647_744, 31_595_008),
     # Encoder blocks 6 · 3,152,384; decoder blocks 6 · 4,204,032; embeddings as in the small one.
     "transformer_base": (44_242_944, 44_190_208),
+    # Encoder blocks as in the base one, decoder blocks 2 · 3,678,208; embeddings as in the small one.
+    "student_base": (26_375_168, 26_322_432),
     # Encoder blocks 6 · 12,596,224; decoder blocks 6 · 16,796,672; embeddings 204 · 1,024, shared 101 · 1,024.
     "transformer_big": (176_566_272, 176_460_800),
     # Embeddings 204 · 256, positions 2 · 256 · 256, seven convolutions of 768·512 + 512, seven maps of 256·256 + 256,
