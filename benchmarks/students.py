@@ -4,9 +4,9 @@
 
 TEACHER is a trained `transformer_tiny` with pre-norm blocks and one vocabulary, STUDENT a translator with a shortlist
 (`python -m training.shortlist`). All translate the sources of SPEC's test split. Ours are exports, loaded as a server
-loads them, that take and give strings, in parts of 32 sentences with a thread each. CTranslate2, in parts as well, and
-`transformers`, as M2M100 in batches of 64, have the teacher's weights and are given symbols. CTranslate2 has no SSRUs,
-and cannot take a student that has them.
+loads them, that take and give strings, in parts with a thread each. CTranslate2, in parts as well, and `transformers`,
+as M2M100 in batches of 64, have the teacher's weights and are given symbols. CTranslate2 has no SSRUs, and cannot take
+a student that has them.
 """
 
 import dataclasses
@@ -34,38 +34,32 @@ LOSS_LIMIT = 0.5  # BLEU that a student may be below its teacher
 
 def _ours(who: str, search: str) -> Contestant:
     return Contestant(
-        f"zoo, {who}",
+        f"zoo, {who}, {search}",
         "benchmarks.zoo_adapter:answer_with_export",
         {"export": "parts", "beam": SEARCHES[search], "who": who},
-        note=search,
         variables={"TF_ENABLE_ONEDNN_OPTS": "0"},  # as servers here
     )
 
 
 def _ctranslate2(compute_type: str, search: str) -> Contestant:
     work = {"batch": PART, "beam": SEARCHES[search], "compute_type": compute_type, "length_penalty": 1.0}
-    adapter = "benchmarks.peers.ctranslate2:search"
-    return Contestant(f"CTranslate2 {compute_type}, {TEACHER}", adapter, work, "ctranslate2", note=search)
+    name = f"CTranslate2 {compute_type}, {TEACHER}, {search}"
+    return Contestant(name, "benchmarks.peers.ctranslate2:search", work, "ctranslate2")
 
 
 def _transformers(search: str) -> Contestant:
     work = {"batch": BATCH, "beam": SEARCHES[search]}
-    adapter = "benchmarks.peers.hugging_face:translate"
-    return Contestant(f"transformers, {TEACHER}", adapter, work, "hugging_face", note=search)
+    name = f"transformers, {TEACHER}, {search}"
+    return Contestant(name, "benchmarks.peers.hugging_face:translate", work, "hugging_face")
 
 
-def contestants() -> tuple[Contestant, ...]:
-    """Returns all of them, each with its search in its name."""
-    pairs = [
-        pair
-        for search in SEARCHES
-        for pair in (
-            *(_ours(who, search) for who in (TEACHER, STUDENT, SHORT)),
-            *(_ctranslate2(kind, search) for kind in ("float32", "int8")),
-            _transformers(search),
-        )
-    ]
-    return tuple(dataclasses.replace(each, name=f"{each.name}, {each.note}") for each in pairs)
+def contestants(search: str) -> tuple[Contestant, ...]:
+    """Returns those with a search."""
+    return (
+        *(_ours(who, search) for who in (TEACHER, STUDENT, SHORT)),
+        *(_ctranslate2(kind, search) for kind in ("float32", "int8")),
+        _transformers(search),
+    )
 
 
 def _target(what: str, peer: str, bound: float | None = None) -> Target:
@@ -75,7 +69,7 @@ def _target(what: str, peer: str, bound: float | None = None) -> Target:
 CASE = Case(
     "students",
     "A test set",
-    contestants(),
+    tuple(each for search in SEARCHES for each in contestants(search)),
     (
         _target("the teacher, beam 5", f"zoo, {TEACHER}, beam 5", 6.0),
         _target("the teacher, greedy", f"zoo, {TEACHER}, greedy"),
@@ -95,21 +89,18 @@ def prepare(case: Case, runs: Mapping[str, Any], texts: Sequence[str], folder: P
         who = contestant.work.get("who", TEACHER)
         return dataclasses.replace(contestant, work={**contestant.work, "folder": str(folder / who)})
 
+    case = dataclasses.replace(case, contestants=tuple(map(with_folder, case.contestants)))
     for who in (TEACHER, STUDENT, SHORT):
-        run, inside = runs[who], folder / who
-        inside.mkdir()
-        (inside / "texts.json").write_text(json.dumps(list(texts)), encoding="utf-8")
-        for each in case.contestants:
-            if each.work.get("who") == who:
-                options = {"shortlist": shortlist} if who == SHORT else {}
-                beam = each.work["beam"]
-                base = inside / each.work["export"] / str(beam)
-                export_saved_model(
-                    run.path, base, beam_size=beam, nbest=1, dynamic_batching=True, signatures="none", **options
-                )
+        (folder / who).mkdir()
+        (folder / who / "texts.json").write_text(json.dumps(list(texts)), encoding="utf-8")
+    form = {"nbest": 1, "dynamic_batching": True, "signatures": "none"}
+    for work in (each.work for each in case.contestants if "who" in each.work):
+        options = {**form, "beam_size": work["beam"], "shortlist": shortlist if work["who"] == SHORT else 0}
+        base = Path(work["folder"]) / work["export"] / str(work["beam"])
+        export_saved_model(runs[work["who"]].path, base, **options)
     write_weights(runs[TEACHER], folder / TEACHER / "weights.npz")
     (folder / TEACHER / "ids.json").write_text(json.dumps(runs[TEACHER].source_ids(texts)), encoding="ascii")
-    return dataclasses.replace(case, contestants=tuple(map(with_folder, case.contestants)))
+    return case
 
 
 def megabytes(folder: Path) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from zoo.decoding_options import GenerationOptions, TranslationOptions
+from zoo.decoding_options import GenerationOptions, TranslationOptions, check_reranking
 from zoo.errors import InputError
 from zoo.options import Option, Options, choice, flag, size, text
 from zoo.presets import workdir_path
@@ -58,11 +58,8 @@ class Seq2SeqExportOptions(ExportOptions, TranslationOptions):
             raise InputError("--shortlist and --xla do not go together: each batch has symbols of its own.")
         if self.rerank != "none" and self.xla:
             raise InputError("--rerank and --xla do not go together: XLA has no texts.")
-        if self.rerank != "none" and self.beam_size == 1:
-            raise InputError(
-                f"--rerank {self.rerank} chooses among the translations of a beam: use --beam_size 5, say. "
-                "Received: beam_size=1."
-            )
+        if self.rerank != "none":
+            check_reranking(self.rerank, self.beam_size)
 
     def resolved(self, model: Any) -> Self:
         """See `ExportOptions`."""

@@ -8,10 +8,10 @@ from training.breakdown import KINDS
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
-from training.reranking import RERANKINGS, check_reranking
+from training.reranking import RERANKINGS
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
-from zoo.decoding_options import RULES
+from zoo.decoding_options import RULES, check_reranking
 from zoo.errors import InputError
 from zoo.registry import get_spec
 from zoo.startup import start_backend

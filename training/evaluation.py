@@ -19,9 +19,9 @@ from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
 from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
-from training.reranking import Reranked, check_reranking
+from training.reranking import Reranked
 from training.tasks import Task, get_task
-from zoo.decoding_options import TranslationOptions
+from zoo.decoding_options import TranslationOptions, check_reranking
 from zoo.errors import unknown_name
 from zoo.inference import Run
 from zoo.presets import PREFIX

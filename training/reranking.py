@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zoo.errors import InputError, unknown_name
+from zoo.errors import unknown_name
 
 RERANKINGS = ("mbr", "mbr_bleu")
 """Minimum Bayes risk with chrF as the utility of a translation, and with BLEU of single sentences."""
@@ -52,15 +52,6 @@ def _utility(reranking: str) -> Callable[[str, str], float]:
 
     metric = CHRF() if reranking == "mbr" else BLEU(effective_order=True)
     return lambda text, other: float(metric.sentence_score(text, [other]).score)
-
-
-def check_reranking(reranking: str, beam_size: int) -> None:
-    """Raises InputError if there are no several translations to choose from."""
-    if beam_size < 2:
-        raise InputError(
-            f"--rerank {reranking} chooses among the translations of a beam: use --beam_size 5, say. "
-            f"Received: beam_size={beam_size}."
-        )
 
 
 class Reranked:

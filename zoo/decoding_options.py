@@ -14,6 +14,15 @@ RULES = ("gnmt", "huggingface", "huggingface_early", "huggingface_never", "ctran
 """Whose rules a search may follow; see `zoo.decoding.BEAM_RULES`."""
 
 
+def check_reranking(reranking: str, beam_size: int) -> None:
+    """Raises InputError if there are no several translations to choose from."""
+    if beam_size < 2:
+        raise InputError(
+            f"--rerank {reranking} chooses among the translations of a beam: use --beam_size 5, say. "
+            f"Received: beam_size={beam_size}."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions(Options):
     """How a sequence-to-sequence model is decoded."""

@@ -52,11 +52,9 @@ def signature_function(graph: ModelGraph, signature: Signature) -> Any:
 
     answer: Callable[..., Any] = read_weights_and_answer
     if signature.batchable and graph.options.dynamic_batching:
-        # XLA has compiled no larger sizes; a beam has several rows for each text.
-        large_size = (
-            MAX_BATCH_SIZE if signature.compiled else LARGE_BATCH_SIZE // getattr(graph.options, "beam_size", 1)
-        )
-        answer = batched(answer, graph.options.num_batch_threads, max(large_size, MAX_BATCH_SIZE))
+        # A beam has several rows for each text, and XLA has compiled no larger sizes.
+        texts = 0 if signature.compiled else LARGE_BATCH_SIZE // getattr(graph.options, "beam_size", 1)
+        answer = batched(answer, graph.options.num_batch_threads, max(texts, MAX_BATCH_SIZE))
 
     def prepare_and_answer(*inputs: tf.Tensor) -> Any:
         # Outside of the batch, as requests that share one fail together.

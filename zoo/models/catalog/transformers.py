@@ -23,7 +23,11 @@ SMALL = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 1024, "num_heads
 BASE = {"num_layers": 6, "model_dim": 512, "intermediate_dim": 2048, "num_heads": 8, "dropout": 0.1}
 BIG = {"num_layers": 6, "model_dim": 1024, "intermediate_dim": 4096, "num_heads": 16, "dropout": 0.3}
 STUDENT = {"num_layers": 6, "decoder_layers": 2, "decoder_self_attention": "ssru"}
-LUDICROUS = "https://aclanthology.org/D19-5632"
+KIM = Paper(
+    "From Research to Production and Back: Ludicrously Fast Neural Machine Translation",
+    2019,
+    "https://aclanthology.org/D19-5632",
+)
 VASWANI = Paper("Attention Is All You Need", 2017, "https://arxiv.org/abs/1706.03762")
 
 
@@ -137,14 +141,14 @@ _register(
 )
 _register(
     "student_tiny",
-    Paper("From Research to Production and Back: Ludicrously Fast Neural Machine Translation", 2019, LUDICROUS),
+    KIM,
     "A student that decodes fast: 6 blocks of a Transformer's encoder, d 128, and 2 of a decoder with SSRUs in place "
     "of self-attention, so that a step costs the same at any length. With one vocabulary all embeddings are tied.",
     **{**TINY, **STUDENT},
 )
 _register(
     "student_base",
-    Paper("From Research to Production and Back: Ludicrously Fast Neural Machine Translation", 2019, LUDICROUS),
+    KIM,
     "student_tiny with the sizes of transformer_base: for teachers of that size and larger ones.",
     **{**BASE, **STUDENT},
 )
