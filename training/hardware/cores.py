@@ -59,7 +59,7 @@ def use_cores(count: int, available: int = 0) -> None:
         pass
 
 
-def share_batches(model: keras.Model, metrics: list[keras.metrics.Metric], count: int) -> None:
+def share_batches(model: keras.Model, metrics: list[keras.metrics.Metric], count: int, together: int = 1) -> None:
     """Makes a model's training step compute the parts of each batch at the same time, each on one core throughout.
 
     TensorFlow splits one operation after the other over the cores, and most are too small for that. Loss, gradients and
@@ -69,12 +69,13 @@ def share_batches(model: keras.Model, metrics: list[keras.metrics.Metric], count
         model: The compiled model.
         metrics: Its metrics but for the loss, all of which sum over what they see.
         count: Number of parts; a batch has at least as many rows. With 1 nothing changes.
+        together: Rows that follow each other and stay in one part.
     """
     if count > 1:
-        model.train_step = functools.partial(_train_step, model, metrics, count)
+        model.train_step = functools.partial(_train_step, model, metrics, count, together)
 
 
-def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: int, data: Any) -> Any:
+def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: int, together: int, data: Any) -> Any:
     import tensorflow as tf
 
     x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
@@ -103,7 +104,7 @@ def _train_step(model: keras.Model, metrics: list[keras.metrics.Metric], count: 
 
     # Traced once, for all parts. They write no variable, or TensorFlow would make each wait for the one before.
     compute_part = tf.function(compute_part, autograph=False)
-    ends = [tf.shape(weights)[0] * number // count for number in range(count + 1)]
+    ends = [tf.shape(weights)[0] // together * number // count * together for number in range(count + 1)]
     parts = []
     for number, (first, last) in enumerate(itertools.pairwise(ends)):
         part = keras.tree.map_structure(lambda array, rows=slice(first, last): array[rows], (x, y, weights))

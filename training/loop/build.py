@@ -9,7 +9,7 @@ from training.hardware.cores import share_batches
 from training.hardware.devices import on_one_device
 from training.hardware.processes import bring_home
 from training.loop.prepare import PreparedRun
-from training.optimization.consistency import regularise
+from training.optimization.consistency import regularise, repeat_rows, rows_together
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
 from training.optimization.fine_tuning import add_lora, copy_weights, start_from
 from training.optimization.guided_alignment import guide
@@ -45,7 +45,8 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
     if config.data.alignments:
         guide(model, settings.guided_alignment)
     regularise(model, settings)
-    share_batches(model, metrics, hardware.cores)
+    share_batches(model, metrics, hardware.cores, rows_together(settings))
+    repeat_rows(model, settings)
     accumulate_over_symbols(model)
     if settings.weight_decay:
         exclude_from_decay(model)

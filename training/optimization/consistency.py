@@ -12,6 +12,9 @@ from training.config.options import TrainingConfig
 from training.optimization.cross_entropy import share_of_device
 from zoo.errors import InputError
 
+TWINS = 2
+"""Rows of R-Drop that stand for one."""
+
 
 def regularise(model: keras.Model, settings: TrainingConfig) -> None:
     """Adds what `training.consistency` asks for to the loss of a compiled model, in training only.
@@ -22,7 +25,8 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
         simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the words on each side are zero
 
     R-Drop's is half of the paper's sum, so that rates of learning stay what they are. The gradient goes through both
-    passes.
+    passes. Those of R-Drop are one, in which each row has a twin with its own draw, as in the paper: `repeat_rows` makes
+    the twins.
 
     Raises:
         InputError: If the model has no dropout: both passes would be the same, and nothing draws the words.
@@ -50,14 +54,35 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
         if not training:
             return loss
         if settings.consistency == "rdrop":
-            second = model(x, training=True)
-            both = divergence(y_pred, second, sample_weight) + divergence(second, y_pred, sample_weight)
-            return 0.5 * (loss + plain(x, y, second, sample_weight, training=training) + 0.5 * alpha * both)
+            first, second, weights = y_pred[::TWINS], y_pred[1::TWINS], sample_weight[::TWINS]
+            both = divergence(first, second, weights) + divergence(second, first, weights)
+            return loss + 0.25 * alpha * both
         with cut_off(model, settings.cutoff, seeds[0]):
             second = model(x, training=True)
         return loss + alpha * divergence(y_pred, second, sample_weight)
 
     model.compute_loss = compute_loss
+
+
+def repeat_rows(model: keras.Model, settings: TrainingConfig) -> None:
+    """Makes the training step of a compiled model see each row of a batch as often as consistency needs it, in turn.
+
+    Call it after what else replaces the model's `train_step` and divides batches.
+    """
+    copies, plain = rows_together(settings), model.train_step
+    if copies == 1:
+        return
+
+    def train_step(*arguments: Any) -> Any:
+        *state, batch = arguments  # on JAX the state is before the batch
+        return plain(*state, keras.tree.map_structure(lambda array: ops.repeat(array, copies, axis=0), batch))
+
+    model.train_step = train_step
+
+
+def rows_together(settings: TrainingConfig) -> int:
+    """Returns how many rows that follow each other in a batch belong together."""
+    return TWINS if settings.consistency == "rdrop" else 1
 
 
 def _drops(layer: keras.layers.Layer) -> bool:

@@ -64,6 +64,16 @@ def test_parts_are_as_the_whole(model, data, options, count, text_spec, labelled
         np.testing.assert_allclose([right[name] for name in numbers], [left[name] for name in numbers], rtol=1e-5)
 
 
+def test_twins_stay_in_one_part(labelled_spec, tmp_path):
+    """Dropout that drops nothing leaves nothing to regularise, unless a row is compared with another's twin."""
+    options = [*CNN[:3], "model.dropout=1e-9", "model.word_dropout=0", "model.embedding_dropout=0"]
+    plain = train(tmp_path / "plain", "cnn_classifier", labelled_spec, *options, "training.cores=1")
+    rdrop = ["training.consistency=rdrop", "training.consistency_weight=1000", "training.cores=3"]
+    twins = train(tmp_path / "twins", "cnn_classifier", labelled_spec, *options, *rdrop)
+    for left, right in zip(plain, twins, strict=True):
+        np.testing.assert_allclose(right["loss"], left["loss"], rtol=1e-4)
+
+
 def test_a_resumed_run_draws_what_the_uninterrupted_one_does(labelled_spec, tmp_path):
     options = [*CNN[:3], "model.dropout=0.5", "model.word_dropout=0.2", "training.cores=2"]
     whole = train(tmp_path / "whole", "cnn_classifier", labelled_spec, *options)

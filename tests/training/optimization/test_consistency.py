@@ -7,7 +7,7 @@ from keras import ops
 
 import zoo
 from training.config.options import TrainingConfig
-from training.optimization.consistency import cut_off, divergence, regularise
+from training.optimization.consistency import cut_off, divergence, regularise, repeat_rows
 from training.optimization.cross_entropy import MeanOverSymbols
 from zoo.errors import InputError
 from zoo.vocabulary import PAD, START
@@ -58,6 +58,10 @@ def losses(model, settings, passes):
     x, y, weights = batch()
     plain = [float(model.compute_loss(x, y, each, weights, training=True)) for each in passes]
     regularise(model, settings)
+    if settings.consistency == "rdrop":
+        x, y, weights = keras.tree.map_structure(lambda array: array.repeat(2, axis=0), (x, y, weights))
+        twins = ops.reshape(ops.stack(passes, axis=1), (10, 3, 13))
+        return plain, float(model.compute_loss(x, y, twins, weights, training=True))
     following = iter(passes[1:])
     model.call = lambda *arguments, **options: next(following)
     return plain, float(model.compute_loss(x, y, passes[0], weights, training=True))
@@ -100,7 +104,9 @@ def test_whole_embeddings_are_cut_off_and_come_back():
 @pytest.mark.parametrize("kind", ["rdrop", "simcut"])
 def test_a_model_trains(kind):
     model, (x, y, weights) = seq2seq(), batch()
-    regularise(model, TrainingConfig(consistency=kind))
+    settings = TrainingConfig(consistency=kind)
+    regularise(model, settings)
+    repeat_rows(model, settings)
     before = [numpy(variable).copy() for variable in model.trainable_variables]
     first = model.train_on_batch(x, y, weights)
     assert np.isfinite(first)
