@@ -25,8 +25,8 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
         simcut:  CE(p) + α · KL(p ‖ p_cut), where the embeddings of a share of the words on each side are zero
 
     R-Drop's is half of the paper's sum, so that rates of learning stay what they are. The gradient goes through both
-    passes. Those of R-Drop are one, in which each row has a twin with its own draw, as in the paper: `repeat_rows` makes
-    the twins.
+    passes. Those of R-Drop are one, in which each row has a twin with its own draw, as in the paper; `repeat_rows`
+    makes the twins.
 
     Raises:
         InputError: If the model has no dropout: both passes would be the same, and nothing draws the words.
@@ -54,9 +54,8 @@ def regularise(model: keras.Model, settings: TrainingConfig) -> None:
         if not training:
             return loss
         if settings.consistency == "rdrop":
-            first, second, weights = y_pred[::TWINS], y_pred[1::TWINS], sample_weight[::TWINS]
-            both = divergence(first, second, weights) + divergence(second, first, weights)
-            return loss + 0.25 * alpha * both
+            first, second = ops.unstack(ops.reshape(y_pred, (-1, TWINS, *ops.shape(y_pred)[1:])), TWINS, axis=1)
+            return loss + 0.25 * alpha * divergence(first, second, sample_weight[::TWINS], symmetric=True)
         with cut_off(model, settings.cutoff, seeds[0]):
             second = model(x, training=True)
         return loss + alpha * divergence(y_pred, second, sample_weight)
@@ -89,16 +88,18 @@ def _drops(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, keras.layers.Dropout) and layer.rate > 0
 
 
-def divergence(logits: Any, others: Any, weights: Any) -> Any:
+def divergence(logits: Any, others: Any, weights: Any, symmetric: bool = False) -> Any:
     """Returns the mean of `KL(softmax(logits) ‖ softmax(others))` over what has weight, in float32.
 
     Args:
         logits: [..., V].
         others: [..., V].
         weights: [...]; those of padding are 0.
+        symmetric: Whether the divergence of the second from the first is added.
     """
     first, second = (ops.log_softmax(ops.cast(values, "float32"), axis=-1) for values in (logits, others))
-    each = ops.sum(ops.exp(first) * (first - second), axis=-1)
+    shares = ops.exp(first) - ops.exp(second) if symmetric else ops.exp(first)
+    each = ops.sum(shares * (first - second), axis=-1)
     weights = ops.cast(weights, "float32")
     total = ops.sum(weights)
     # Where nothing is real, logits may be anything.

@@ -51,6 +51,9 @@ def test_divergence():
     others[0, 2] = np.nan  # where nothing is real
     np.testing.assert_allclose(numpy(divergence(logits, others, weights)), total / 3, rtol=1e-5)
     assert numpy(divergence(logits, logits, weights)) == 0.0
+    both = numpy(divergence(logits, others, weights, symmetric=True))
+    there_and_back = numpy(divergence(logits, others, weights)) + numpy(divergence(others, logits, weights))
+    np.testing.assert_allclose(both, there_and_back, rtol=1e-5)
 
 
 def losses(model, settings, passes):
