@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -25,6 +25,7 @@ class _State:
     """What has come so far; signals are of the process."""
 
     received: int | None = None
+    is_held = False  # The first one is not raised: a loop asks for it, at a place where it can end.
     is_ending = False  # It is being said why; nothing is to be raised any more.
 
 
@@ -37,8 +38,30 @@ def received_signal() -> int | None:
 
 def raise_if_received() -> None:
     """Raises what a signal has raised before, where that was lost."""
-    if _State.received is not None and not _State.is_ending:
+    if _State.received is not None and not _State.is_held and not _State.is_ending:
         _raise(_State.received)
+
+
+@contextlib.contextmanager
+def holding_signals() -> Iterator[Callable[[], None]]:
+    """Yields a function from whose call on, until the block ends, the first signal is only noted; a second is raised.
+
+    The block asks `held_signal` where it can end; a signal that it did not ask for is raised at its end.
+    """
+
+    def hold() -> None:
+        _State.is_held = _State.received is None
+
+    try:
+        yield hold
+    finally:
+        _State.is_held = False
+    raise_if_received()
+
+
+def held_signal() -> int | None:
+    """Returns the number of the signal that came and is held, if there is one."""
+    return _State.received if _State.is_held else None
 
 
 def exit_status(number: int) -> int:
@@ -65,11 +88,14 @@ def raising_signals(at_end: signal.Handlers | None = None) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler if at_end is None else at_end)
         sys.unraisablehook = report
-        _State.received, _State.is_ending = None, False
+        _State.received, _State.is_held, _State.is_ending = None, False, False
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    _State.received = _State.received or number
+    is_first, _State.received = _State.received is None, _State.received or number
+    if is_first and _State.is_held:
+        return
+    _State.is_held = False
     # What closes files after the first signal is to be left alone by the second.
     if not _State.is_ending and not _is_handled(sys.exc_info()[1]):
         _raise(number)

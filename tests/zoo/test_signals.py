@@ -1,5 +1,6 @@
 """Signals: one line and the status of a shell, whenever they come."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from zoo.cli import run_command
-from zoo.signals import Terminated, raise_if_received, raising_signals
+from zoo.signals import Terminated, held_signal, holding_signals, raise_if_received, raising_signals
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,31 @@ def test_a_signal_that_comes_out_as_another_error(capsys):
 
     assert run_command(main, []) == 143
     assert capsys.readouterr().err == "terminated\n"
+
+
+def held_until(signals):
+    with holding_signals() as hold:
+        hold()
+        for number in signals:
+            send(number)
+        print(held_signal())
+
+
+def test_the_first_signal_can_be_held_and_a_second_cannot(capsys):
+    assert run_command(lambda argv: held_until([]), []) == 0
+    assert run_command(lambda argv: held_until([signal.SIGTERM]), []) == 143  # at the end of the block
+    assert capsys.readouterr().out == f"None\n{signal.SIGTERM:d}\n"
+    assert run_command(lambda argv: held_until([signal.SIGINT, signal.SIGTERM]), []) == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_a_signal_that_came_before_is_not_held():
+    with raising_signals(), pytest.raises(Terminated), holding_signals() as hold:
+        with contextlib.suppress(Terminated):
+            send(signal.SIGTERM)
+        hold()
+        assert held_signal() is None
+        raise_if_received()
 
 
 class Swallowing:

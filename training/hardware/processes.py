@@ -24,7 +24,7 @@ import numpy as np
 
 from training.hardware.cluster import Cluster
 from zoo.errors import InputError
-from zoo.signals import exit_status
+from zoo.signals import exit_status, held_signal
 
 # Longer than a process may be stopped, and shorter than the minute in which all have to have ended.
 SILENCE = 45.0
@@ -75,10 +75,10 @@ class Processes:
     def asked_to_end(self, step: int) -> bool:
         """Returns whether a process was asked to end by SIGTERM, after the same step in all processes.
 
-        All have to ask after each step.
+        All have to ask after each step. A single one was asked by any signal that it holds.
         """
         if self.count == 1:
-            return False
+            return held_signal() is not None
         from jax.experimental import multihost_utils
 
         return bool(multihost_utils.reached_preemption_sync_point(step))

@@ -19,6 +19,7 @@ from training.loop.checkpoints import CheckpointWriter, averages_of
 from training.loop.failures import LossLost, Preempted
 from training.loop.state import RunState, append_to_log
 from zoo.errors import InputError
+from zoo.signals import held_signal
 from zoo.workdir import WorkDir
 
 Logs = Any
@@ -137,6 +138,7 @@ class Averages(keras.callbacks.Callback):
 class Stop(keras.callbacks.Callback):
     """Ends all processes of a training after the same step when one is asked to end, with a checkpoint of that step.
 
+    A single process holds signals from its first step on: before that it may compile for long, with nothing to write.
     Other than those of whole rounds it has what the unfinished round has counted, so that a resumed run repeats
     nothing.
 
@@ -147,6 +149,7 @@ class Stop(keras.callbacks.Callback):
         batches_per_step: Batches whose gradients make a step.
         writer: Writes the checkpoint.
         settle: Called before it is written; raises an error if the run is lost.
+        hold: Called by a single process to hold signals, see `zoo.signals.holding_signals`.
     """
 
     def __init__(
@@ -157,20 +160,26 @@ class Stop(keras.callbacks.Callback):
         batches_per_step: int,
         writer: CheckpointWriter,
         settle: Callable[[], None],
+        hold: Callable[[], None],
     ):
         super().__init__()
-        self.processes, self.state, self.writer, self.settle = processes, state, writer, settle
+        self.processes, self.state, self.writer, self.settle, self.hold = processes, state, writer, settle, hold
         self.eval_every, self.batches_per_step = eval_every, batches_per_step
-        self.batches, self.ending = state.batches, False
+        self.batches, self.ending, self.stepped = state.batches, False, False
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.begun = time.monotonic() - self.state.seconds
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self.batches = self.state.batches
-        for variable, value in zip(self.model.metrics_variables, self.state.counted, strict=False):
-            variable.assign(value)
-        self.state.batches, self.state.counted = 0, []
+        self.batches, self.state.batches = self.state.batches, 0
+        self._count_on()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._count_on()
         self.batches += 1
+        if not self.stepped and self.processes.count == 1:
+            self.hold()
+        self.stepped = True
         done, rest = divmod(self.batches, self.batches_per_step)
         step = self.state.rounds * self.eval_every + done
         if rest or not self.processes.asked_to_end(step):
@@ -178,15 +187,27 @@ class Stop(keras.callbacks.Callback):
         self.ending = True
         if done < self.eval_every:  # else the checkpoint of the round follows
             self.settle()
-            self.model.jax_state_sync()
-            self.state.batches = self.batches
+            if keras.backend.backend() == "jax":
+                self.model.jax_state_sync()
+            self.state.batches, self.state.seconds = self.batches, time.monotonic() - self.begun
             self.state.counted = [whole(variable).tolist() for variable in self.model.metrics_variables]
             self.writer.save(step, self.model, dataclasses.asdict(self.state))
             self._end()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if self.ending:
+        if self.ending or held_signal():
             self._end()
+
+    def _count_on(self) -> None:
+        """Adds what the round has counted before to its metrics, all of them sums, once they have their variables.
+
+        On JAX they have them from the start, and only then can they be changed; on TensorFlow after the first step.
+        """
+        variables = self.model.metrics_variables
+        if self.state.counted and len(variables) == len(self.state.counted):
+            for variable, value in zip(variables, self.state.counted, strict=True):
+                variable.assign(whole(variable) + value)
+            self.state.counted = []
 
     def _end(self) -> None:
         self.writer.wait()

@@ -24,7 +24,7 @@ class RunStopped(Exception):
 
 
 class Preempted(Exception):
-    """One of several processes was asked to end, and all have written a checkpoint."""
+    """A process was asked to end, and it, with all others if there are any, has written a checkpoint."""
 
 
 class LossLost(Exception):

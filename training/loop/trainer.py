@@ -40,6 +40,7 @@ from training.loop.resolve import Run
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.optimization.optimizer import make_schedule
 from zoo.errors import InputError
+from zoo.signals import holding_signals
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 
@@ -220,12 +221,12 @@ def fit(
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
-    stop = Stop(hardware.processes, state, settings.eval_every, accumulated, writer, progress.settle)
     closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
     averages = [Averages()] if settings.ema else []
     training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
     try:
-        with without_rewriting():
+        with without_rewriting(), holding_signals() as hold:
+            stop = Stop(hardware.processes, state, settings.eval_every, accumulated, writer, progress.settle, hold)
             model.fit(
                 training_feed.dataset,
                 validation_data=validation_feed.dataset,

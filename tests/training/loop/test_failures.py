@@ -12,7 +12,9 @@ import tensorflow as tf
 from support.tiny_runs import run_quietly, train
 
 import training.loop.checkpoints
+from training.loop.checkpoint_files import list_checkpoints
 from training.loop.failures import RunStopped, explained
+from training.loop.feed import ValidationFeed
 from training.loop.progress import Progress
 from training.train import main
 from zoo.errors import InputError
@@ -29,6 +31,12 @@ SMALL = (
 def losses_of(workdir):
     records = [json.loads(line) for line in WorkDir(workdir).metrics.read_text().splitlines()]
     return [(record["step"], record.get("loss"), record.get("val_loss")) for record in records]
+
+
+def arrays_of(workdir):
+    """The variables of the last checkpoint."""
+    with np.load(list_checkpoints(WorkDir(workdir).checkpoints)[-1]) as arrays:
+        return {name: array for name, array in arrays.items() if name != "state"}
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +114,33 @@ def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, mo
         happening_at(patch, 4, event)
         assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == status
     output = capsys.readouterr()
-    where = f"the last good checkpoint is {workdir}/checkpoints/step_00000003.npz"
+    step = 4 if event in (interrupt, terminate) else 3  # a signal waits for the step's end
+    where = f"the last good checkpoint is {workdir}/checkpoints/step_{step:08d}.npz"
     assert output.err.splitlines()[-1].startswith(message.format(where, workdir))
     assert output.out == "" and "Traceback" not in output.err
     assert not (workdir / "model.keras").exists()
     # Model, data and settings stand in the directory.
     assert run_quietly(main, "--workdir", workdir, "--resume") == 0
     assert losses_of(workdir) == losses_of(whole)
+    np.testing.assert_equal(arrays_of(workdir), arrays_of(whole))
+
+
+def test_a_signal_in_validation_ends_the_run_with_its_round(whole, labelled_spec, tmp_path, monkeypatch, capsys):
+    workdir = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(ValidationFeed, "end", lambda self: interrupt())
+        assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == 130
+    assert f"{workdir}/checkpoints/step_00000003.npz" in capsys.readouterr().err.splitlines()[-1]
+    assert losses_of(workdir) == losses_of(whole)[:1]
+    assert run_quietly(main, "--workdir", workdir, "--resume") == 0
+    assert losses_of(workdir) == losses_of(whole)
+
+
+def test_a_second_signal_does_not_wait(labelled_spec, tmp_path, monkeypatch, capsys):
+    workdir = tmp_path / "run"
+    happening_at(monkeypatch, 5, lambda: (interrupt(), terminate()))
+    assert train("cnn_classifier", labelled_spec, workdir, "--set", *SMALL) == 130
+    assert "step_00000003.npz" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
