@@ -1,5 +1,6 @@
 """Evaluates a work directory: `python -m training.evaluate DIR --data SPEC --split test [--beam_size N]`."""
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from training.breakdown import KINDS
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
-from training.reranking import RERANKINGS
+from training.reranking import RERANKINGS, REVERSE_WEIGHT
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.decoding_options import RULES, check_reranking
@@ -46,6 +47,28 @@ def main(argv: Sequence[str] | None = None) -> None:
         "or BLEU (mbr_bleu)",
     )
     parser.add_argument(
+        "--with",
+        dest="others",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="with --rerank: a work directory of the same languages, whose translations are candidates as well, and "
+        "which has its say in how probable each is; again for more",
+    )
+    parser.add_argument(
+        "--reverse",
+        metavar="DIR",
+        help="with --rerank: a work directory of the reverse direction, which says how probable the source is, given "
+        "a translation",
+    )
+    parser.add_argument(
+        "--reverse_weight",
+        type=float,
+        default=REVERSE_WEIGHT,
+        metavar="W",
+        help=f"how much that counts, in [0, 1); default: {REVERSE_WEIGHT}",
+    )
+    parser.add_argument(
         "--weights",
         default="float32",
         metavar="KIND",
@@ -65,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             decoding[option] = value
     if arguments.rerank:
         check_reranking(arguments.rerank, arguments.beam_size or 1)
+    _check_advisers(arguments)
     if arguments.data:
         open_data(spec, arguments.data)
     if spec.task == "seq2seq":
@@ -79,9 +103,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments.split,
         arguments.weights,
         arguments.by,
+        others=arguments.others,
+        reverse=arguments.reverse,
+        reverse_weight=arguments.reverse_weight,
         report=lambda metrics: print(json.dumps(metrics, ensure_ascii=False), flush=True),
         **decoding,
     )
+
+
+def _check_advisers(arguments: argparse.Namespace) -> None:
+    """Raises InputError if models are named that cannot help to choose a translation."""
+    advisers = [("--with", path) for path in arguments.others]
+    advisers += [("--reverse", arguments.reverse)] if arguments.reverse else []
+    for option, path in advisers:
+        if not arguments.rerank:
+            raise InputError(f"{option} {path} is for --rerank: add --rerank mbr.")
+        if (task := get_spec(open_workdir(path).read_config()["model"]["name"]).task) != "seq2seq":
+            raise InputError(f"{option} takes a seq2seq model; {path} holds a {task} model.")
+    if not 0 <= arguments.reverse_weight < 1:
+        raise InputError(f"--reverse_weight must be in [0, 1). Received: {arguments.reverse_weight}.")
 
 
 def command() -> int:

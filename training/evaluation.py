@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
 from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
-from training.reranking import Reranked
+from training.reranking import REVERSE_WEIGHT, Reranked
 from training.tasks import Task, get_task
 from zoo.decoding_options import TranslationOptions, check_reranking
 from zoo.errors import unknown_name
@@ -30,6 +30,7 @@ from zoo.workdir import WorkDir
 
 # Options that are named in any case, and their defaults.
 _DECODING: dict[str, dict[str, Any]] = {"seq2seq": {"beam_size": 1, "length_penalty": 0.6}}
+_PATHS = ("with", "reverse")
 
 
 def _likelihood(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[Any], split: str) -> dict[str, float]:
@@ -51,6 +52,9 @@ def evaluate(
     weights: str = "float32",
     by: str | None = None,
     rerank: str | None = None,
+    others: Sequence[str | Path] = (),
+    reverse: str | Path | None = None,
+    reverse_weight: float = REVERSE_WEIGHT,
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
     **decoding: Any,
 ) -> dict[str, Any]:
@@ -68,6 +72,9 @@ def evaluate(
         by: `"length"` or `"frequency"`: measure examples of like sources apart as well, see `training.breakdown`, and
             draw it beside the model's answers.
         rerank: One of `training.reranking.RERANKINGS`: which translation of a beam is the answer. Default: the best.
+        others: Work directories of models whose translations are candidates of that as well, see `Reranked`.
+        reverse: The work directory of a model of the reverse direction, which has a say in it.
+        reverse_weight: Its weight.
         report: Called with the metrics before anything is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
@@ -92,8 +99,13 @@ def evaluate(
     answering: Any = run
     if rerank:
         check_reranking(rerank, decoding.get("beam_size", 1))
-        answering = Reranked(run, rerank)
-    reranking = {"rerank": rerank} if rerank else {}
+        back = zoo.load(reverse) if reverse else None
+        answering = Reranked(run, rerank, [zoo.load(other) for other in others], back, reverse_weight)
+    reranking: dict[str, Any] = {"rerank": rerank} if rerank else {}
+    if others:
+        reranking["with"] = ", ".join(map(str, others))
+    if reverse:
+        reranking |= {"reverse": str(reverse), "reverse_weight": reverse_weight}
     groups = grouped(by, run.reader, task, data, split, lambda: data if own else config.open_data()) if by else None
     run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
 
@@ -147,8 +159,14 @@ def _name(task: Task[Any], split: str, other_spec: str, weights: str, decoding: 
     defaults = _DECODING.get(task.name, {})
     words = [split, *([f"beam_{decoding['beam_size']}"] if "beam_size" in defaults else [])]
     words += [
-        f"{key}_{value}" for key, value in sorted(decoding.items()) if key != "beam_size" and value != defaults.get(key)
+        f"{key}_{_hash(value) if key in _PATHS else value}"
+        for key, value in sorted(decoding.items())
+        if key != "beam_size" and value != defaults.get(key)
     ]
-    if other_spec:  # hashed, since it has characters that the name of a file may not have
-        words.append(hashlib.sha256(other_spec.encode()).hexdigest()[:8])
+    words += [_hash(other_spec)] if other_spec else []
     return "_".join([*words, *([weights] if weights != "float32" else [])])
+
+
+def _hash(text: str) -> str:
+    """Returns a part of a file's name that stands for a text which has characters that it may not have."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

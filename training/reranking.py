@@ -1,10 +1,14 @@
 """Choosing among translations by what they have in common: minimum Bayes risk."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import unknown_name
+
+if TYPE_CHECKING:
+    from zoo.inference.seq2seq_run import Seq2SeqRun
 
 RERANKINGS = ("mbr", "mbr_bleu")
 """Minimum Bayes risk with chrF as the utility of a translation, and with BLEU of single sentences."""
@@ -54,21 +58,75 @@ def _utility(reranking: str) -> Callable[[str, str], float]:
     return lambda text, other: float(metric.sentence_score(text, [other]).score)
 
 
+REVERSE_WEIGHT = 0.2
+
+
 class Reranked:
     """A run that answers with the `consensus` of its beam.
+
+    Other models of the same languages add their beams, and P(y | x) is then the mean of what all models say, as in an
+    ensemble; unlike in one, each may have symbols of its own. A model of the reverse direction says how well the
+    source can be told from a translation: p ∝ P(y | x)^(1 − w) · P(x | y)^w, the noisy channel.
 
     Args:
         run: The run, a `Seq2SeqRun`.
         reranking: One of `RERANKINGS`.
+        others: Runs of the same languages.
+        reverse: A run that translates back.
+        reverse_weight: Its weight w, in [0, 1).
+
+    Reference:
+        Yee et al. 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine Translation", section 2,
+        https://arxiv.org/abs/1908.05731
     """
 
-    def __init__(self, run: Any, reranking: str):
-        self.run, self.reranking = run, reranking
+    def __init__(
+        self,
+        run: "Seq2SeqRun",
+        reranking: str,
+        others: Sequence["Seq2SeqRun"] = (),
+        reverse: "Seq2SeqRun | None" = None,
+        reverse_weight: float = REVERSE_WEIGHT,
+    ):
+        self.run, self.reranking, self.others = run, reranking, others
+        self.reverse, self.reverse_weight = reverse, reverse_weight
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Returns the translation of each text; see `Seq2SeqRun.nbest` for the options."""
-        answers = []
-        for hypotheses in self.run.nbest(texts, **options):
-            candidates, log_probs = [each.text for each in hypotheses], [each.log_prob for each in hypotheses]
-            answers.append(candidates[consensus(candidates, log_probs, self.reranking)])
-        return answers
+        beams = [run.nbest(texts, **options) for run in (self.run, *self.others)]
+        candidates = [[each.text for beam in of_text for each in beam] for of_text in zip(*beams, strict=True)]
+        if self.others:
+            candidates = [list(dict.fromkeys(of_text)) for of_text in candidates]
+            scores = [_score_lists(run.score, texts, candidates) for run in (self.run, *self.others)]
+            log_probs = [_log_mean_exp(of_text) for of_text in zip(*scores, strict=True)]
+        else:
+            log_probs = [[each.log_prob for each in beam] for beam in beams[0]]
+        if self.reverse is not None:
+            back, weight = self.reverse.score, self.reverse_weight
+            reverse = _score_lists(lambda sources, targets: back(targets, sources), texts, candidates)
+            log_probs = [
+                [(1 - weight) * forth + weight * back for forth, back in zip(*of_text, strict=True)]
+                for of_text in zip(log_probs, reverse, strict=True)
+            ]
+        return [
+            of_text[consensus(of_text, values, self.reranking)]
+            for of_text, values in zip(candidates, log_probs, strict=True)
+        ]
+
+
+def _score_lists(
+    score: Callable[[list[str], list[str]], list[float]], sources: Sequence[str], candidates: list[list[str]]
+) -> list[list[float]]:
+    """Returns what `score` says of each source and each of its candidates."""
+    pairs = [(source, text) for source, of_source in zip(sources, candidates, strict=True) for text in of_source]
+    found = iter(score([source for source, _ in pairs], [text for _, text in pairs]))
+    return [list(itertools.islice(found, len(of_source))) for of_source in candidates]
+
+
+def _log_mean_exp(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Returns the logarithm of the mean of the probabilities in each column of log probabilities."""
+    means = []
+    for column in zip(*rows, strict=True):
+        largest = max(column)
+        means.append(largest + math.log(sum(math.exp(value - largest) for value in column) / len(column)))
+    return means

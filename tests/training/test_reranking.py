@@ -1,5 +1,6 @@
 """Minimum Bayes risk over a list of translations."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -50,6 +51,79 @@ def test_a_reranked_run():
 
     answers = Reranked(SimpleNamespace(nbest=nbest), "mbr").translate(["x", "y"], beam_size=4)
     assert answers == [TEXTS[consensus(TEXTS, LOG_PROBS)]] * 2 and asked == {"beam_size": 4}
+
+
+class Model:
+    """A translator of one text by a table of log probabilities, whose beam is what is probable, in order."""
+
+    def __init__(self, log_probs, beam_size=2):
+        self.log_probs, self.beam_size, self.scored = log_probs, beam_size, []
+
+    def nbest(self, texts, **options):
+        ranked = sorted(self.log_probs, key=self.log_probs.get, reverse=True)[: self.beam_size]
+        return [[SimpleNamespace(text=text, log_prob=self.log_probs[text]) for text in ranked] for _ in texts]
+
+    def score(self, sources, targets):
+        self.scored += zip(sources, targets, strict=True)
+        return [self.log_probs[target] for target in targets]
+
+
+def chosen(monkeypatch, *arguments, **options):
+    """The lists that a choice was made from, with log probabilities."""
+    seen = []
+    monkeypatch.setattr("training.reranking.consensus", lambda texts, values, _: seen.append((texts, values)) or 0)
+    Reranked(*arguments, **options).translate(["x"], beam_size=2)
+    return seen
+
+
+def test_other_models_add_their_beams_and_p_is_the_mean(monkeypatch):
+    one, other = Model({"a": -1.0, "b": -2.0, "c": -3.0}), Model({"a": -4.0, "b": -2.0, "c": -1.0})
+    ((texts, values),) = chosen(monkeypatch, one, "mbr", [other])
+    assert texts == ["a", "b", "c"]
+    means = [math.log((math.exp(one.log_probs[text]) + math.exp(other.log_probs[text])) / 2) for text in texts]
+    assert values == pytest.approx(means)
+    assert one.scored == other.scored == [("x", text) for text in texts]
+
+
+def test_a_reverse_model_is_asked_for_the_source(monkeypatch):
+    forth, back = Model({"a": -1.0, "b": -2.0}), Model({"x": -5.0})
+    ((texts, values),) = chosen(monkeypatch, forth, "mbr", reverse=back, reverse_weight=0.25)
+    assert texts == ["a", "b"] and back.scored == [("a", "x"), ("b", "x")]
+    assert values == pytest.approx([0.75 * -1.0 + 0.25 * -5.0, 0.75 * -2.0 + 0.25 * -5.0])
+
+
+def test_advisers_of_a_real_run(dates_workdir, tmp_path, capsys):
+    """The run itself as another changes nothing but that each text is a candidate once; files tell advisers apart."""
+    arguments = [str(dates_workdir), "--split", "val", "--beam_size", "3", "--rerank", "mbr"]
+    names = set()
+    for more in ([], ["--with", str(dates_workdir)], ["--reverse", str(dates_workdir)]):
+        main([*arguments, *more])
+        metrics = json.loads(capsys.readouterr().out)
+        assert {"with", "reverse", "reverse_weight"} & set(metrics) == {
+            (): set(),
+            ("--with",): {"with"},
+            ("--reverse",): {"reverse", "reverse_weight"},
+        }[tuple(more[:1])]
+        names |= {path.name for path in (dates_workdir / "evaluation").glob("val_beam_3*rerank_mbr*.json")}
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--with", "DIR"], "--with DIR is for --rerank: add --rerank mbr."),
+        (["--reverse", "DIR"], "--reverse DIR is for --rerank: add --rerank mbr."),
+        (["--rerank", "mbr", "--beam_size", "2", "--reverse_weight", "1"], r"must be in \[0, 1\). Received: 1.0."),
+        (
+            ["--rerank", "mbr", "--beam_size", "2", "--with", "preset:senses_self_attention_classifier"],
+            "--with takes a seq2seq model; preset:senses_self_attention_classifier holds a classifier model.",
+        ),
+    ],
+)
+def test_advisers_that_cannot_advise(options, message, dates_workdir):
+    where = str(dates_workdir)
+    with pytest.raises(InputError, match=message.replace("DIR", where)):
+        main([where, *(option.replace("DIR", where) for option in options)])
 
 
 def test_a_beam_is_needed(dates_workdir):
