@@ -1,6 +1,5 @@
 """Evaluates a work directory: `python -m training.evaluate DIR --data SPEC --split test [--beam_size N]`."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from training.breakdown import KINDS
 from training.config.initial_run import open_workdir
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
-from training.reranking import RERANKINGS, REVERSE_WEIGHT
+from training.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.decoding_options import RULES, check_reranking
@@ -64,7 +63,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--reverse_weight",
         type=float,
-        default=REVERSE_WEIGHT,
         metavar="W",
         help=f"how much that counts, in [0, 1); default: {REVERSE_WEIGHT}",
     )
@@ -88,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             decoding[option] = value
     if arguments.rerank:
         check_reranking(arguments.rerank, arguments.beam_size or 1)
-    _check_advisers(arguments)
+    check_advisers(arguments.rerank, arguments.others, arguments.reverse, arguments.reverse_weight)
     if arguments.data:
         open_data(spec, arguments.data)
     if spec.task == "seq2seq":
@@ -109,19 +107,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         report=lambda metrics: print(json.dumps(metrics, ensure_ascii=False), flush=True),
         **decoding,
     )
-
-
-def _check_advisers(arguments: argparse.Namespace) -> None:
-    """Raises InputError if models are named that cannot help to choose a translation."""
-    advisers = [("--with", path) for path in arguments.others]
-    advisers += [("--reverse", arguments.reverse)] if arguments.reverse else []
-    for option, path in advisers:
-        if not arguments.rerank:
-            raise InputError(f"{option} {path} is for --rerank: add --rerank mbr.")
-        if (task := get_spec(open_workdir(path).read_config()["model"]["name"]).task) != "seq2seq":
-            raise InputError(f"{option} takes a seq2seq model; {path} holds a {task} model.")
-    if not 0 <= arguments.reverse_weight < 1:
-        raise InputError(f"--reverse_weight must be in [0, 1). Received: {arguments.reverse_weight}.")
 
 
 def command() -> int:

@@ -19,7 +19,7 @@ from training.hardware.precision import use_xla
 from training.loop.feed import ValidationFeed
 from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
-from training.reranking import REVERSE_WEIGHT, Reranked
+from training.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.tasks import Task, get_task
 from zoo.decoding_options import TranslationOptions, check_reranking
 from zoo.errors import unknown_name
@@ -54,7 +54,7 @@ def evaluate(
     rerank: str | None = None,
     others: Sequence[str | Path] = (),
     reverse: str | Path | None = None,
-    reverse_weight: float = REVERSE_WEIGHT,
+    reverse_weight: float | None = None,
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
     **decoding: Any,
 ) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def evaluate(
         rerank: One of `training.reranking.RERANKINGS`: which translation of a beam is the answer. Default: the best.
         others: Work directories of models whose translations are candidates of that as well, see `Reranked`.
         reverse: The work directory of a model of the reverse direction, which has a say in it.
-        reverse_weight: Its weight.
+        reverse_weight: Its weight. Default: 0.2.
         report: Called with the metrics before anything is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
@@ -83,6 +83,8 @@ def evaluate(
             model's.
     """
     check_kind(weights)
+    check_advisers(rerank, others, reverse, reverse_weight)
+    weight = REVERSE_WEIGHT if reverse_weight is None else reverse_weight
     if by not in (None, *KINDS):
         raise unknown_name("kind of breakdown", str(by), KINDS)
     run = zoo.load(path)
@@ -99,13 +101,13 @@ def evaluate(
     answering: Any = run
     if rerank:
         check_reranking(rerank, decoding.get("beam_size", 1))
-        back = zoo.load(reverse) if reverse else None
-        answering = Reranked(run, rerank, [zoo.load(other) for other in others], back, reverse_weight)
+        back = None if reverse is None else zoo.load(reverse)
+        answering = Reranked(run, rerank, [zoo.load(other) for other in others], back, weight)
     reranking: dict[str, Any] = {"rerank": rerank} if rerank else {}
     if others:
         reranking["with"] = ", ".join(map(str, others))
-    if reverse:
-        reranking |= {"reverse": str(reverse), "reverse_weight": reverse_weight}
+    if reverse is not None:
+        reranking |= {"reverse": str(reverse), "reverse_weight": weight}
     groups = grouped(by, run.reader, task, data, split, lambda: data if own else config.open_data()) if by else None
     run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
 

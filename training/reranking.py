@@ -3,9 +3,12 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.errors import unknown_name
+from training.config.initial_run import open_workdir
+from zoo.errors import InputError, unknown_name
+from zoo.registry import get_spec
 
 if TYPE_CHECKING:
     from zoo.inference.seq2seq_run import Seq2SeqRun
@@ -42,7 +45,7 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
     if reranking not in RERANKINGS:
         raise unknown_name("reranking", reranking, RERANKINGS)
     utility = _utility(reranking)
-    largest = max(log_probs)
+    largest = max(max(log_probs), LEAST)
     weights = [math.exp(value - largest) for value in log_probs]
     expected = [
         sum(weight * utility(text, other) for other, weight in zip(texts, weights, strict=True)) for text in texts
@@ -59,14 +62,38 @@ def _utility(reranking: str) -> Callable[[str, str], float]:
 
 
 REVERSE_WEIGHT = 0.2
+LEAST = -1e30  # in place of the logarithm of 0
+
+
+def check_advisers(
+    rerank: str | None,
+    others: Sequence[str | Path] = (),
+    reverse: str | Path | None = None,
+    reverse_weight: float | None = None,
+) -> None:
+    """Raises InputError if models are named that cannot help to choose a translation; see `Reranked`."""
+    if isinstance(others, str):
+        raise InputError(f"The other models are a list of work directories. Received: {others!r}.")
+    advisers = [("--with", path) for path in others] + ([] if reverse is None else [("--reverse", reverse)])
+    for option, path in advisers:
+        if not rerank:
+            raise InputError(f"{option} {path} is for --rerank: add --rerank mbr.")
+        if (task := get_spec(open_workdir(str(path)).read_config()["model"]["name"]).task) != "seq2seq":
+            raise InputError(f"{option} takes a seq2seq model; {path} holds a {task} model.")
+    if reverse_weight is not None:
+        if reverse is None:
+            raise InputError("--reverse_weight is for --reverse DIR, the model that it weights.")
+        if not 0 <= reverse_weight < 1:
+            raise InputError(f"--reverse_weight must be in [0, 1). Received: {reverse_weight}.")
 
 
 class Reranked:
     """A run that answers with the `consensus` of its beam.
 
-    Other models of the same languages add their beams, and P(y | x) is then the mean of what all models say, as in an
-    ensemble; unlike in one, each may have symbols of its own. A model of the reverse direction says how well the
-    source can be told from a translation: p ∝ P(y | x)^(1 − w) · P(x | y)^w, the noisy channel.
+    Other models of the same languages add their beams. Equal texts are then one candidate, and P(y | x) is the mean of
+    the probabilities that all models give the whole text; unlike in an ensemble, which takes it symbol by symbol, each
+    may have symbols of its own. A model of the reverse direction says how well the source can be told from a
+    translation: p ∝ P(y | x)^(1 − w) · P(x | y)^w, the noisy channel without its language model.
 
     Args:
         run: The run, a `Seq2SeqRun`.
@@ -127,6 +154,7 @@ def _log_mean_exp(rows: Sequence[Sequence[float]]) -> list[float]:
     """Returns the logarithm of the mean of the probabilities in each column of log probabilities."""
     means = []
     for column in zip(*rows, strict=True):
-        largest = max(column)
-        means.append(largest + math.log(sum(math.exp(value - largest) for value in column) / len(column)))
+        largest = max(max(column), LEAST)
+        total = sum(math.exp(value - largest) for value in column)
+        means.append(largest + math.log(total / len(column)) if total else LEAST)
     return means

@@ -46,7 +46,8 @@ def raise_if_received() -> None:
 def holding_signals() -> Iterator[Callable[[], None]]:
     """Yields a function from whose call on, until the block ends, the first signal is only noted; a second is raised.
 
-    The block asks `held_signal` where it can end; a signal that it did not ask for is raised at its end.
+    The block asks `held_signal` where it can end; a signal that it did not ask for is raised at its end. An error that
+    ends the block while a signal is held is not due to it, and the signal is forgotten.
     """
 
     def hold() -> None:
@@ -54,6 +55,10 @@ def holding_signals() -> Iterator[Callable[[], None]]:
 
     try:
         yield hold
+    except BaseException:
+        if _State.is_held:
+            _State.received = None
+        raise
     finally:
         _State.is_held = False
     raise_if_received()

@@ -9,6 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from training.evaluate import main
+from training.evaluation import evaluate
 from training.reranking import RERANKINGS, Reranked, consensus
 from zoo.errors import InputError
 
@@ -108,12 +109,28 @@ def test_advisers_of_a_real_run(dates_workdir, tmp_path, capsys):
     assert len(names) == 3
 
 
+def test_a_call_is_checked_as_the_command_is(dates_workdir):
+    with pytest.raises(InputError, match="is for --rerank"):
+        evaluate(dates_workdir, split="val", reverse=dates_workdir)
+    with pytest.raises(InputError, match="list of work directories"):
+        evaluate(dates_workdir, split="val", rerank="mbr", beam_size=2, others=str(dates_workdir))
+
+
+def test_what_no_model_thinks_possible():
+    low = -math.inf
+    assert consensus(TEXTS[:2], [low, low]) == 0 and consensus(TEXTS[:2], [low, -1.0]) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--with", "DIR"], "--with DIR is for --rerank: add --rerank mbr."),
         (["--reverse", "DIR"], "--reverse DIR is for --rerank: add --rerank mbr."),
-        (["--rerank", "mbr", "--beam_size", "2", "--reverse_weight", "1"], r"must be in \[0, 1\). Received: 1.0."),
+        (["--rerank", "mbr", "--beam_size", "2", "--reverse_weight", "0.1"], "--reverse_weight is for --reverse"),
+        (
+            ["--rerank", "mbr", "--beam_size", "2", "--reverse", "DIR", "--reverse_weight", "nan"],
+            r"must be in \[0, 1\). Received: nan.",
+        ),
         (
             ["--rerank", "mbr", "--beam_size", "2", "--with", "preset:senses_self_attention_classifier"],
             "--with takes a seq2seq model; preset:senses_self_attention_classifier holds a classifier model.",

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -139,8 +140,8 @@ class Stop(keras.callbacks.Callback):
     """Ends all processes of a training after the same step when one is asked to end, with a checkpoint of that step.
 
     A single process holds signals from its first step on: before that it may compile for long, with nothing to write.
-    Other than those of whole rounds it has what the unfinished round has counted, so that a resumed run repeats
-    nothing.
+    Unlike those of whole rounds, this checkpoint has what the unfinished round has counted, so that a resumed run
+    repeats nothing.
 
     Args:
         processes: The processes.
@@ -211,4 +212,4 @@ class Stop(keras.callbacks.Callback):
 
     def _end(self) -> None:
         self.writer.wait()
-        raise Preempted
+        raise Preempted(held_signal() or signal.SIGTERM)

@@ -24,7 +24,11 @@ class RunStopped(Exception):
 
 
 class Preempted(Exception):
-    """A process was asked to end, and it, with all others if there are any, has written a checkpoint."""
+    """A process was asked to end by a signal, and it, with all others if there are any, has written a checkpoint."""
+
+    def __init__(self, number: int = signal.SIGTERM):
+        super().__init__()
+        self.number = number
 
 
 class LossLost(Exception):
@@ -49,10 +53,10 @@ def _not_compiled(error: BaseException) -> bool:
 def _explanation(error: BaseException) -> tuple[str, str, int] | None:
     """Returns what happened, the setting to lower, and the exit status; `None` for unforeseen errors."""
     number = received_signal() or (signal.SIGINT if isinstance(error, KeyboardInterrupt) else None)
+    if isinstance(error, Preempted):
+        number = error.number
     if number:  # whatever it came out as
         return NAMES[signal.Signals(number)], "", exit_status(number)
-    if isinstance(error, Preempted):
-        return NAMES[signal.SIGTERM], "", exit_status(signal.SIGTERM)
     if isinstance(error, LossLost):
         return str(error), "learning_rate", 1
     if reason := disk_full(error):  # before memory, since TensorFlow has one kind of error for both

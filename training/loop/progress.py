@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from training.loop.failures import LossLost
 from training.optimization.cross_entropy import perplexity
+from zoo.signals import held_signal
 
 SECONDS_UNNOTICED = 2.0
 """Before the first step."""
@@ -31,9 +32,13 @@ Logs = Any
 
 
 def announce(text: str) -> None:
-    """Writes a line that begins with the time of day, in a log file with the date as well."""
-    tqdm.write(f"{_clock()} {text}", file=sys.stderr)
-    sys.stderr.flush()
+    """Writes a line that begins with the time of day, in a log file with the date as well.
+
+    Ctrl-C also ends what reads the lines, such as `tee`: while it is held, nobody has to.
+    """
+    with contextlib.suppress(BrokenPipeError) if held_signal() else contextlib.nullcontext():
+        tqdm.write(f"{_clock()} {text}", file=sys.stderr)
+        sys.stderr.flush()
 
 
 @contextlib.contextmanager

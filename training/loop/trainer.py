@@ -241,7 +241,7 @@ def fit(
     finally:
         for callback in closing:
             callback.close()
-    if batches.skip:
+    if batches.skip and not state.has_stalled(settings.patience):
         fit(workdir, settings, model, batches, validation, state, hardware, profile)
     elif state.has_stalled(settings.patience):
         announce(f"stopped early: no better validation for {settings.patience} rounds")
@@ -260,7 +260,8 @@ def finish(
         load_average(checkpoints, model)
         return model.evaluate(feed.dataset, callbacks=[feed], verbose=0, return_dict=True)
 
-    last = list_checkpoints(workdir.checkpoints)[-settings.average_checkpoints :]
+    checkpoints = [path for path in list_checkpoints(workdir.checkpoints) if step_of(path) % settings.eval_every == 0]
+    last = checkpoints[-settings.average_checkpoints :]
     announce(f"validating the mean of the last {len(last)} checkpoints")
     metrics = validate(last)
     best = checkpoint_path(workdir.checkpoints, state.best_round * settings.eval_every)

@@ -43,6 +43,12 @@ class _WeighedBatches(keras.optimizers.Optimizer):
         super().apply(grads, trainable_variables)
         self._factor = None
 
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """Does nothing, at the end of `fit`, where Keras gives the weights their moving averages.
+
+        Training may go on from the weights, as after what was left of a round; averages are read from checkpoints.
+        """
+
     def _clip_gradients(self, grads: Sequence[Any]) -> Any:
         if self._factor is not None:
             grads = [grad if grad is None else grad * keras.ops.cast(self._factor, grad.dtype) for grad in grads]

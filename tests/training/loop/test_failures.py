@@ -12,6 +12,7 @@ import tensorflow as tf
 from support.tiny_runs import run_quietly, train
 
 import training.loop.checkpoints
+import training.loop.progress
 from training.loop.checkpoint_files import list_checkpoints
 from training.loop.failures import RunStopped, explained
 from training.loop.feed import ValidationFeed
@@ -134,6 +135,40 @@ def test_a_signal_in_validation_ends_the_run_with_its_round(whole, labelled_spec
     assert losses_of(workdir) == losses_of(whole)[:1]
     assert run_quietly(main, "--workdir", workdir, "--resume") == 0
     assert losses_of(workdir) == losses_of(whole)
+
+
+def test_with_averages_rounds_after_the_resumed_one_are_the_same_as_well(labelled_spec, tmp_path, monkeypatch):
+    more = ["training.ema=0.9", "training.max_steps=9"]
+    assert train("cnn_classifier", labelled_spec, tmp_path / "whole", "--set", *SMALL, *more) == 0
+    with monkeypatch.context() as patch:
+        happening_at(patch, 4, interrupt)
+        assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--set", *SMALL, *more) == 130
+    assert run_quietly(main, "--workdir", tmp_path / "run", "--resume") == 0
+    assert losses_of(tmp_path / "run") == losses_of(tmp_path / "whole")
+    np.testing.assert_equal(arrays_of(tmp_path / "run"), arrays_of(tmp_path / "whole"))
+
+
+def test_an_error_while_a_signal_is_held_is_the_one_that_is_said(labelled_spec, tmp_path, monkeypatch, capsys):
+    def full(path, **arrays):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(training.loop.checkpoints.np, "savez", full)
+    happening_at(monkeypatch, 2, interrupt)
+    assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--set", *SMALL) == 1
+    assert "no space left on the disk" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_nobody_has_to_read_what_is_written_after_ctrl_c(whole, labelled_spec, tmp_path, monkeypatch):
+    def broken(*arguments, **options):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def interrupt_and_end_what_reads(self):
+        interrupt()
+        monkeypatch.setattr(training.loop.progress.tqdm, "write", broken)
+
+    monkeypatch.setattr(ValidationFeed, "end", interrupt_and_end_what_reads)
+    assert train("cnn_classifier", labelled_spec, tmp_path / "run", "--set", *SMALL) == 130
+    assert losses_of(tmp_path / "run") == losses_of(whole)[:1]
 
 
 def test_a_second_signal_does_not_wait(labelled_spec, tmp_path, monkeypatch, capsys):
