@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.config.initial_run import open_workdir
+from training.config.initial_run import spec_of
 from training.data import Pairs, ParallelData, load_data
 from zoo.errors import InputError
 from zoo.locks import exclusive
-from zoo.registry import get_spec
 from zoo.workdir import WorkDir, checksum, replacing
 
 PART = 500
@@ -36,7 +35,7 @@ def parallel_data(spec: str) -> ParallelData:
 
 def check_translator(path: str) -> None:
     """Raises an InputError if a work directory, or `preset:NAME`, holds a model that does not translate."""
-    task = get_spec(open_workdir(path).read_config()["model"]["name"]).task
+    task = spec_of(path).task
     if task != "seq2seq":
         raise InputError(f"{path} holds a {task} model; one that translates is needed.")
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from training.breakdown import KINDS
-from training.config.initial_run import open_workdir
+from training.config.initial_run import spec_of
 from training.config.run_config import open_data
 from training.data import SPLITS, spec_forms
 from training.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
@@ -13,7 +13,6 @@ from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.decoding_options import RULES, check_reranking
 from zoo.errors import InputError
-from zoo.registry import get_spec
 from zoo.startup import start_backend
 
 
@@ -77,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--by", choices=KINDS, help=f"{by}; with a picture beside the answers, which needs matplotlib")
     arguments = parser.parse_args(argv)
     # Mistakes are reported before the seconds that the backend takes to start.
-    spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
+    spec = spec_of(arguments.workdir)
     decoding = {}
     for option in ("beam_size", "rules", "length_penalty", "shortlist", "rerank"):
         if (value := getattr(arguments, option)) is not None:

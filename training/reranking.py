@@ -1,14 +1,14 @@
 """Choosing among translations by what they have in common: minimum Bayes risk."""
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.config.initial_run import open_workdir
+import numpy as np
+
+from training.config.initial_run import spec_of
 from zoo.errors import InputError, unknown_name
-from zoo.registry import get_spec
 
 if TYPE_CHECKING:
     from zoo.inference.seq2seq_run import Seq2SeqRun
@@ -78,7 +78,7 @@ def check_advisers(
     for option, path in advisers:
         if not rerank:
             raise InputError(f"{option} {path} is for --rerank: add --rerank mbr.")
-        if (task := get_spec(open_workdir(str(path)).read_config()["model"]["name"]).task) != "seq2seq":
+        if (task := spec_of(str(path)).task) != "seq2seq":
             raise InputError(f"{option} takes a seq2seq model; {path} holds a {task} model.")
     if reverse_weight is not None:
         if reverse is None:
@@ -120,21 +120,19 @@ class Reranked:
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Returns the translation of each text; see `Seq2SeqRun.nbest` for the options."""
-        beams = [run.nbest(texts, **options) for run in (self.run, *self.others)]
+        models = (self.run, *self.others)
+        beams = [run.nbest(texts, **options) for run in models]
         candidates = [[each.text for beam in of_text for each in beam] for of_text in zip(*beams, strict=True)]
         if self.others:
             candidates = [list(dict.fromkeys(of_text)) for of_text in candidates]
-            scores = [_score_lists(run.score, texts, candidates) for run in (self.run, *self.others)]
-            log_probs = [_log_mean_exp(of_text) for of_text in zip(*scores, strict=True)]
+            scores = zip(*[_score_lists(run.score, texts, candidates) for run in models], strict=True)
+            log_probs = [np.logaddexp.reduce(of_text) - math.log(len(models)) for of_text in scores]
         else:
-            log_probs = [[each.log_prob for each in beam] for beam in beams[0]]
+            log_probs = [np.array([each.log_prob for each in beam]) for beam in beams[0]]
         if self.reverse is not None:
-            back, weight = self.reverse.score, self.reverse_weight
-            reverse = _score_lists(lambda sources, targets: back(targets, sources), texts, candidates)
-            log_probs = [
-                [(1 - weight) * forth + weight * back for forth, back in zip(*of_text, strict=True)]
-                for of_text in zip(log_probs, reverse, strict=True)
-            ]
+            score, weight = self.reverse.score, self.reverse_weight
+            reverse = _score_lists(lambda sources, targets: score(targets, sources), texts, candidates)
+            log_probs = [(1 - weight) * forth + weight * back for forth, back in zip(log_probs, reverse, strict=True)]
         return [
             of_text[consensus(of_text, values, self.reranking)]
             for of_text, values in zip(candidates, log_probs, strict=True)
@@ -143,18 +141,8 @@ class Reranked:
 
 def _score_lists(
     score: Callable[[list[str], list[str]], list[float]], sources: Sequence[str], candidates: list[list[str]]
-) -> list[list[float]]:
-    """Returns what `score` says of each source and each of its candidates."""
+) -> list[Any]:
+    """Returns what `score` says of each source and each of its candidates, an array for each source."""
     pairs = [(source, text) for source, of_source in zip(sources, candidates, strict=True) for text in of_source]
-    found = iter(score([source for source, _ in pairs], [text for _, text in pairs]))
-    return [list(itertools.islice(found, len(of_source))) for of_source in candidates]
-
-
-def _log_mean_exp(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Returns the logarithm of the mean of the probabilities in each column of log probabilities."""
-    means = []
-    for column in zip(*rows, strict=True):
-        largest = max(max(column), LEAST)
-        total = sum(math.exp(value - largest) for value in column)
-        means.append(largest + math.log(total / len(column)) if total else LEAST)
-    return means
+    found = np.array(score([source for source, _ in pairs], [text for _, text in pairs]))
+    return np.split(found, np.cumsum([len(of_source) for of_source in candidates])[:-1])

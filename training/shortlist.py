@@ -9,13 +9,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from training.config.initial_run import open_workdir
+from training.config.initial_run import spec_of
 from training.config.run_config import open_data
 from training.data import spec_forms
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
-from zoo.registry import get_spec
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -39,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if (value := getattr(arguments, name)) < least:
             raise InputError(f"--{name} must be {least} or more. Received: {value}.")
     # Mistakes are reported before the seconds that the backend takes to start.
-    spec = get_spec(open_workdir(arguments.workdir).read_config()["model"]["name"])
+    spec = spec_of(arguments.workdir)
     if spec.task != "seq2seq":
         raise InputError(f"{arguments.workdir} holds a {spec.task} model; a shortlist is for translators.")
     if arguments.data:

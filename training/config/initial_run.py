@@ -4,7 +4,7 @@ from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, Settings
 from zoo.errors import InputError
 from zoo.presets import workdir_path
-from zoo.registry import ModelSpec
+from zoo.registry import ModelSpec, get_spec
 from zoo.workdir import WorkDir
 
 # What its tokenizers were made with, and the length they were trained at.
@@ -14,6 +14,15 @@ _DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "
 def open_workdir(name: str) -> WorkDir:
     """Returns a work directory by its path or the name of a preset; raises InputError if there is no such preset."""
     return WorkDir(workdir_path(name))
+
+
+def spec_of(name: str) -> ModelSpec:
+    """Returns the specification of the model in a work directory, by its path or the name of a preset.
+
+    Raises:
+        InputError: If it is no work directory or a damaged one, or there is no such preset.
+    """
+    return get_spec(open_workdir(name).read_config()["model"]["name"])
 
 
 def inherited_settings(name: str, spec: ModelSpec) -> Settings:

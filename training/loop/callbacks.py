@@ -139,7 +139,7 @@ class Averages(keras.callbacks.Callback):
 class Stop(keras.callbacks.Callback):
     """Ends all processes of a training after the same step when one is asked to end, with a checkpoint of that step.
 
-    A single process holds signals from its first step on: before that it may compile for long, with nothing to write.
+    A single process holds signals once its first step is done: before, it may compile for long, with nothing to write.
     Unlike those of whole rounds, this checkpoint has what the unfinished round has counted, so that a resumed run
     repeats nothing.
 
