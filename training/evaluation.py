@@ -99,10 +99,16 @@ def evaluate(
         decoding = {"length_penalty": TranslationOptions(rules=decoding["rules"]).exponent(), **decoding}
     decoding = {**_DECODING.get(task.name, {}), **decoding}
     answering: Any = run
+    runs = [run]
     if rerank:
         check_reranking(rerank, decoding.get("beam_size", 1))
+        forth = [zoo.load(other) for other in others]
         back = None if reverse is None else zoo.load(reverse)
-        answering = Reranked(run, rerank, [zoo.load(other) for other in others], back, weight)
+        answering = Reranked(run, rerank, forth, back, weight)
+        if decoding.get("shortlist"):
+            for other in forth:
+                _ = other.shortlist  # one that is missing or damaged is reported before anything is decoded
+        runs += [*forth, *([] if back is None else [back])]
     reranking: dict[str, Any] = {"rerank": rerank} if rerank else {}
     if others:
         reranking["with"] = ", ".join(map(str, others))
@@ -138,7 +144,8 @@ def evaluate(
     if workdir:
         note_evaluation(workdir, unrounded)
     if weights != "float32":
-        round_weights(run.model, weights)
+        for each in runs:
+            round_weights(each.model, weights)
         metrics = measure(weights)
         if workdir:
             note_weights(workdir, data.spec, metrics, unrounded)

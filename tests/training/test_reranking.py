@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -114,6 +116,24 @@ def test_a_call_is_checked_as_the_command_is(dates_workdir):
         evaluate(dates_workdir, split="val", reverse=dates_workdir)
     with pytest.raises(InputError, match="list of work directories"):
         evaluate(dates_workdir, split="val", rerank="mbr", beam_size=2, others=str(dates_workdir))
+
+
+def test_smaller_weights_are_those_of_all_models(dates_workdir, monkeypatch):
+    rounded = []
+    monkeypatch.setattr("training.evaluation.round_weights", lambda model, kind: rounded.append((id(model), kind)))
+    monkeypatch.setattr(Reranked, "translate", lambda self, texts, **options: list(texts))
+    options = {"rerank": "mbr", "beam_size": 2, "others": [dates_workdir], "reverse": dates_workdir}
+    evaluate(dates_workdir, split="val", weights="int8", **options)
+    assert len(set(rounded)) == 3 and {kind for _, kind in rounded} == {"int8"}
+
+
+def test_a_shortlist_that_another_model_lacks_is_missed_before_anything_is_decoded(
+    dates_workdir, tmp_path, monkeypatch
+):
+    other = shutil.copytree(dates_workdir, tmp_path / "other")
+    monkeypatch.setattr(Reranked, "translate", lambda *_, **__: pytest.fail("decoded"))
+    with pytest.raises(InputError, match=f"{re.escape(str(other))} has no shortlist"):
+        evaluate(dates_workdir, split="val", rerank="mbr", beam_size=2, others=[other], shortlist=20)
 
 
 def test_what_no_model_thinks_possible():
