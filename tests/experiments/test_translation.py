@@ -105,6 +105,7 @@ def test_weights_are_equal_within_a_tenth(model, tmp_path):
     assert abs(made.count_params() / WEIGHTS - 1) < 0.11
 
 
+@pytest.mark.slow
 def test_symbols_of_a_step_are_those_of_the_target(text_workdir):
     config, run = RunConfig.of_workdir(WorkDir(text_workdir)), zoo.load(text_workdir)
     targets = run.tokenizers.target.encode(config.open_data().split("train").target)

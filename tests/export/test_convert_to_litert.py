@@ -87,10 +87,15 @@ SMALL = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2
     ("name", "options"),
     [
         ("causal_lm_tiny", {"visibility": "window", "window": 3}),
-        ("causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}),
-        ("causal_lm_tiny", {"self_attention": "ssru"}),
         ("retnet_lm", {}),
-        pytest.param("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}, marks=pytest.mark.slow),
+        *(
+            pytest.param(name, options, marks=pytest.mark.slow)
+            for name, options in (
+                ("causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}),
+                ("causal_lm_tiny", {"self_attention": "ssru"}),
+                ("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}),
+            )
+        ),
     ],
 )
 def test_caches_of_a_fixed_size(name, options):

@@ -147,7 +147,7 @@ def largest_file():
 FULL = "error: a file is larger than is allowed here (see ulimit -f)\n"
 
 
-@pytest.mark.parametrize("size", [100, 200_000])
+@pytest.mark.parametrize("size", [200_000, pytest.param(100, marks=pytest.mark.slow)])
 def test_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, size):
     """TensorFlow reports it as its own error, at the weights or at the graph."""
     largest_file(size)
@@ -156,7 +156,7 @@ def test_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, 
     assert list((tmp_path / "base").iterdir()) == []
 
 
-@pytest.mark.parametrize("size", [0, 100, 600])
+@pytest.mark.parametrize("size", [100, *(pytest.param(size, marks=pytest.mark.slow) for size in (0, 600))])
 def test_small_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, monkeypatch, size):
     """Requests for the warm-up, the record, and the model card, if it is not the graph that is too large."""
     monkeypatch.setattr(tf.saved_model, "save", lambda *_, **__: None)

@@ -73,6 +73,7 @@ def test_other_data_and_options_have_files_of_their_own(workdir, tmp_path):
         assert card.count(key) == 1 and f"{key}bleu {metrics['bleu']:.4f}, " in card
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_search(workdir, text_spec, text_run, capsys):
     """Each has a length penalty of its own; metrics, files and card name both."""
     flags = ["--data", text_spec, "--beam_size", "3", "--rules", "huggingface"]

@@ -147,9 +147,8 @@ def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base, served):
         assert opener.open(f"http://localhost:{server.rest_port}{page}", timeout=30).status == 200
 
 
-@pytest.mark.parametrize(
-    "name", ["serving", *(pytest.param(name, marks=pytest.mark.slow) for name in ("kubernetes", "kserve"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["serving", "kubernetes", "kserve"])
 def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_run, served):
     server = served(name, lines_export)
     with Client(f"localhost:{server.port}", MODEL) as client:

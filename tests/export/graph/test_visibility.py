@@ -49,9 +49,8 @@ def test_translators(kind, text_spec, made):
     np.testing.assert_allclose([case.ask([text])["log_prob"][0] for text in TEXTS], together, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "sinks")) for kind in LANGUAGE_MODELS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
 def test_language_models(kind, lines_spec, made):
     settings = [*LANGUAGE_MODEL, "data.tokenizer=chars"]
     case = made("causal_lm_tiny", lines_spec, settings, LANGUAGE_MODELS[kind])

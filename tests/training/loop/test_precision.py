@@ -43,10 +43,8 @@ def precision_of(run):
     return json.loads((run / "config.json").read_text())["training"]["precision"]
 
 
-@pytest.mark.parametrize(
-    ("float32", "bfloat16", "chosen"),
-    [pytest.param(0.2, 0.195, "float32", marks=pytest.mark.slow), (0.288, 0.2, "mixed_bfloat16")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(0.2, 0.195, "float32"), (0.288, 0.2, "mixed_bfloat16")])
 def test_the_faster_one_is_taken_and_kept(machine, tmp_path, capsys, float32, bfloat16, chosen):
     measured = machine(float32=float32, mixed_bfloat16=bfloat16)
     run, spec = tmp_path / "run", write_text(tmp_path / "data", sizes=(60, 9, 5))
@@ -77,6 +75,7 @@ def test_a_measured_run_is_the_run_that_names_its_precision(machine, tmp_path, c
         assert (first == second).all()
 
 
+@pytest.mark.slow
 def test_a_short_training_is_not_measured(machine, tmp_path, capsys):
     measured = machine(worth=1e9, float32=2.0, mixed_bfloat16=1.0)
     spec = write_text(tmp_path / "data", sizes=(60, 9, 5))

@@ -214,7 +214,9 @@ def test_health_and_counts_while_all_else_is_refused(base, tmp_path):
         until(lambda: count("DEADLINE_EXCEEDED") == 1)
 
 
-@pytest.mark.parametrize("patience", [("_PATIENCE", 0.5), ("_PATIENCE_WHEN_BUSY", 0.5)])
+@pytest.mark.parametrize(
+    "patience", [("_PATIENCE", 0.5), pytest.param(("_PATIENCE_WHEN_BUSY", 0.5), marks=pytest.mark.slow)]
+)
 def test_messages_that_do_not_come_hold_no_thread(base, monkeypatch, patience):
     monkeypatch.setattr(grpc_server, *patience)
     with serving(base, grpc_max_threads=2) as (_, ask):

@@ -245,7 +245,9 @@ def _padded(array, length, value=True):
 
 @every_block
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
-@pytest.mark.parametrize("chunks", [(7,), (1,) * 7, (3, 1, 1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in ((7,), (1,) * 7))], ids=str
+)
 def test_masks_with_a_cache(case, chunks, room):
     _, attention, function = _in_block(case)
     inputs = random_array((B, LENGTH, D), 2)

@@ -78,6 +78,7 @@ def test_layers_of_unknown_batch_are_built(case, monkeypatch):
     np.testing.assert_allclose(to_numpy(model(list(arrays(case).values()))), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @tensorflow_only("sizes are always known elsewhere")
 @one_of_each
 def test_chunks_keep_the_sizes_that_are_known(case, monkeypatch):

@@ -43,7 +43,10 @@ COPIES = {
 
 
 @every_kind
-@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize(
+    "copy",
+    [pytest.param(copy, id=name, marks=[pytest.mark.slow] * (name != "from_json")) for name, copy in COPIES.items()],
+)
 def test_what_is_shared_is_shared_in_copies_of_a_model(make, copy):
     inputs = keras.Input((5, 6))
     outputs, part, holders = make(inputs)

@@ -220,7 +220,7 @@ ORDERS = [
 
 
 @on_tensorflow
-@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("scores", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("inner", "kind"), ORDERS)
 def test_decoders_are_those_of_keras_loops(inner, kind, scores, loops, monkeypatch):
     make, deferred = DECODERS[inner]
