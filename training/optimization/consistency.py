@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from training.config.options import TrainingConfig
-from training.optimization.cross_entropy import share_of_device
+from training.optimization.cross_entropy import log_normalizer, share_of_device
 from zoo.errors import InputError
 
 TWINS = 2
@@ -91,15 +91,38 @@ def _drops(layer: keras.layers.Layer) -> bool:
 def divergence(logits: Any, others: Any, weights: Any, symmetric: bool = False) -> Any:
     """Returns the mean of `KL(softmax(logits) ‖ softmax(others))` over what has weight, in float32.
 
+    As in `cross_entropy`, gradients are written out to save passes over logits. With `l = log p − log q`, that of
+    KL(p ‖ q) is `p · (l − KL(p ‖ q))` with respect to the logits of p and `q − p` to those of q.
+
     Args:
         logits: [..., V].
         others: [..., V].
         weights: [...]; those of padding are 0.
         symmetric: Whether the divergence of the second from the first is added.
     """
-    first, second = (ops.log_softmax(ops.cast(values, "float32"), axis=-1) for values in (logits, others))
-    shares = ops.exp(first) - ops.exp(second) if symmetric else ops.exp(first)
-    each = ops.sum(shares * (first - second), axis=-1)
+
+    @ops.custom_gradient
+    def of_each(first: Any, second: Any) -> Any:
+        p, q = ops.softmax(first, axis=-1), ops.softmax(second, axis=-1)
+        difference = first - second
+        shift = log_normalizer(first, p) - log_normalizer(second, q)  # l = difference − shift
+        there = ops.sum(p * difference, axis=-1) - shift
+        back = shift - ops.sum(q * difference, axis=-1) if symmetric else 0.0
+
+        def gradient(*args: Any, upstream: Any = None) -> Any:
+            if upstream is None:
+                (upstream,) = args
+            p_part, q_part = (shares * ops.expand_dims(upstream, -1) for shares in (p, q))
+            if not symmetric:
+                return p_part * (difference - ops.expand_dims(shift + there, -1)), q_part - p_part
+            return (
+                p_part * (difference - ops.expand_dims(shift + there - 1.0, -1)) - q_part,
+                q_part * (ops.expand_dims(shift - back + 1.0, -1) - difference) - p_part,
+            )
+
+        return there + back, gradient
+
+    each = of_each(*(ops.cast(values, "float32") for values in (logits, others)))
     weights = ops.cast(weights, "float32")
     total = ops.sum(weights)
     # Where nothing is real, logits may be anything.

@@ -13,7 +13,7 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
     """Returns `−Σ_v q_v · log softmax(z)_v` in float32, with `q = (1 − ε) · one-hot + ε / V`.
 
     The logits are the largest tensors of a step, so every pass over them costs time. There is one softmax, a single
-    kernel on every backend; `log Σ e^z = max z − log max softmax(z)`; and the gradient is written out as
+    kernel on every backend, of which the `log_normalizer` is had as well; and the gradient is written out as
     `softmax(z) − q`, since differentiating term by term takes four passes. A metric shares the softmax of the loss.
 
     Args:
@@ -28,7 +28,7 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
     @ops.custom_gradient
     def loss_of_rows(rows: Any) -> Any:
         probabilities = ops.softmax(rows, axis=-1)
-        total = ops.max(rows, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
+        total = log_normalizer(rows, probabilities)
         chosen = _chosen(rows, symbols, size)
         losses = total - (1.0 - label_smoothing) * chosen
         if label_smoothing:
@@ -43,6 +43,11 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
 
     # Cast first, as Keras does for losses, so that a metric computes the same tensors.
     return ops.reshape(loss_of_rows(ops.reshape(ops.cast(logits, "float32"), (-1, size))), shape)
+
+
+def log_normalizer(logits: Any, probabilities: Any) -> Any:
+    """Returns `log Σ_v e^{z_v} = max z − log max softmax(z)` [...] of logits z [..., V] and their softmax."""
+    return ops.max(logits, axis=-1) - ops.log(ops.max(probabilities, axis=-1))
 
 
 def _chosen(rows: Any, symbols: Any, size: int) -> Any:

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from support.layers.contract import gradients
 
 import zoo
 from training.config.options import TrainingConfig
@@ -54,6 +55,22 @@ def test_divergence():
     both = numpy(divergence(logits, others, weights, symmetric=True))
     there_and_back = numpy(divergence(logits, others, weights)) + numpy(divergence(others, logits, weights))
     np.testing.assert_allclose(both, there_and_back, rtol=1e-5)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_gradient_is_that_of_each_term(symmetric):
+    logits = [keras.Variable(3 * np.random.default_rng(n).normal(size=(2, 3, 5))) for n in (1, 2)]
+    weights = np.array([[1.0, 0.5, 0.0], [2.0, 0.0, 0.0]], "float32")
+
+    def term_by_term():
+        first, second = (ops.log_softmax(each, axis=-1) for each in logits)
+        each = ops.exp(first) * (first - second) + (ops.exp(second) * (second - first) if symmetric else 0.0)
+        return ops.sum(ops.multiply(ops.sum(each, axis=-1), weights)) / 3.5
+
+    found = gradients(lambda: divergence(*logits, weights, symmetric=symmetric), logits)
+    for ours, expected in zip(found, gradients(term_by_term, logits), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6)
+        assert np.all(ours[:, 2] == 0) and np.abs(ours[0, :2]).min() > 1e-5
 
 
 def losses(model, settings, passes):
