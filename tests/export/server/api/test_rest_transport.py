@@ -60,6 +60,7 @@ def test_requests_that_wait_for_a_thread_are_answered_before_the_end(base):
     ):
         asked = [pool.submit(get, server, "/v1/models/scale:predict", "POST", body) for _ in range(4)]
         rest = server._rest._server
+        assert gate.waiting.acquire(timeout=SECONDS)  # before it, three may wait and the fourth be on its way
         until(lambda: len(rest.busy.queue) == 3)
         stopped = pool.submit(server.stop, SECONDS)
         until(lambda: rest.stopping)
