@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--weights",
         default="float32",
         metavar="KIND",
-        help="float32, bfloat16 or int8: round matrices as an export with such weights does, and note in MODEL_CARD.md "
-        "what that changes; default: float32",
+        help="float32, bfloat16 or int8: round matrices of all models as an export with such weights does, and note in "
+        "MODEL_CARD.md what that changes; default: float32",
     )
     by = "measure sources of like length, or of like frequency of their rarest word in the training data, apart as well"
     parser.add_argument("--by", choices=KINDS, help=f"{by}; with a picture beside the answers, which needs matplotlib")

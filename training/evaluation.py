@@ -67,8 +67,8 @@ def evaluate(
         path: The work directory, or `"preset:NAME"`, for which nothing is written.
         spec: Data SPEC. Default: what the model was trained on.
         split: `train`, `val` or `test`.
-        weights: What matrices are rounded to first: `"float32"` (no rounding), `"bfloat16"` or `"int8"`, as in an
-            export of such weights. What that costs is then written to the model card.
+        weights: What matrices of all models are rounded to first: `"float32"` (no rounding), `"bfloat16"` or `"int8"`,
+            as in an export of such weights. What that costs is then written to the model card.
         by: `"length"` or `"frequency"`: measure examples of like sources apart as well, see `training.breakdown`, and
             draw it beside the model's answers.
         rerank: One of `training.reranking.RERANKINGS`: which translation of a beam is the answer. Default: the best.
@@ -98,17 +98,14 @@ def evaluate(
     if "rules" in decoding:
         decoding = {"length_penalty": TranslationOptions(rules=decoding["rules"]).exponent(), **decoding}
     decoding = {**_DECODING.get(task.name, {}), **decoding}
-    answering: Any = run
-    runs = [run]
     if rerank:
         check_reranking(rerank, decoding.get("beam_size", 1))
-        forth = [zoo.load(other) for other in others]
-        back = None if reverse is None else zoo.load(reverse)
-        answering = Reranked(run, rerank, forth, back, weight)
-        if decoding.get("shortlist"):
-            for other in forth:
-                _ = other.shortlist  # one that is missing or damaged is reported before anything is decoded
-        runs += [*forth, *([] if back is None else [back])]
+    forth = [zoo.load(other) for other in others]
+    back = None if reverse is None else zoo.load(reverse)
+    answering: Any = Reranked(run, rerank, forth, back, weight) if rerank else run
+    if decoding.get("shortlist"):
+        for other in forth:
+            _ = other.shortlist  # one that is missing or damaged is reported before anything is decoded
     reranking: dict[str, Any] = {"rerank": rerank} if rerank else {}
     if others:
         reranking["with"] = ", ".join(map(str, others))
@@ -144,8 +141,9 @@ def evaluate(
     if workdir:
         note_evaluation(workdir, unrounded)
     if weights != "float32":
-        for each in runs:
-            round_weights(each.model, weights)
+        for each in (run, *forth, back):
+            if each is not None:
+                round_weights(each.model, weights)
         metrics = measure(weights)
         if workdir:
             note_weights(workdir, data.spec, metrics, unrounded)

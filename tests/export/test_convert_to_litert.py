@@ -87,15 +87,12 @@ SMALL = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2
     ("name", "options"),
     [
         ("causal_lm_tiny", {"visibility": "window", "window": 3}),
-        ("retnet_lm", {}),
-        *(
-            pytest.param(name, options, marks=pytest.mark.slow)
-            for name, options in (
-                ("causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}),
-                ("causal_lm_tiny", {"self_attention": "ssru"}),
-                ("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}),
-            )
+        pytest.param(
+            "causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}, marks=pytest.mark.slow
         ),
+        pytest.param("causal_lm_tiny", {"self_attention": "ssru"}, marks=pytest.mark.slow),
+        ("retnet_lm", {}),
+        pytest.param("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}, marks=pytest.mark.slow),
     ],
 )
 def test_caches_of_a_fixed_size(name, options):

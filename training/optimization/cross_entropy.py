@@ -13,7 +13,7 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
     """Returns `−Σ_v q_v · log softmax(z)_v` in float32, with `q = (1 − ε) · one-hot + ε / V`.
 
     The logits are the largest tensors of a step, so every pass over them costs time. There is one softmax, a single
-    kernel on every backend, of which the `log_normalizer` is had as well; and the gradient is written out as
+    kernel on every backend, which gives the `log_normalizer` as well; and the gradient is written out as
     `softmax(z) − q`, since differentiating term by term takes four passes. A metric shares the softmax of the loss.
 
     Args:

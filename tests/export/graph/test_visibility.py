@@ -7,6 +7,7 @@ from support.tiny_runs import LANGUAGE_MODEL, TRANSFORMER
 
 import zoo
 
+pytestmark = pytest.mark.slow
 TEXTS = ["a red horse sleeps and my girl runs .", "the book burns", "x", "", "😀 … ß"]
 PROMPTS = ["abc", "", "bcdefghabcdefgh", "😀"]
 BRIEFLY = ["training.max_steps=6", "training.eval_every=6", "training.average_checkpoints=1"]
@@ -37,7 +38,6 @@ def made(trained, exported):
     return make
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", TRANSLATORS)
 def test_translators(kind, text_spec, made):
     case = made("transformer_tiny", text_spec, TRANSFORMER, TRANSLATORS[kind])
@@ -49,7 +49,6 @@ def test_translators(kind, text_spec, made):
     np.testing.assert_allclose([case.ask([text])["log_prob"][0] for text in TEXTS], together, atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", LANGUAGE_MODELS)
 def test_language_models(kind, lines_spec, made):
     settings = [*LANGUAGE_MODEL, "data.tokenizer=chars"]
