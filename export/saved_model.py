@@ -80,7 +80,7 @@ def write_export(export: Export) -> Path:
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
         if apis := {signature.name: signature.api for signature in signatures if signature.api != PREDICT}:
             _declare_apis(temporary, apis)
-        write_warmup(temporary, export.base.name, graph, signatures, served.functions)
+        write_warmup(temporary, export.base.name, graph, signatures)
         write_provenance(temporary, run, graph.options)
         if export.check:
             check_export(run, temporary)

@@ -1,21 +1,20 @@
 """Requests that a server replays before a new version answers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_log_pb2
 
 from export.graph.model_graph import ModelGraph
 from export.graph.signatures import CLASSIFY, Signature
 
 
-def write_warmup(
-    folder: Path, model_name: str, graph: ModelGraph, signatures: Iterable[Signature], functions: Mapping[str, Any]
-) -> None:
-    """Writes requests to each signature: for all outputs, and where it is declared so for each output alone.
+def write_warmup(folder: Path, model_name: str, graph: ModelGraph, signatures: Iterable[Signature]) -> None:
+    """Writes requests to each signature of a SavedModel: for all outputs, and where it is declared so for each alone.
 
     A set of outputs that was not asked for before costs about as much as the first request of all: the server has to
     prepare the graph for it. These are the sets that `export.client` asks for, and what else is likely; one for every
@@ -26,23 +25,23 @@ def write_warmup(
     Inputs that may be left out are sent with their default values. Where that is not one row, the signature is not
     replayed: servers with `--enable_batching`, which refuse inputs that are not one for each text, would not start.
     """
+    saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs[0].signature_def
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature in signatures:
             if any(np.shape(value)[:1] != (1,) for value in signature.defaults.values()):
                 continue
-            for request in _requests(graph, signature, functions[signature.name]):
+            for request in _requests(graph, signature, sorted(saved[signature.name].outputs)):
                 request.model_spec.name, request.model_spec.signature_name = model_name, signature.name
                 log = {"classify_log" if signature.api == CLASSIFY else "predict_log": {"request": request}}
                 writer.write(prediction_log_pb2.PredictionLog(**log).SerializeToString())
 
 
-def _requests(graph: ModelGraph, signature: Signature, function: Any) -> Iterator[Any]:
+def _requests(graph: ModelGraph, signature: Signature, outputs: list[str]) -> Iterator[Any]:
     batches = list(signature.warm_up(graph))
     for texts in batches:
         yield _classification(texts) if signature.api == CLASSIFY else _prediction(signature, texts)
-    outputs = sorted(function.get_concrete_function().structured_outputs)
     for output in outputs if signature.single_outputs and len(outputs) > 1 else ():
         yield _prediction(signature, batches[0], output)
 

@@ -20,9 +20,12 @@ import tensorflow as tf
 
 from export.graph.signatures import register_signature
 
+GRAPHS = []
+
 
 @register_signature("classifier", "count", inputs={"least": tf.TensorSpec([], tf.int32)})
 def count(graph, text, least):
+    GRAPHS.append(text.graph)
     ids = graph.read(text)
     symbols = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
     return {"symbols": tf.maximum(symbols, least), "first": graph.tokenizers["text"].pieces(ids)[:, 0]}
@@ -54,6 +57,10 @@ def version(labelled_workdir, tmp_path_factory):
 def test_a_signature_of_another_module_is_exported(version, labelled_run):
     outputs = LoadedModel(version, 1).predict("count", {"text": strings(TEXTS), "least": np.int32(3)})
     assert outputs["symbols"].tolist() == [max(3, len(ids)) for ids in labelled_run.ids(TEXTS)]
+
+
+def test_it_is_traced_to_be_saved_and_to_be_compared_alone(version):
+    assert len(sys.modules["my_signatures"].GRAPHS) == 2
 
 
 def test_it_is_warmed_up(version):
