@@ -14,6 +14,7 @@ import pytest
 from fixtures.old_house import users  # noqa: F401 - registers what is in the files
 from fixtures.old_house.questions import ask, ask_export, ask_model, summary
 from keras import ops
+from support.slow import slow_unless
 
 import zoo
 import zoo.layers
@@ -23,7 +24,6 @@ from zoo.workdir import WorkDir
 
 ROOT = Path(__file__).resolve().parent.parent
 HOUSE = ROOT / "tests/fixtures/old_house"
-SLOW = pytest.mark.slow
 MODELS = (
     "rnnsearch rnn_encdec luong_local_p convs2s transformer transformer_t5_like_llama self_attention_classifier "
     "transformer_classifier birnn_classifier cnn_classifier causal_lm_modern lstm_lm"
@@ -50,10 +50,8 @@ def kept(name):
 
 
 def each_of(kind, fast=()):
-    """Returns a mark that runs a test with each name of a kind; all are fast where none is named."""
-    found = kept("index.json")["names"][kind]
-    rows = [pytest.param(name, marks=() if not fast or name in fast else SLOW) for name in found]
-    return pytest.mark.parametrize("name", rows)
+    """Returns a mark that runs a test with each name of a kind; those that are not fast are slow."""
+    return pytest.mark.parametrize("name", slow_unless(fast.__contains__, kept("index.json")["names"][kind]))
 
 
 @cache
@@ -104,7 +102,7 @@ def test_registered_models_are_as_they_were():
         assert config.items() <= spec.config.items(), name
 
 
-@each_of("layers", ["scores", "single_head", "heads", "positions", "blocks", "recurrent"])
+@each_of("layers", ["heads", "blocks", "recurrent"])
 def test_layers(name):
     model, expected = keras.saving.load_model(HOUSE / f"layers/{name}.keras"), arrays("layers.npz")[name]
     outputs = dict(zip(model.output_names, model([expected["inputs"][i.name] for i in model.inputs]), strict=True))
@@ -126,14 +124,14 @@ def test_models(name):
 
 
 @tensorflow_only
-@each_of("workdirs", ["text_subword", "senses", "tsv_words", "sums", "lines_chars", "lines_subword"])
+@each_of("workdirs", ["text_subword", "tsv_words", "lines_chars"])
 def test_work_directories(name):
     texts, expected = kept("answers.json")[name]
     check(ask(zoo.load(HOUSE / "workdirs" / name), texts), expected)
 
 
 @tensorflow_only
-@each_of("presets")
+@each_of("presets", ["senses_self_attention_classifier"])
 def test_presets(name):
     """A preset answers as it did; where another has taken its name, its work directory does."""
     texts, expected = kept("presets.json")[name]
@@ -149,7 +147,6 @@ def test_what_was_trained_on_senses_was_trained_on_the_twins():
 
 @tensorflow_only
 @each_of("evaluation")
-@SLOW
 def test_evaluation(name, tmp_path):
     workdir = shutil.copytree(HOUSE / "workdirs" / name, tmp_path / name)
     found, expected = json.loads(command("training.evaluate", workdir)), kept("evaluation.json")[name]
@@ -157,7 +154,7 @@ def test_evaluation(name, tmp_path):
 
 
 @tensorflow_only
-@SLOW
+@pytest.mark.slow
 def test_an_unfinished_run_goes_on(tmp_path):
     workdir, expected = shutil.copytree(HOUSE / "unfinished", tmp_path / "run"), kept("unfinished.json")
     found = json.loads(command("training.train", "--workdir", workdir, "--resume"))
@@ -191,7 +188,6 @@ def test_the_client_samples_from_older_exports():
 
 @tensorflow_only
 @each_of("exports")
-@SLOW
 def test_work_directories_are_exported_as_they_were(name, tmp_path):
     texts, expected = kept("exports.json")[name]
     options = kept("index.json")["export_options"][name]

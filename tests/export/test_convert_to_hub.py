@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from support import checkpoints
+from support.slow import slow_unless
 
 import zoo
 from export.convert import main
@@ -64,7 +65,7 @@ class Written:
         self.runs = [zoo.load(path / name) for name in ("run", "again")]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=slow_unless(("gpt2", "marian", "llama", "t5").__contains__, FAMILIES))
 def written(request, tmp_path_factory):
     return Written(request.param, tmp_path_factory.mktemp("hub"))
 

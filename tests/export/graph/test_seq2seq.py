@@ -194,15 +194,15 @@ def test_loads_in_python_too(text_case):
     assert [text.decode() for text in outputs["text"].numpy()] == text_case.run.translate(TEXTS[:2])
 
 
-def test_warmup_requests_can_be_replayed(case):
-    records = tf.data.TFRecordDataset(str(case.path / "assets.extra" / "tf_serving_warmup_requests"))
+def test_warmup_requests_can_be_replayed(text_case):
+    records = tf.data.TFRecordDataset(str(text_case.path / "assets.extra" / "tf_serving_warmup_requests"))
     logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records.as_numpy_iterator()]
     assert 0 < len(logs) <= 1000, "servers read no more"
     requests = [log.predict_log.request for log in logs]
     for request in requests:
-        assert request.model_spec.name == case.path.parent.name
+        assert request.model_spec.name == text_case.path.parent.name
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
-        outputs = case.model.predict(request.model_spec.signature_name, inputs)
+        outputs = text_case.model.predict(request.model_spec.signature_name, inputs)
         assert {len(array) for array in outputs.values()} == {1}
     assert {request.model_spec.signature_name for request in requests} == OUTPUTS.keys()
 

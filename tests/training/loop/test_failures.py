@@ -9,6 +9,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from support.slow import slow_unless
 from support.tiny_runs import run_quietly, train
 
 import training.loop.checkpoints
@@ -105,9 +106,7 @@ def test_what_is_said(event, whole):
 
 
 # All of them are exceptions at the same place.
-@pytest.mark.parametrize(
-    "event", [event if event is interrupt else pytest.param(event, marks=pytest.mark.slow) for event in EVENTS]
-)
+@pytest.mark.parametrize("event", slow_unless(lambda event: event is interrupt, EVENTS))
 def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, monkeypatch, capsys):
     status, message = EVENTS[event]
     workdir = tmp_path / "run"

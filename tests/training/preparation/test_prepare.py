@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import zstandard
+from support.slow import slow_unless
 from support.tiny_runs import run_quietly, write_labelled, write_lines, write_text
 
 from training.config.run_config import RunConfig
@@ -48,9 +49,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "sums" else ()) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", slow_unless(lambda kind: kind != "sums", KINDS))
 def test_what_is_prepared_is_what_would_be_read(tmp_path, kind):
     """The same tokenizers, validation batches bit for bit, and in training the same examples."""
     make, model, settings = KINDS[kind]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.layers.contract import compiled, graph_and_xla, random_array, to_numpy
+from support.slow import slow_unless
 
 import zoo
 from zoo import layers
@@ -74,7 +75,7 @@ def _layer(name):
 FEW = ("sliding", "latent", "sinks")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in WINDOWS])
+@pytest.mark.parametrize("name", slow_unless(FEW.__contains__, WINDOWS))
 def test_steps_equal_the_full_pass_and_keep_the_window(name):
     (layer, window), first = _layer(name), KEPT_FIRST.get(name, 0)
     mask = np.ones((B, LENGTH), bool)

@@ -259,7 +259,7 @@ def test_masks_with_a_cache(case, chunks, room):
 
 @every_block
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
-@pytest.mark.parametrize("heads", [False, True], ids=["shared", "heads"])
+@pytest.mark.parametrize("heads", [pytest.param(False, marks=pytest.mark.slow), True], ids=["shared", "heads"])
 def test_pair_masks_and_biases_with_a_cache(case, heads, room):
     _, attention, function = _in_block(case)
     inputs, bias = random_array((B, LENGTH, D), 2), random_array((B, 7, LENGTH, LENGTH), 5)

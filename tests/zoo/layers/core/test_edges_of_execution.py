@@ -105,7 +105,7 @@ def _biased(policy, implementation, bias, **options):
     return to_numpy(weights), to_numpy(output), to_numpy(layer(query, value, attention_bias=bias, **options))
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"])
 @pytest.mark.parametrize("implementation", ["dense", "blockwise", "fused"])
 @pytest.mark.parametrize("lowest", INFINITE)
 def test_a_bias_hides_nothing_and_all_that_is_lowest_shares_evenly(policy, implementation, lowest):

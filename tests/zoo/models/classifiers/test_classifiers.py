@@ -15,6 +15,7 @@ from support.models import (
     names_of,
     numpy,
 )
+from support.slow import slow_unless
 
 import zoo
 from zoo.errors import InputError
@@ -297,18 +298,7 @@ def test_mixed_precision_reaches_every_layer(name):
     assert np.all(np.isfinite(logits(low, batch(), training=True)))
 
 
-# The export of a self_attention_classifier is such a graph as well; birnn_classifier has the class of another name.
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cnn_classifier",
-        "transformer_classifier",
-        "birnn_attention_classifier",
-        "han_classifier",
-        pytest.param("birnn_classifier", marks=pytest.mark.slow),
-        pytest.param("self_attention_classifier", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", slow_unless(("cnn_classifier", "han_classifier").__contains__, names_of("classifier")))
 def test_graph_of_unknown_sizes(name):
     model = small(name, SMALL[name][-1])
     function, tokens = compiled(lambda tokens: model({"tokens": tokens})), batch()

@@ -190,8 +190,8 @@ def test_teacher_forcing_equals_step_by_step(every):
     np.testing.assert_allclose(found[REAL], every.expected[REAL], atol=2e-6)
 
 
-def test_prefill_equals_step_by_step(every):
-    model, tokens, expected = every.model, batch()[:1], every.expected[:1, 3:]
+def test_prefill_equals_step_by_step(chosen):
+    model, tokens, expected = chosen.model, batch()[:1], chosen.expected[:1, 3:]
     prefilled, state = model.prefill(ops.convert_to_tensor(tokens[:, :4]), model.initial_state(1, LONGEST))
     np.testing.assert_allclose(numpy(prefilled), expected[:, 0], atol=2e-6)
     found, state = steps(model, tokens[:, 4:6], state)

@@ -16,6 +16,7 @@ from support.seq2seq_models import (
     steps,
     without_weights,
 )
+from support.slow import slow_unless
 
 import zoo
 from zoo.errors import InputError
@@ -140,9 +141,7 @@ def test_every_name_has_a_pinned_number_of_weights(name):
 
 
 # The variants of transformer_tiny share a vocabulary as it does.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "tiny_" in name else ()) for name in NAMES]
-)
+@pytest.mark.parametrize("name", slow_unless(lambda name: "tiny_" not in name, NAMES))
 def test_a_shared_vocabulary_takes_fewer_weights(name):
     check_pin(name, 1)
 
