@@ -32,6 +32,8 @@ class Channel:
         # Libraries print what they like; the answers go where standard output went.
         self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
+        # Kept until the end, what was printed would come after the error that ended the process.
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def send(self, **values: Any) -> None:
         """Sends a line of JSON."""

@@ -50,7 +50,7 @@ def case(monkeypatch, tmp_path):
     monkeypatch.setattr(Contestant, "command", find_command)
 
     def make(*kinds, **options):
-        variables = {"PYTHONPATH": str(tmp_path)}
+        variables = {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": ""}
         contestants = tuple(
             Contestant(kind, "stub_adapter:run", {"kind": kind}, group="float32", variables=variables) for kind in kinds
         )
