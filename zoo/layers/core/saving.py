@@ -115,8 +115,12 @@ class KeepsQuantization(SavesOptions):
         return {**config, "policies": policies} if any(policies) else config
 
     def build_from_config(self, config):
+        from zoo.layers.normalizations.base import Normalization  # which saves its options by this module
+
         super().build_from_config(config)
-        sublayers = list(self._flatten_layers(include_self=False))
-        for layer, policy in zip(sublayers, config.get("policies", ()), strict=False):
+        sublayers, policies = list(self._flatten_layers(include_self=False)), config.get("policies", ())
+        if len(policies) < len(sublayers):  # saved before what normalises scores was a layer
+            sublayers = [layer for layer in sublayers if not isinstance(layer, Normalization)]
+        for layer, policy in zip(sublayers, policies, strict=False):
             if policy is not None and layer.quantization_mode is None:
                 layer.dtype_policy = policy  # which quantises it
