@@ -12,9 +12,10 @@ from zoo import layers
 FAST = (layers.MultiHeadAttention, layers.AdditiveAttention, layers.LuongAttentionCell, layers.FeedForward)
 IDS = np.array([[3, 5, 2, 0]], "int32")
 TASKS = {
-    "seq2seq": ({"source_vocab_size": 11, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),
+    "seq2seq": ({"source_vocab_size": 13, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),
     "classifier": ({"vocab_size": 11, "num_classes": 3}, {"tokens": IDS}),
     "language_model": ({"vocab_size": 11}, {"tokens": IDS}),
+    "sentence_encoder": ({"vocab_size": 11}, {"tokens": IDS}),
 }
 HUGE = ("transformer_base", "transformer_big", "student_base")  # the small and tiny ones are the same in fewer numbers
 

@@ -84,7 +84,7 @@ SMALL = {
     "birnn_attention_classifier": [_RECURRENT],
     "han_classifier": [
         {**_RECURRENT, "sentence_ends": "4,5,6", "max_sentences": 3},
-        {**_RECURRENT, "cell_type": "lstm"},
+        {**_RECURRENT, "cell_type": "lstm", "sentence_ends": "5"},
     ],
     "cnn_classifier": [
         {"embedding_dim": 7, "num_filters": 5, **_DROPPED},
