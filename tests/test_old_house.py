@@ -14,6 +14,7 @@ import pytest
 from fixtures.old_house import users  # noqa: F401 - registers what is in the files
 from fixtures.old_house.questions import ask, ask_export, ask_model, summary
 from keras import ops
+from support.models import FLAT
 from support.slow import slow_unless
 
 import zoo
@@ -159,7 +160,14 @@ def test_an_unfinished_run_goes_on(tmp_path):
     workdir, expected = shutil.copytree(HOUSE / "unfinished", tmp_path / "run"), kept("unfinished.json")
     found = json.loads(command("training.train", "--workdir", workdir, "--resume"))
     check({key: found[key] for key in expected["metrics"]}, expected["metrics"], 1e-4)
-    check(summary(zoo.load(workdir).model), expected["weights"], 1e-4)
+    # The gradient of a key's bias is rounding alone, of which Adam makes whole steps.
+    found, expected = (
+        {row[0]: row for row in rows} for rows in (summary(zoo.load(workdir).model), expected["weights"])
+    )
+    assert found.keys() == expected.keys()
+    for path in found:
+        numbers = 2 if path.endswith(FLAT) else 4
+        check(found[path][:numbers], expected[path][:numbers], 1e-4, path)
 
 
 @tensorflow_only
