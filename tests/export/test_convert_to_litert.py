@@ -91,7 +91,7 @@ SMALL = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2
             "causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}, marks=pytest.mark.slow
         ),
         pytest.param("causal_lm_tiny", {"self_attention": "ssru"}, marks=pytest.mark.slow),
-        ("retnet_lm", {}),
+        pytest.param("retnet_lm", {}, marks=pytest.mark.slow),
         pytest.param("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}, marks=pytest.mark.slow),
     ],
 )

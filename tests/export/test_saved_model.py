@@ -54,7 +54,8 @@ def test_files_and_modes(task, request):
 
 
 @pytest.mark.parametrize(
-    ("asked", "kept"), [("none", set()), ("classify, attention_all", {"classify", "attention_all"})]
+    ("asked", "kept"),
+    [pytest.param("none", set(), marks=pytest.mark.slow), ("classify, attention_all", {"classify", "attention_all"})],
 )
 def test_fewer_signatures(labelled_workdir, labelled_export, tmp_path, asked, kept):
     version = export_saved_model(labelled_workdir, tmp_path, signatures=asked)

@@ -79,6 +79,12 @@ def test_build_makes_all_weights(case):
     layer.build(*case.inputs.values())
     assert layer.built
     assert sum(int(np.prod(weight.shape)) for weight in layer.weights) == case.parameters
+
+
+@one_of_each
+def test_a_call_makes_no_more_weights(case):
+    layer = case.make("float32")
+    layer.build(*case.inputs.values())
     before = [weight.path for weight in layer.weights]
     results = call(case, layer, arrays(case))
     assert [weight.path for weight in layer.weights] == before

@@ -82,7 +82,7 @@ def test_steps_of_no_positions_change_nothing(name, room):
 
 
 @pytest.mark.parametrize("name", WITH_CACHES)
-@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.slow)], ids=["room", "grows"])
 @pytest.mark.parametrize("queries", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_queries_of_a_step_are_at_the_end_of_its_keys(name, room, queries):
     layer, inputs = WITH_CACHES[name](), random_array((B, LENGTH, D), 1)

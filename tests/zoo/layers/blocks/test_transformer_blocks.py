@@ -258,7 +258,7 @@ def test_masks_with_a_cache(case, chunks, room):
 
 
 @every_block
-@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.slow)], ids=["room", "grows"])
 @pytest.mark.parametrize("heads", [pytest.param(False, marks=pytest.mark.slow), True], ids=["shared", "heads"])
 def test_pair_masks_and_biases_with_a_cache(case, heads, room):
     _, attention, function = _in_block(case)

@@ -185,9 +185,9 @@ def steps(model, tokens, state):
     return np.stack(results, axis=1), state
 
 
-def test_teacher_forcing_equals_step_by_step(every):
-    found, _ = steps(every.model, batch(), every.model.initial_state(B, LONGEST))
-    np.testing.assert_allclose(found[REAL], every.expected[REAL], atol=2e-6)
+def test_teacher_forcing_equals_step_by_step(model, expected):
+    found, _ = steps(model, batch(), model.initial_state(B, LONGEST))
+    np.testing.assert_allclose(found[REAL], expected[REAL], atol=2e-6)
 
 
 def test_prefill_equals_step_by_step(chosen):
