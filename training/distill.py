@@ -1,8 +1,8 @@
 """Makes a corpus of what teachers write: `python -m training.distill TEACHER... --data SPEC --output DIR`.
 
-Of the n-best translations of all teachers, the one most like the reference takes its place in the training split; the
-other splits are copied. `--data text:DIR:source-target` trains a student on it. Killed at any time, the same command
-goes on with the parts that are missing.
+Of the n-best translations of all teachers, the one most like the reference takes its place in the training split, or
+with `--references` stands beside it; the other splits are copied. `--data text:DIR:source-target` trains a student on
+it. Killed at any time, the same command goes on with the parts that are missing.
 """
 
 import json
@@ -25,12 +25,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", metavar="SPEC", required=True, help=spec_forms())
     parser.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the corpus is written")
     parser.add_argument("--beam_size", type=int, default=5, metavar="N", help="translations of each teacher (5)")
+    parser.add_argument("--references", action="store_true", help="keep the references beside what teachers write")
     arguments = parser.parse_args(argv)
     if arguments.beam_size < 1:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
     for path in arguments.teachers:
         check_translator(path)
-    request = Request(tuple(arguments.teachers), arguments.data, arguments.output, arguments.beam_size)
+    request = Request(
+        tuple(arguments.teachers), arguments.data, arguments.output, arguments.beam_size, arguments.references
+    )
     print(json.dumps(distill(request, start=start_decoding), ensure_ascii=False), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Sequence-level distillation: what teachers write takes the place of the references."""
+"""Sequence-level distillation: what teachers write takes the place of the references, or stands beside them."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -26,12 +26,14 @@ class Request:
         data: SPEC of parallel text.
         output: The folder that is written, for `--data text:OUTPUT:source-target`.
         beam_size: How many translations of each teacher there are to choose from.
+        references: Whether the pairs that they were chosen by follow them in the training split.
     """
 
     teachers: tuple[str, ...]
     data: str
     output: Path
     beam_size: int = 5
+    references: bool = False
 
 
 def distill(
@@ -43,7 +45,8 @@ def distill(
 
     Of the `beam_size` best translations of every teacher, the one that is most like the reference takes its place in
     the training split, by BLEU of a single sentence; of equal ones, that of the highest log probability. The reference
-    stays where no teacher writes anything. The other splits are copied.
+    stays where no teacher writes anything. The other splits are copied. A finished folder may be asked for with and
+    without `references`: the teachers need not write again.
 
     Args:
         request: What is distilled.
@@ -52,8 +55,8 @@ def distill(
             the backend there, so that mistakes are reported before the seconds that this takes.
 
     Returns:
-        `pairs`, mean sentence `bleu` of the best translation of the first teacher and `chosen_bleu` of those that were
-        taken, against the references, in the training split; and the `data` that is to be trained on.
+        `pairs` of the training split, mean sentence `bleu` of the best translation of the first teacher and
+        `chosen_bleu` of those that were taken, against the references; and the `data` that is to be trained on.
 
     Raises:
         InputError: For other data than pairs, or a folder with something else, of
@@ -79,13 +82,14 @@ def distill(
 
     with writing(request.output, PLAN, plan):
         rows = [Choice(**row) for row in in_parts(request.output, len(pairs), open_teachers, report)]
+        written = Pairs(pairs.source, [row.text for row in rows])
+        both = Pairs([*written.source, *pairs.source], [*written.target, *pairs.target])
+        train = both if request.references else written
         for split in SPLITS:
-            examples = data.split(split)
-            chosen = Pairs(examples.source, [row.text for row in rows]) if split == "train" else examples
-            write_split(request.output, split, chosen)
+            write_split(request.output, split, train if split == "train" else data.split(split))
     count = max(len(rows), 1)
     return {
-        "pairs": len(rows),
+        "pairs": len(train),
         "bleu": round(sum(row.bleu for row in rows) / count, 2),
         "chosen_bleu": round(sum(row.chosen_bleu for row in rows) / count, 2),
         "data": f"text:{request.output}:source-target",

@@ -98,6 +98,10 @@ def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
     assert data.split("train").target == ["eins zwei drei fünf", "A B C D", "fünf", "sechs", "sieben"]
     assert data.split("test").target == load_data(corpus).split("test").target
     assert distill(request) == found and len(asked) == 4  # nothing is left to do
+    beside = distill(Request(("teacher",), corpus, tmp_path / "out", 2, references=True))
+    assert beside == {**found, "pairs": 10} and len(asked) == 4
+    both, train = load_data(beside["data"]).split("train"), load_data(corpus).split("train")
+    assert (both.source, both.target) == ([*train.source] * 2, [*data.split("train").target, *train.target])
     with pytest.raises(InputError, match="was begun with other beam_size"):
         distill(Request(("teacher",), corpus, tmp_path / "out", 3))
 
