@@ -82,9 +82,9 @@ def distill(
 
     with writing(request.output, PLAN, plan):
         rows = [Choice(**row) for row in in_parts(request.output, len(pairs), open_teachers, report)]
-        written = Pairs(pairs.source, [row.text for row in rows])
-        both = Pairs([*written.source, *pairs.source], [*written.target, *pairs.target])
-        train = both if request.references else written
+        train = Pairs(pairs.source, [row.text for row in rows])
+        if request.references:
+            train = Pairs([*train.source, *pairs.source], [*train.target, *pairs.target])
         for split in SPLITS:
             write_split(request.output, split, train if split == "train" else data.split(split))
     count = max(len(rows), 1)

@@ -145,3 +145,7 @@ def test_a_preset_teaches(tmp_path, capsys):
     assert run_command(main, ["preset:dates_rnnsearch", "--data", spec, "--output", str(tmp_path / "out")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert load_data(found["data"]).split("train").target == ["1984-05-05", "1990-06-03"]
+    again = ["preset:dates_rnnsearch", "--data", spec, "--output", str(tmp_path / "out"), "--references"]
+    assert run_command(main, again) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert load_data(found["data"]).split("train").target == ["1984-05-05", "1990-06-03"] * 2
