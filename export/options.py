@@ -4,12 +4,12 @@ Reading and checking them takes neither Keras nor TensorFlow.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from zoo.decoding_options import GenerationOptions, TranslationOptions, check_reranking
+from zoo.decoding_options import GenerationOptions, TranslationOptions, check_ensemble, check_reranking
 from zoo.errors import InputError
 from zoo.options import Option, Options, choice, flag, size, text
 from zoo.presets import workdir_path
@@ -106,6 +106,7 @@ class Export:
     version: int | None
     check: bool
     options: ExportOptions
+    ensemble: tuple[Path, ...] = ()
 
     @classmethod
     def resolve(
@@ -114,10 +115,13 @@ class Export:
         output: str | os.PathLike[str],
         version: int | None = None,
         check: bool = False,
+        ensemble: Sequence[str | os.PathLike[str]] = (),
         **options: Any,
     ) -> Self:
         """Returns what the arguments of `export.saved_model.export_saved_model` ask for; options may be texts."""
         path, base = workdir_path(workdir), Path(output)
+        if ensemble:
+            check_ensemble(workdir, ensemble)
         spec = get_spec(WorkDir(path).read_config()["model"]["name"])
         declared = TASK_OPTIONS[spec.task].declared()
         requested = {name: value for name, value in options.items() if value is not None}
@@ -131,7 +135,7 @@ class Export:
             raise InputError(f"--version must be positive. Received: {version}.")
         if version is not None and (base / str(version)).exists():
             raise version_exists(base / str(version))
-        return cls(path, base, version, check, resolved)
+        return cls(path, base, version, check, resolved, tuple(map(workdir_path, ensemble)))
 
 
 def version_exists(path: Path) -> InputError:

@@ -27,6 +27,7 @@ def export_saved_model(
     output: str | os.PathLike[str],
     version: int | None = None,
     check: bool = False,
+    ensemble: Sequence[str | os.PathLike[str]] = (),
     **options: Any,
 ) -> Path:
     """Writes the SavedModel of a work directory and returns its folder, `output/version`.
@@ -37,12 +38,13 @@ def export_saved_model(
         version: Number of the version. Default: the next free one.
         check: Whether to load it in a fresh process as a server does, and to compare its answers with the work
             directory's, before it becomes visible.
+        ensemble: Work directories of translators that choose every symbol together with this one, see `zoo.load`.
         **options: Options of the model's task, see `export.options`; `None` is the default.
 
     Raises:
         InputError: For a bad work directory, base path or option, a version that exists, or answers that differ.
     """
-    return write_export(Export.resolve(workdir, output, version, check, **options))
+    return write_export(Export.resolve(workdir, output, version, check, ensemble, **options))
 
 
 def write_export(export: Export) -> Path:
@@ -62,7 +64,7 @@ def write_export(export: Export) -> Path:
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
-    run = load_run(export.workdir)
+    run = load_run([export.workdir, *export.ensemble] if export.ensemble else export.workdir)
     graph = model_graph(run, export.options)
     for line in shortlist_notes(run, graph.options):
         print(line, file=sys.stderr)
@@ -123,6 +125,14 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--version", type=int, metavar="N", help="default: the next free number")
     parser.add_argument(
         "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
+    )
+    parser.add_argument(
+        "--ensemble",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="seq2seq: a work directory with the same tokenizers, which chooses every symbol together with this one; "
+        "again for more",
     )
     for name, option, meaning in option_rows():
         shown = meaning.replace("%", "%%")

@@ -21,7 +21,7 @@ from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.tasks import Task, get_task
-from zoo.decoding_options import TranslationOptions, check_reranking
+from zoo.decoding_options import TranslationOptions, check_ensemble, check_reranking
 from zoo.errors import unknown_name
 from zoo.inference import Run
 from zoo.presets import PREFIX
@@ -30,7 +30,7 @@ from zoo.workdir import WorkDir
 
 # Options that are named in any case, and their defaults.
 _DECODING: dict[str, dict[str, Any]] = {"seq2seq": {"beam_size": 1, "length_penalty": 0.6}}
-_PATHS = ("with", "reverse")
+_PATHS = ("with", "reverse", "ensemble")
 
 
 def _likelihood(run: Run, settings: DataConfig, task: Task[Any], data: Dataset[Any], split: str) -> dict[str, float]:
@@ -55,6 +55,7 @@ def evaluate(
     others: Sequence[str | Path] = (),
     reverse: str | Path | None = None,
     reverse_weight: float | None = None,
+    ensemble: Sequence[str | Path] = (),
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
     **decoding: Any,
 ) -> dict[str, Any]:
@@ -75,6 +76,7 @@ def evaluate(
         others: Work directories of models whose translations are candidates of that as well, see `Reranked`.
         reverse: The work directory of a model of the reverse direction, which has a say in it.
         reverse_weight: Its weight. Default: 0.2.
+        ensemble: Work directories of translators that choose every symbol together with this one, see `zoo.load`.
         report: Called with the metrics before anything is drawn.
         **decoding: Options of the run's `translate`, `classify` or `generate`.
 
@@ -87,7 +89,9 @@ def evaluate(
     weight = REVERSE_WEIGHT if reverse_weight is None else reverse_weight
     if by not in (None, *KINDS):
         raise unknown_name("kind of breakdown", str(by), KINDS)
-    run = zoo.load(path)
+    if ensemble:
+        check_ensemble(path, ensemble)
+    run = zoo.load([path, *ensemble] if ensemble else path)
     config = RunConfig.of_workdir(open_workdir(str(path)))
     task = get_task(run.spec.task)
     own = spec in (None, config.data.spec)
@@ -106,16 +110,18 @@ def evaluate(
     if decoding.get("shortlist"):
         for other in forth:
             _ = other.shortlist  # one that is missing or damaged is reported before anything is decoded
-    reranking: dict[str, Any] = {"rerank": rerank} if rerank else {}
+    choosing: dict[str, Any] = {"rerank": rerank} if rerank else {}
+    if ensemble:
+        choosing["ensemble"] = ", ".join(map(str, ensemble))
     if others:
-        reranking["with"] = ", ".join(map(str, others))
+        choosing["with"] = ", ".join(map(str, others))
     if reverse is not None:
-        reranking |= {"reverse": str(reverse), "reverse_weight": weight}
+        choosing |= {"reverse": str(reverse), "reverse_weight": weight}
     groups = grouped(by, run.reader, task, data, split, lambda: data if own else config.open_data()) if by else None
     run.model.compile(loss=MeanOverSymbols(), weighted_metrics=[TokenCrossEntropy()], jit_compile=use_xla("auto"))
 
     def name(weights: str) -> str:
-        return _name(task, split, "" if own else data.spec, weights, {**decoding, **reranking})
+        return _name(task, split, "" if own else data.spec, weights, {**decoding, **choosing})
 
     def measure_group(numbers: list[int], hypotheses: list[str]) -> dict[str, float]:
         examples = data.split(split).take(numbers)
@@ -125,7 +131,7 @@ def evaluate(
         return {name: value for name, value in measured.items() if isinstance(value, float)}
 
     def measure(weights: str) -> dict[str, Any]:
-        how = {"data": data.spec, "split": split, "weights": weights, **decoding, **reranking}
+        how = {"data": data.spec, "split": split, "weights": weights, **decoding, **choosing}
         metrics = {**how, "examples": len(data.split(split))}
         measured, hypotheses = task.evaluate(answering, data, split, **decoding)
         metrics |= {**measured, **_likelihood(run, config.data, task, data, split)}

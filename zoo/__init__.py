@@ -7,6 +7,7 @@ import zoo.signals  # noqa: F401  isort: skip  # before the imports that take a 
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import zoo.models as models
@@ -35,16 +36,19 @@ __all__ = [
 __version__ = "0.2.0"
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
     """Returns the trained model of a work directory, a `zoo.inference.Run` of its task.
 
     Args:
-        path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`).
+        path: A work directory that `training.train` wrote, or `"preset:NAME"` (see `list_presets`); or a list of those
+            of translators with the same tokenizers, which then choose every symbol together.
 
     Raises:
-        InputError: (a `ValueError`) If it is none, or its training has not finished.
+        InputError: (a `ValueError`) If it is none, or its training has not finished; or work directories that cannot
+            be an ensemble.
     """
-    return importlib.import_module("zoo.inference").load_run(workdir_path(path))
+    paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(each) for each in path]
+    return importlib.import_module("zoo.inference").load_run(paths)
 
 
 _INSPECTION = ("Cost", "Diagram", "Trace", "cost", "draw_model", "draw_positions", "position_terms", "trace")

@@ -3,12 +3,18 @@
 No Keras here, so that commands can read and check a request before the backend starts.
 """
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from zoo.errors import InputError
 from zoo.options import Option, Options, choice, count, number, size
+from zoo.presets import workdir_path
+from zoo.registry import get_spec
+from zoo.text import load_tokenizers
 from zoo.vocabulary import SPECIAL_PIECES
+from zoo.workdir import WorkDir
 
 RULES = ("gnmt", "huggingface", "huggingface_early", "huggingface_never", "ctranslate2")
 """Whose rules a search may follow; see `zoo.decoding.BEAM_RULES`."""
@@ -21,6 +27,25 @@ def check_reranking(reranking: str, beam_size: int) -> None:
             f"--rerank {reranking} chooses among the translations of a beam: use --beam_size 5, say. "
             f"Received: beam_size={beam_size}."
         )
+
+
+def check_ensemble(first: str | os.PathLike[str], others: Sequence[str | os.PathLike[str]]) -> None:
+    """Raises InputError unless work directories are of translators whose tokenizers are the same."""
+    if isinstance(others, str):
+        raise InputError(f"The members of an ensemble are a list of work directories. Received: {others!r}.")
+    identities = []
+    for path in (first, *others):
+        workdir = WorkDir(workdir_path(path))
+        model = workdir.read_config()["model"]
+        if (task := get_spec(model["name"]).task) != "seq2seq":
+            raise InputError(f"An ensemble is of seq2seq models; {path} holds a {task} model.")
+        tokenizers = load_tokenizers(workdir, ("source", "target"), model)
+        identities.append([tokenizer.identity() for tokenizer in tokenizers.values()])
+        if identities[0] != identities[-1]:
+            raise InputError(
+                f"{first} and {path} have other symbols, so that they cannot choose one together. Train them on the "
+                "same data, or one from the other with --init_from."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from export.graph.served_model import model_graph, signature_function
 from export.graph.signatures import TEXTS, Signature, signatures_of
 from export.options import ExportOptions
 from zoo.errors import InputError
-from zoo.inference import Run, load_run
+from zoo.inference import Run
 from zoo.stored_weights import round_weights
 
 TOLERANCE = 1e-3
@@ -42,7 +42,7 @@ def check_export(run: Run, folder: Path) -> int:
     """
     options = read_options(folder)
     if options.weights != "float32":
-        run = load_run(run.path)  # Not the caller's, whose weights must stay.
+        run = run.reloaded()  # Not the caller's, whose weights must stay.
         round_weights(run.model, options.weights)
     signatures = signatures_of(run, options)
     count = _compare(folder, [question(run, options, signature) for signature in signatures if not signature.compiled])

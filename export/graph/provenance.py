@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from export.options import TASK_OPTIONS, ExportOptions
-from zoo.inference import Run
+from zoo.inference import EnsembleRun, Run
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 
@@ -14,14 +14,28 @@ _FILE = "attention_zoo.json"
 
 def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
     """Writes the model's settings, the options of the export, and the model card into the folder of a version."""
-    record = {"model": run.config["model"], "data": run.config["data"]["spec"], "options": options.to_dict()}
+    record: dict[str, object] = {
+        "model": run.config["model"],
+        "data": run.config["data"]["spec"],
+        "options": options.to_dict(),
+    }
+    if isinstance(run, EnsembleRun):
+        record["ensemble"] = [{"name": member.path.name, "model": member.config["model"]} for member in run.members]
     path = folder / _FOLDER / _FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     card = WorkDir(run.path).model_card
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {run.spec.name}\n"
-    version = _weights(text, options) + "".join(f"- {line}\n" for line in shortlist_notes(run, options))
+    version = _members(run) + _weights(text, options) + "".join(f"- {line}\n" for line in shortlist_notes(run, options))
     path.with_name(card.name).write_text(f"{text}\n## This version\n\n{version}", encoding="utf-8")
+
+
+def _members(run: Run) -> str:
+    """Returns a line on the models of an ensemble, and nothing for one model."""
+    if not isinstance(run, EnsembleRun):
+        return ""
+    names = [member.path.name for member in run.members]
+    return f"- An ensemble of {len(names)}: {', '.join(names)}; the above is of the first\n"
 
 
 def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
@@ -36,6 +50,8 @@ def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
     command = f"python -m training.shortlist {run.path} --shortlist {size} --beam_size {beam_size}"
     total = run.model.target_vocab_size
     known = measured or [f"what that loses is not measured: run `{command}`"]
+    if isinstance(run, EnsembleRun):
+        known = [f"{line} (of the first model alone)" for line in known]
     return [f"Shortlist: each batch is translated with {size:,} of {total:,} symbols; {line}" for line in known]
 
 

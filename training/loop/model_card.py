@@ -39,6 +39,7 @@ _OPTIONS = (
     "no_repeat_ngram",
     "max_length",
     "shortlist",
+    "ensemble",
     "rerank",
     "with",
     "reverse",

@@ -95,6 +95,10 @@ class Run:
             variable.assign(keras.ops.cast(value, "float32"))
         return model
 
+    def reloaded(self) -> "Run":
+        """Returns the run anew from its files, with weights of its own."""
+        return type(self)(self.path)
+
     def tokenizer_files(self) -> dict[str, Tokenizer]:
         """Returns the tokenizers by the name of their file."""
         names: dict[str, Tokenizer] = self.tokenizers._asdict()

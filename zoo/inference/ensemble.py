@@ -1,0 +1,140 @@
+"""Several trained translators that choose every symbol together."""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from zoo.decoding_options import check_ensemble
+from zoo.errors import InputError
+from zoo.inference.seq2seq_run import Seq2SeqRun
+
+
+class Ensemble(keras.Model):
+    """Translators of the same symbols as one, by the mean of their probabilities.
+
+    `P(y_t | y_<t, x) = (1/M) Σ_m P_m(y_t | y_<t, x)`
+
+    It has the interface of a `Seq2SeqModel`. Memories and states are tuples with one of each member; logits are the
+    logarithms of the mean probabilities, in float32. The attention of the members stands side by side in the axis of
+    layers; where their numbers of heads differ, each layer has one, the mean of its heads. So do their vectors in the
+    last axis.
+
+    Args:
+        members: `Seq2SeqModel`s of equal vocabularies.
+
+    Attributes:
+        attends: Whether all members attend.
+        attention_kinds: The kinds of attention that all members have.
+
+    Reference:
+        Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", section 3.6,
+        https://arxiv.org/abs/1409.3215
+    """
+
+    def __init__(self, members: Sequence[Any]) -> None:
+        super().__init__(dtype="float32")
+        first, *others = self.members = list(members)
+        self.source_vocab_size, self.target_vocab_size = first.source_vocab_size, first.target_vocab_size
+        self.attends = all(member.attends for member in self.members)
+        self.attention_kinds = tuple(
+            kind for kind in first.attention_kinds if all(kind in other.attention_kinds for other in others)
+        )
+        self.built = True
+
+    def call(self, inputs: dict[str, Any], training: bool | None = None) -> Any:
+        return _mean([member(inputs, training=training) for member in self.members])
+
+    def encode(self, source: Any, training: bool | None = None) -> Any:
+        """See `Seq2SeqModel`."""
+        return tuple(member.encode(source, training=training) for member in self.members)
+
+    def initial_state(self, memory: Any, max_length: Any = None, sharing: int = 1) -> Any:
+        """See `Seq2SeqModel`."""
+        pairs = zip(self.members, memory, strict=True)
+        return tuple(member.initial_state(own, max_length, sharing) for member, own in pairs)
+
+    def readout(self, symbols: Any) -> Any:
+        """See `Seq2SeqModel`."""
+        return tuple(member.readout(symbols) for member in self.members)
+
+    def decode_step(
+        self,
+        last: Any,
+        state: Any,
+        memory: Any,
+        sharing: int = 1,
+        return_attention_scores: bool = False,
+        readout: Any = None,
+    ) -> tuple[Any, ...]:
+        """See `Seq2SeqModel`."""
+        chosen = [{}] * len(self.members) if readout is None else [{"readout": own} for own in readout]
+        answers = [
+            member.decode_step(last, own_state, own_memory, sharing, return_attention_scores, **own)
+            for member, own_state, own_memory, own in zip(self.members, state, memory, chosen, strict=True)
+        ]
+        logits, *attention, states = zip(*answers, strict=True)
+        return _mean(logits), *map(_joined, attention), states
+
+    def represent(self, source: Any) -> Any:
+        """See `Seq2SeqModel`."""
+        return ops.concatenate([member.represent(source) for member in self.members], axis=-1)
+
+    def embed(self, source: Any) -> Any:
+        """See `Seq2SeqModel`."""
+        return ops.concatenate([member.embed(source) for member in self.members], axis=-1)
+
+    def attentions(self, source: Any, target: Any) -> dict[str, Any]:
+        """See `Seq2SeqModel`."""
+        of_members = [member.attentions(source, target) for member in self.members]
+        return {kind: _joined([own[kind] for own in of_members]) for kind in self.attention_kinds}
+
+    def attention(self, source: Any, target: Any) -> Any:
+        """See `Seq2SeqModel`."""
+        return _joined([member.attention(source, target) for member in self.members])
+
+
+def _mean(logits: Sequence[Any]) -> Any:
+    """Returns the logarithms of the mean of the probabilities, given the logits of each member."""
+    log_probs = [ops.log_softmax(ops.cast(own, "float32"), axis=-1) for own in logits]
+    return ops.logsumexp(ops.stack(log_probs), axis=0) - math.log(len(log_probs))
+
+
+def _joined(weights: Sequence[Any]) -> Any:
+    """Returns attention weights [B, layers, heads, ...] of several models side by side in the axis of layers."""
+    if len({own.shape[2] for own in weights}) > 1:
+        weights = [ops.mean(own, axis=2, keepdims=True) for own in weights]
+    return ops.concatenate(list(weights), axis=1)
+
+
+class EnsembleRun(Seq2SeqRun):
+    """Several trained translators as one, which is what `zoo.load` returns for a list of work directories.
+
+    Paths, configuration and shortlist are those of the first.
+
+    Args:
+        paths: The work directories, whose tokenizers must be the same.
+
+    Attributes:
+        members: The run of each work directory.
+
+    Raises:
+        InputError: If there is none, one is no translator, or their tokenizers differ.
+    """
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        if not paths:
+            raise InputError("An ensemble needs at least one work directory. Received: none.")
+        check_ensemble(paths[0], paths[1:])
+        self.members = [Seq2SeqRun(path) for path in paths]
+        first = self.members[0]
+        self.path, self.config, self.spec, self.tokenizers = first.path, first.config, first.spec, first.tokenizers
+        self.model = Ensemble([member.model for member in self.members])
+        self._predictors = {}
+
+    def reloaded(self) -> "EnsembleRun":
+        """See `Run`."""
+        return EnsembleRun([member.path for member in self.members])
