@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from support.layers.cases import CASES, with_each
-from support.layers.contract import arrays, build, call
+from support.layers.cases import CASES, first_of_each_class, with_each
+from support.layers.contract import arrays, build, built, call
 
 from zoo import layers
 
@@ -18,7 +18,7 @@ def _projections(layer):
 
 
 # One case of each class.
-WITH_PROJECTIONS = [case for case in {case.covers: case for case in CASES}.values() if _projections(build(case))]
+WITH_PROJECTIONS = [case for case in first_of_each_class(CASES) if _projections(built(case))]
 
 
 FAST = (layers.MultiHeadAttention, layers.AdditiveScore)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from support.layers.cases import CASES, first_of_each_class, with_each
-from support.layers.contract import arrays, build, to_numpy
+from support.layers.contract import arrays, build, built, to_numpy
 
 import zoo
 from zoo import layers
@@ -42,7 +42,7 @@ def _check_reload(model, inputs, mode, path):
 QUANTIZED = [
     case
     for case in first_of_each_class(CASES)
-    if any(hasattr(part, "enable_lora") for part in build(case)._flatten_layers())
+    if any(hasattr(part, "enable_lora") for part in built(case)._flatten_layers())
 ]
 
 
