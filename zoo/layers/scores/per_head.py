@@ -75,14 +75,17 @@ class PerHeadScore(Score):
         return self.score.max_keys
 
     def build(self, query_shape, key_shape):
-        for name, shape in (("query", query_shape), ("key", key_shape)):
-            if len(shape) != 4 or shape[1] != self.num_heads:
+        self._check_heads(query=query_shape, key=key_shape)
+        for score in self.head_scores:
+            score.build((query_shape[0], *query_shape[2:]), (key_shape[0], *key_shape[2:]))
+
+    def _check_heads(self, **shapes):
+        for name, shape in shapes.items():
+            if len(shape) != 4 or shape[1] not in (None, self.num_heads):
                 raise ValueError(
                     f"`{name}` must be [B, {self.num_heads}, length, size] for this score, which has weights for each "
                     f"of {self.num_heads} heads. Received: shape={tuple(shape)}."
                 )
-        for score in self.head_scores:
-            score.build((query_shape[0], *query_shape[2:]), (key_shape[0], *key_shape[2:]))
 
     def _sizes(self, query_shape, key_shape):
         return {"num_heads": query_shape[1], **self.score._sizes(query_shape, key_shape)}
@@ -101,9 +104,11 @@ class PerHeadScore(Score):
         return ops.stack(heads, axis=1)
 
     def project_query(self, query):
+        self._check_heads(query=query.shape)  # it may have been built for a number that was not known
         return self._each("project_query", query)
 
     def project_key(self, key):
+        self._check_heads(key=key.shape)
         return self._each("project_key", key)
 
     def compare(self, query, key):

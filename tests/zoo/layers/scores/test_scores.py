@@ -363,3 +363,16 @@ def test_scores_of_half_precision_graphs_stay_in_their_dtype():
         score.build(query.shape, key.shape)
         result = compiled(score, False)(*(ops.convert_to_tensor(value) for value in (query, key)))
         assert keras.backend.standardize_dtype(result.dtype) == "float16"
+
+
+def test_each_head_has_weights_of_its_own_and_there_are_as_many_as_heads():
+    score = layers.PerHeadScore(layers.GeneralScore(), num_heads=3)
+    with pytest.raises(ValueError, match=r"`key` must be \[B, 3, length, size\]"):
+        score.build((2, 3, 5, 7), (2, 4, 5, 7))
+    score.build((None, None, None, 7), (None, None, None, 7))
+    heads = [np.ones((2, heads, 5, 7), "float32") for heads in (3, 4)]
+    assert score.project_query(heads[0]).shape[1] == 3
+    with pytest.raises(ValueError, match=r"`query` must be \[B, 3, length, size\].* shape=\(2, 4, 5, 7\)"):
+        score.project_query(heads[1])
+    with pytest.raises(ValueError, match=r"`key` must be"):
+        score.project_key(heads[1])
