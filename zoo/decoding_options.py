@@ -31,8 +31,11 @@ def check_reranking(reranking: str, beam_size: int) -> None:
 
 def check_ensemble(first: str | os.PathLike[str], others: Sequence[str | os.PathLike[str]]) -> None:
     """Raises InputError unless work directories are of translators whose tokenizers are the same."""
-    if isinstance(others, str):
+    if isinstance(others, str | bytes | os.PathLike):
         raise InputError(f"The members of an ensemble are a list of work directories. Received: {others!r}.")
+    paths = [workdir_path(path).resolve() for path in (first, *others)]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise InputError(f"An ensemble needs different models: {twice} is named twice.")
     identities = []
     for path in (first, *others):
         workdir = WorkDir(workdir_path(path))

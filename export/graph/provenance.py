@@ -20,13 +20,16 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
         "options": options.to_dict(),
     }
     if isinstance(run, EnsembleRun):
-        record["ensemble"] = [{"name": member.path.name, "model": member.config["model"]} for member in run.members]
+        models = [member.config["model"] for member in run.members]
+        record["ensemble"] = [{"name": n, "model": model} for n, model in zip(run.names(), models, strict=True)]
     path = folder / _FOLDER / _FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     card = WorkDir(run.path).model_card
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {run.spec.name}\n"
-    version = _members(run) + _weights(text, options) + "".join(f"- {line}\n" for line in shortlist_notes(run, options))
+    version = (
+        _members(run) + _weights(text, run, options) + "".join(f"- {line}\n" for line in shortlist_notes(run, options))
+    )
     path.with_name(card.name).write_text(f"{text}\n## This version\n\n{version}", encoding="utf-8")
 
 
@@ -34,8 +37,7 @@ def _members(run: Run) -> str:
     """Returns a line on the models of an ensemble, and nothing for one model."""
     if not isinstance(run, EnsembleRun):
         return ""
-    names = [member.path.name for member in run.members]
-    return f"- An ensemble of {len(names)}: {', '.join(names)}; the above is of the first\n"
+    return f"- An ensemble of {len(run.members)}: {', '.join(run.names())}; the above is of the first\n"
 
 
 def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
@@ -61,14 +63,18 @@ def read_options(folder: Path) -> ExportOptions:
     return TASK_OPTIONS[get_spec(record["model"]["name"]).task](**record["options"])
 
 
-def _weights(card: str, options: ExportOptions) -> str:
+def _weights(card: str, run: Run, options: ExportOptions) -> str:
     """Returns lines on how the weights are stored and what that changes, as far as the model card knows."""
     kind, beam_size = options.weights, getattr(options, "beam_size", 1)
     if kind == "float32":
         return "- Weights: float32, as the model has them\n"
+    others = [str(member.path) for member in run.members[1:]] if isinstance(run, EnsembleRun) else []
     # As `training.evaluate` notes them.
-    measured = [line.removeprefix(f"- {kind}, ") for line in card.splitlines() if line.startswith(f"- {kind}, ")]
+    lines = [line.removeprefix(f"- {kind}, ") for line in card.splitlines() if line.startswith(f"- {kind}, ")]
+    of_ensemble = f", ensemble {', '.join(others)}" if others else ", ensemble "
+    measured = [line for line in lines if (of_ensemble in line) is bool(others)]
     beam = f" --beam_size {beam_size}" if beam_size > 1 else ""
+    beam += "".join(f" --ensemble {other}" for other in others)
     unknown = f"not measured: run `python -m training.evaluate DIR --weights {kind}{beam}`"
     changes = "".join(f"- What that changes: {line}\n" for line in measured or [unknown])
     return f"- Weights: {kind}; matrices are rounded to it, and are float32 again when the model answers\n{changes}"

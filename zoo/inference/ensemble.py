@@ -135,6 +135,20 @@ class EnsembleRun(Seq2SeqRun):
         self.model = Ensemble([member.model for member in self.members])
         self._predictors = {}
 
+    def names(self) -> list[str]:
+        """Returns what to call the members: the names of their folders, or their paths where two have the same name."""
+        paths = [member.path.resolve() for member in self.members]
+        names = [path.name for path in paths]
+        return names if len({*names}) == len(names) else [str(member.path) for member in self.members]
+
+    def _check_kind(self, kind: str) -> None:
+        if kind not in self.model.attention_kinds:
+            has_it = [member for member in self.members if kind in member.model.attention_kinds]
+            if 0 < len(has_it) < len(self.members):
+                without = next(member for member in self.members if member not in has_it)
+                raise InputError(f"Of this ensemble, {without.spec.name} has no attention of the kind {kind!r}.")
+        super()._check_kind(kind)
+
     def reloaded(self) -> "EnsembleRun":
         """See `Run`."""
         return EnsembleRun([member.path for member in self.members])

@@ -51,5 +51,10 @@ def test_the_card_tells_how_to_measure_it(written):
     assert "40.5" not in version
 
 
+def test_the_card_of_one_model_leaves_out_what_an_ensemble_loses(written):
+    version = written("# rnnsearch on dates\n", {**MEASURED, "ensemble": "runs/other"}, weights="int8")
+    assert "not measured: run" in version.partition("## This version")[2]
+
+
 def test_a_work_directory_without_a_card(written):
     assert written("", weights="int8").startswith("# rnnsearch\n\n## This version\n\n- Weights: int8;")

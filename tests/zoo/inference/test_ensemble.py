@@ -113,6 +113,8 @@ def test_a_list_of_work_directories_is_an_ensemble(two):
     targets = ["das altes Pferd schläft .", "ein Haus brennt ."]
     one, other, both = (run.score(TEXTS, targets) for run in (*runs, ensemble))
     assert len({round(scores[0], 3) for scores in (one, other, both)}) == 3
+    with pytest.raises(InputError, match="transformer_tiny has no attention of the kind 'between'"):
+        ensemble.attention(TEXTS, kind="between")
     answers = [run.nbest(TEXTS, beam_size=2) for run in (*runs, ensemble)]
     assert len({round(beam[0].log_prob, 3) for beam, _ in answers}) == 3
     assert [member.path for member in ensemble.members] == two
@@ -125,10 +127,13 @@ def test_what_cannot_be_an_ensemble(two, dates_workdir, labelled_workdir):
         zoo.load([two[0], dates_workdir])
     with pytest.raises(InputError, match=f"{re.escape(str(labelled_workdir))} holds a classifier model"):
         zoo.load([two[0], labelled_workdir])
-    with pytest.raises(InputError, match="list of work directories"):
-        evaluate(two[0], split="val", ensemble=str(two[1]))
-    with pytest.raises(InputError, match="list of work directories"):
-        export_saved_model(two[0], "unused", ensemble=str(two[1]))
+    with pytest.raises(InputError, match="is named twice"):
+        zoo.load([two[0], two[0]])
+    for one in (two[1], str(two[1])):
+        with pytest.raises(InputError, match="list of work directories"):
+            evaluate(two[0], split="val", ensemble=one)
+        with pytest.raises(InputError, match="list of work directories"):
+            export_saved_model(two[0], "unused", ensemble=one)
 
 
 @pytest.mark.slow
@@ -157,3 +162,5 @@ def test_an_export_of_an_ensemble(two, tmp_path, options):
     assert [member["name"] for member in record["ensemble"]] == [path.name for path in two]
     card = (folder / "assets.extra" / "MODEL_CARD.md").read_text()
     assert f"- An ensemble of 2: {two[0].name}, other; the above is of the first\n" in card
+    assert ("weights" in options) is ("not measured: run `python -m training.evaluate DIR --weights int8" in card)
+    assert ("weights" in options) is (f" --ensemble {two[1]}`" in card)
