@@ -62,15 +62,20 @@ def normalized(normalization, scores, allowed, head):
     return np.array([next(weights) if ok else 0.0 for ok in allowed])
 
 
+def _sigmoid(score):
+    return 1 / (1 + math.exp(-score)) if score > 0 else math.exp(score) / (1 + math.exp(score))
+
+
 def _normalize(normalization, scores, head):
     largest = max(scores)
     if isinstance(normalization, layers.SigmoidNormalization):
         bias = -math.log(len(scores)) if normalization.bias is None else normalization.bias
-        return [1 / (1 + math.exp(-(score + bias))) for score in scores]
+        return [_sigmoid(score + bias) for score in scores]
     if isinstance(normalization, layers.SinkNormalization):
         sink = float(to_numpy(normalization.sink)[head]) if normalization.learned else 0.0
-        total = math.exp(sink) + sum(math.exp(score) for score in scores)
-        return [math.exp(score) / total for score in scores]
+        largest = max(largest, sink)
+        total = math.exp(sink - largest) + sum(math.exp(score - largest) for score in scores)
+        return [math.exp(score - largest) / total for score in scores]
     if isinstance(normalization, layers.SoftmaxNormalization):
         exponentials = [math.exp(score - largest) for score in scores]
         return [each / sum(exponentials) for each in exponentials]

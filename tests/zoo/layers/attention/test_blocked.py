@@ -63,7 +63,7 @@ def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
         _dense_twin(layer), query, value, bias, attention_mask=mask & near_pairs(layer, *lengths), **options
     )
     for result, reference in zip(found, expected, strict=True):
-        np.testing.assert_allclose(result, reference, atol=1e-5 * max(1.0, np.abs(reference).max()))
+        np.testing.assert_allclose(result, reference, atol=2e-5 * max(1.0, np.abs(reference).max()))
 
 
 @blocked_kinds

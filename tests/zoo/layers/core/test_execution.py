@@ -77,7 +77,7 @@ def test_agree_with_dense(case, implementation, kind):
         expected = _results(case, layer, bias, **masks)
         layer.implementation = implementation
         for result, reference in zip(_results(case, layer, bias, **masks), expected, strict=True):
-            np.testing.assert_allclose(result, reference, atol=5e-6 * max(1.0, np.abs(reference).max()), rtol=2e-5)
+            np.testing.assert_allclose(result, reference, atol=1e-5 * max(1.0, np.abs(reference).max()), rtol=2e-5)
 
 
 @one_of_each
@@ -85,6 +85,8 @@ def test_agree_with_dense(case, implementation, kind):
 def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implementation):
     layer, masks = build(case), case_masks(case)
     masks["query_mask"][0] = False
+    for mask in masks.values():
+        mask[1] = True  # what a layer's rules leave to see in a row is then not all hidden
     layer.implementation = implementation
     asked, weights = call(case, layer, arrays(case), **masks)
     np.testing.assert_array_equal(call(case, layer, arrays(case), scores=False, **masks)[0], asked)
