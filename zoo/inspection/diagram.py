@@ -202,7 +202,8 @@ def _frames(architecture: Architecture, layout: _Layout) -> list[str]:
                 'fill="#f4f4f4" stroke="#aaaaaa" stroke-dasharray="5 3"/>'
             )
             title = f"{group.times} ×" if group.times > 1 else group.title
-            lines.append(_text(left + _WIDTH - 4 - 3 * len(title), top + 15, title, 11, "bold", "#555555"))
+            if title:
+                lines.append(_text(left + _WIDTH - 4 - 3 * len(title), top + 15, title, 11, "bold", "#555555"))
     return lines
 
 
