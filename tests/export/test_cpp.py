@@ -12,7 +12,7 @@ from support.exports import LoadedModel
 
 SOURCE = Path(__file__).with_name("cpp") / "serve_once.cc"
 TEXT = "5 mai horse ß😀"
-NUMBERS = {"seed": 3, "temperature": 0.5, "top_p": 0.9}
+NUMBERS = {"hypothesis": 0, "seed": 3, "temperature": 0.5, "top_p": 0.9}
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +38,7 @@ def question(name, signature):
     fields, feed = [name], {}
     for key in signature.inputs.keys() - signature.defaults.keys():
         if key in NUMBERS:
-            kind = "int" if key == "seed" else "float"
+            kind = "int" if isinstance(NUMBERS[key], int) else "float"
             fields.append(f"{key}={kind}:{NUMBERS[key]}")
             feed[key] = np.array(NUMBERS[key], np.int32 if kind == "int" else np.float32)
         elif key == "inputs":
