@@ -246,6 +246,10 @@ def whole(variable: Any) -> np.ndarray[Any, Any]:
         from jax.experimental import multihost_utils
 
         value = multihost_utils.process_allgather(value, tiled=True)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        value = tf.convert_to_tensor(value)  # NumPy cannot read a variable that each device has a copy of
     array: np.ndarray[Any, Any] = keras.ops.convert_to_numpy(value)
     return array
 
