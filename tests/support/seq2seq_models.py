@@ -77,7 +77,13 @@ SMALL = {
     "transformer_modern": [{**_VARIANT, "num_key_value_heads": 1, "rope_scaling": "linear", "rope_factor": 2.0}],
     "dynamic_conv_nmt": [
         {**_VARIANT, "kernel_widths": "3"},
-        {**_VARIANT, "self_attention": "lightweight_conv", "kernel_widths": "4,2", "num_layers": 2},
+        # Norms come first, as otherwise what this draw of weights reads of the source is nearly flat.
+        {
+            **_TRANSFORMER,
+            "self_attention": "lightweight_conv",
+            "kernel_widths": "4,2",
+            "normalize_first": True,
+        },
     ],
     "student_tiny": [
         {**_VARIANT, "num_layers": 2, "decoder_layers": 1},

@@ -155,10 +155,12 @@ class Matrix:
                 for name in ("attention_bias", "attention_mask"):
                     if name in arrays and arrays[name].ndim == 4:
                         arrays[name] = arrays[name][:, 0]
+        elif situation.attention_mask == "shared" or (
+            situation.attention_mask == "pairs" and self.shape[0] == self.shape[1] != 1
+        ):  # of rank 3, the first axis could be that of the heads as well, which is refused
+            self.masks["attention_mask"] = self.masks["attention_mask"][:, :1]
         elif situation.attention_mask == "pairs":
             self.masks["attention_mask"] = self.masks["attention_mask"][:, 0]
-        elif situation.attention_mask == "shared":
-            self.masks["attention_mask"] = self.masks["attention_mask"][:, :1]
         self.weights = self._expected_weights()
         query, value = self.floats["query"], self.floats["value"]
         if isinstance(self.exact, StateAttention):

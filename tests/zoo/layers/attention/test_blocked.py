@@ -54,7 +54,8 @@ def _fresh(options):
 def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
     monkeypatch.setattr(execution, "CHUNK_BUDGET", 500)
     queries, keys, start = lengths = (17, 19, 1)
-    layer = build_layer(make(implementation=implementation, **_fresh(OPTIONS[name])))
+    # The gradient of a bias of the keys is zero: in float32 it is all rounding.
+    layer = build_layer(make(implementation=implementation, dtype="float64", **_fresh(OPTIONS[name])))
     query, value, bias = (random_array(shape, 3) for shape in ((B, queries, D), (B, keys, D), (N, queries, keys)))
     mask = np.random.default_rng(3).random((B, N, queries, keys)) < 0.7
     options = {"value_mask": random_mask((B, keys), 2), "start_index": start, "use_causal_mask": name == "rotary"}
@@ -63,7 +64,7 @@ def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
         _dense_twin(layer), query, value, bias, attention_mask=mask & near_pairs(layer, *lengths), **options
     )
     for result, reference in zip(found, expected, strict=True):
-        np.testing.assert_allclose(result, reference, atol=2e-5 * max(1.0, np.abs(reference).max()))
+        np.testing.assert_allclose(result, reference, atol=1e-5 * max(1.0, np.abs(reference).max()))
 
 
 @blocked_kinds

@@ -50,7 +50,7 @@ def _results(case, layer, bias=None, **options):
     """Returns output, weights, and the gradients of both for inputs and weights; without those that are always zero."""
     inputs = {name: keras.Variable(value) for name, value in arrays(case).items()}
     bias = None if bias is None else keras.Variable(bias)
-    directions = [ops.convert_to_tensor(random_array(shape, 97)) for shape in (case.output, case.weights)]
+    directions = [ops.cast(random_array(shape, 97), layer.compute_dtype) for shape in (case.output, case.weights)]
 
     def run():
         given = {} if bias is None else {"attention_bias": ops.convert_to_tensor(bias)}
@@ -70,23 +70,21 @@ def _results(case, layer, bias=None, **options):
 @implementations
 @pytest.mark.parametrize("kind", MASKS)
 def test_agree_with_dense(case, implementation, kind):
-    layer, masks = build(case), _masks(case, kind)
+    layer, masks = build(case, "float64"), _masks(case, kind)  # gradients that cancel are all rounding in float32
     layer.dropout = 0.0
     for bias in (None, random_array((T, S), 11), random_array((1, S), 12)):
         layer.implementation = "dense"
         expected = _results(case, layer, bias, **masks)
         layer.implementation = implementation
         for result, reference in zip(_results(case, layer, bias, **masks), expected, strict=True):
-            np.testing.assert_allclose(result, reference, atol=1e-5 * max(1.0, np.abs(reference).max()), rtol=2e-5)
+            np.testing.assert_allclose(result, reference, atol=5e-6 * max(1.0, np.abs(reference).max()), rtol=2e-5)
 
 
 @one_of_each
 @implementations
 def test_scores_change_nothing_and_nothing_is_left_in_empty_rows(case, implementation):
-    layer, masks = build(case), case_masks(case)
+    layer, masks = build(case), case_masks(case, 1)  # those of 0 and the rules of two cases hide all of row 1
     masks["query_mask"][0] = False
-    for mask in masks.values():
-        mask[1] = True  # what a layer's rules leave to see in a row is then not all hidden
     layer.implementation = implementation
     asked, weights = call(case, layer, arrays(case), **masks)
     np.testing.assert_array_equal(call(case, layer, arrays(case), scores=False, **masks)[0], asked)
