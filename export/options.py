@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from zoo.decoding_options import GenerationOptions, TranslationOptions, check_ensemble, check_reranking
+from zoo.decoding_options import GenerationOptions, TranslationOptions, check_ensemble, check_reranking, together
 from zoo.errors import InputError
 from zoo.options import Option, Options, choice, flag, size, text
 from zoo.presets import workdir_path
@@ -121,7 +121,7 @@ class Export:
         """Returns what the arguments of `export.saved_model.export_saved_model` ask for; options may be texts."""
         path, base = workdir_path(workdir), Path(output)
         if ensemble:
-            check_ensemble(workdir, ensemble)
+            check_ensemble(together(workdir, ensemble))
         spec = get_spec(WorkDir(path).read_config()["model"]["name"])
         declared = TASK_OPTIONS[spec.task].declared()
         requested = {name: value for name, value in options.items() if value is not None}

@@ -12,6 +12,7 @@ from typing import Any
 
 from export.options import Export, option_rows, version_exists
 from zoo.cli import ArgumentParser, disk_full, run_process
+from zoo.decoding_options import add_ensemble, together
 from zoo.errors import InputError
 from zoo.startup import without_greeting
 
@@ -64,7 +65,7 @@ def write_export(export: Export) -> Path:
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
-    run = load_run([export.workdir, *export.ensemble] if export.ensemble else export.workdir)
+    run = load_run(together(export.workdir, export.ensemble))
     graph = model_graph(run, export.options)
     for line in shortlist_notes(run, graph.options):
         print(line, file=sys.stderr)
@@ -126,14 +127,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument(
         "--check", action="store_true", help="load it as a server does and compare its answers, before it is visible"
     )
-    parser.add_argument(
-        "--ensemble",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="seq2seq: a work directory with the same tokenizers, which chooses every symbol together with this one; "
-        "again for more",
-    )
+    add_ensemble(parser)
     for name, option, meaning in option_rows():
         shown = meaning.replace("%", "%%")
         if option.kind is bool:

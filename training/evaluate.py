@@ -11,7 +11,7 @@ from training.data import SPLITS, spec_forms
 from training.reranking import RERANKINGS, REVERSE_WEIGHT, check_advisers
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
-from zoo.decoding_options import RULES, check_ensemble, check_reranking
+from zoo.decoding_options import RULES, add_ensemble, check_ensemble, check_reranking
 from zoo.errors import InputError
 from zoo.startup import start_backend
 
@@ -38,14 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--shortlist", type=int, metavar="N", help="seq2seq; target symbols of a batch, see training.shortlist"
     )
-    parser.add_argument(
-        "--ensemble",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="seq2seq: a work directory with the same tokenizers, which chooses every symbol together with this one; "
-        "again for more",
-    )
+    add_ensemble(parser)
     parser.add_argument(
         "--rerank",
         choices=RERANKINGS,
@@ -95,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         check_reranking(arguments.rerank, arguments.beam_size or 1)
     check_advisers(arguments.rerank, arguments.others, arguments.reverse, arguments.reverse_weight)
     if arguments.ensemble:
-        check_ensemble(arguments.workdir, arguments.ensemble)
+        check_ensemble([arguments.workdir, *arguments.ensemble])
     if arguments.data:
         open_data(spec, arguments.data)
     if spec.task == "seq2seq":

@@ -21,7 +21,7 @@ from training.loop.model_card import note_evaluation, note_weights
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy
 from training.reranking import REVERSE_WEIGHT, Reranked, check_advisers
 from training.tasks import Task, get_task
-from zoo.decoding_options import TranslationOptions, check_ensemble, check_reranking
+from zoo.decoding_options import TranslationOptions, check_reranking, together
 from zoo.errors import unknown_name
 from zoo.inference import Run
 from zoo.presets import PREFIX
@@ -89,9 +89,7 @@ def evaluate(
     weight = REVERSE_WEIGHT if reverse_weight is None else reverse_weight
     if by not in (None, *KINDS):
         raise unknown_name("kind of breakdown", str(by), KINDS)
-    if ensemble:
-        check_ensemble(path, ensemble)
-    run = zoo.load([path, *ensemble] if ensemble else path)
+    run = zoo.load(together(path, ensemble))
     config = RunConfig.of_workdir(open_workdir(str(path)))
     task = get_task(run.spec.task)
     own = spec in (None, config.data.spec)

@@ -4,6 +4,7 @@ No Keras here, so that commands can read and check a request before the backend 
 """
 
 import os
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -29,15 +30,38 @@ def check_reranking(reranking: str, beam_size: int) -> None:
         )
 
 
-def check_ensemble(first: str | os.PathLike[str], others: Sequence[str | os.PathLike[str]]) -> None:
-    """Raises InputError unless work directories are of translators whose tokenizers are the same."""
+def add_ensemble(parser: ArgumentParser) -> None:
+    """Adds the argument that names the other members of an ensemble."""
+    parser.add_argument(
+        "--ensemble",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="seq2seq: a work directory with the same tokenizers, which chooses every symbol together with this one; "
+        "again for more",
+    )
+
+
+def together(first: Any, others: Sequence[Any]) -> Any:
+    """Returns what `zoo.load` takes for a work directory and the other members of its ensemble, which may be none.
+
+    Raises:
+        InputError: If the others are one path.
+    """
     if isinstance(others, str | bytes | os.PathLike):
         raise InputError(f"The members of an ensemble are a list of work directories. Received: {others!r}.")
-    paths = [workdir_path(path).resolve() for path in (first, *others)]
-    if twice := next((path for path in paths if paths.count(path) > 1), None):
+    return [first, *others] if others else first
+
+
+def check_ensemble(paths: Sequence[str | os.PathLike[str]]) -> None:
+    """Raises InputError unless there are work directories, all of translators, whose tokenizers are the same."""
+    if not paths:
+        raise InputError("An ensemble needs at least one work directory. Received: none.")
+    folders = [workdir_path(path).resolve() for path in paths]
+    if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
         raise InputError(f"An ensemble needs different models: {twice} is named twice.")
     identities = []
-    for path in (first, *others):
+    for path in paths:
         workdir = WorkDir(workdir_path(path))
         model = workdir.read_config()["model"]
         if (task := get_spec(model["name"]).task) != "seq2seq":
@@ -46,7 +70,7 @@ def check_ensemble(first: str | os.PathLike[str], others: Sequence[str | os.Path
         identities.append([tokenizer.identity() for tokenizer in tokenizers.values()])
         if identities[0] != identities[-1]:
             raise InputError(
-                f"{first} and {path} have other symbols, so that they cannot choose one together. Train them on the "
+                f"{paths[0]} and {path} have other symbols, so that they cannot choose one together. Train them on the "
                 "same data, or one from the other with --init_from."
             )
 

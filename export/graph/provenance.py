@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from export.options import TASK_OPTIONS, ExportOptions
-from zoo.inference import EnsembleRun, Run
+from zoo.inference import Run
 from zoo.registry import get_spec
 from zoo.workdir import WorkDir
 
@@ -19,9 +19,9 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
         "data": run.config["data"]["spec"],
         "options": options.to_dict(),
     }
-    if isinstance(run, EnsembleRun):
-        models = [member.config["model"] for member in run.members]
-        record["ensemble"] = [{"name": n, "model": model} for n, model in zip(run.names(), models, strict=True)]
+    if len(run.members) > 1:
+        pairs = zip(_names(run), run.members, strict=True)
+        record["ensemble"] = [{"name": name, "model": member.config["model"]} for name, member in pairs]
     path = folder / _FOLDER / _FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -35,9 +35,15 @@ def write_provenance(folder: Path, run: Run, options: ExportOptions) -> None:
 
 def _members(run: Run) -> str:
     """Returns a line on the models of an ensemble, and nothing for one model."""
-    if not isinstance(run, EnsembleRun):
+    if len(run.members) == 1:
         return ""
-    return f"- An ensemble of {len(run.members)}: {', '.join(run.names())}; the above is of the first\n"
+    return f"- An ensemble of {len(run.members)}: {', '.join(_names(run))}; the above is of the first\n"
+
+
+def _names(run: Run) -> list[str]:
+    """Returns what to call the members: the names of their folders, or their paths where two have the same name."""
+    names = [member.path.resolve().name for member in run.members]
+    return names if len({*names}) == len(names) else [str(member.path) for member in run.members]
 
 
 def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
@@ -52,7 +58,7 @@ def shortlist_notes(run: Run, options: ExportOptions) -> list[str]:
     command = f"python -m training.shortlist {run.path} --shortlist {size} --beam_size {beam_size}"
     total = run.model.target_vocab_size
     known = measured or [f"what that loses is not measured: run `{command}`"]
-    if isinstance(run, EnsembleRun):
+    if len(run.members) > 1:
         known = [f"{line} (of the first model alone)" for line in known]
     return [f"Shortlist: each batch is translated with {size:,} of {total:,} symbols; {line}" for line in known]
 
@@ -68,13 +74,13 @@ def _weights(card: str, run: Run, options: ExportOptions) -> str:
     kind, beam_size = options.weights, getattr(options, "beam_size", 1)
     if kind == "float32":
         return "- Weights: float32, as the model has them\n"
-    others = [str(member.path) for member in run.members[1:]] if isinstance(run, EnsembleRun) else []
+    others = [str(member.path) for member in run.members[1:]]
     # As `training.evaluate` notes them.
     lines = [line.removeprefix(f"- {kind}, ") for line in card.splitlines() if line.startswith(f"- {kind}, ")]
-    of_ensemble = f", ensemble {', '.join(others)}" if others else ", ensemble "
-    measured = [line for line in lines if (of_ensemble in line) is bool(others)]
-    beam = f" --beam_size {beam_size}" if beam_size > 1 else ""
-    beam += "".join(f" --ensemble {other}" for other in others)
-    unknown = f"not measured: run `python -m training.evaluate DIR --weights {kind}{beam}`"
+    with_others = f", ensemble {', '.join(others)}"
+    measured = [line for line in lines if (with_others in line if others else ", ensemble " not in line)]
+    flags = f" --beam_size {beam_size}" if beam_size > 1 else ""
+    flags += "".join(f" --ensemble {other}" for other in others)
+    unknown = f"not measured: run `python -m training.evaluate DIR --weights {kind}{flags}`"
     changes = "".join(f"- What that changes: {line}\n" for line in measured or [unknown])
     return f"- Weights: {kind}; matrices are rounded to it, and are float32 again when the model answers\n{changes}"

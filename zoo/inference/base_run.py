@@ -95,6 +95,11 @@ class Run:
             variable.assign(keras.ops.cast(value, "float32"))
         return model
 
+    @property
+    def members(self) -> Sequence["Run"]:
+        """The runs that answer together: this one alone, but in an `EnsembleRun`."""
+        return [self]
+
     def reloaded(self) -> "Run":
         """Returns the run anew from its files, with weights of its own."""
         return type(self)(self.path)

@@ -9,7 +9,6 @@ import keras
 from keras import ops
 
 from zoo.decoding_options import check_ensemble
-from zoo.errors import InputError
 from zoo.inference.seq2seq_run import Seq2SeqRun
 
 
@@ -118,37 +117,27 @@ class EnsembleRun(Seq2SeqRun):
     Args:
         paths: The work directories, whose tokenizers must be the same.
 
-    Attributes:
-        members: The run of each work directory.
-
     Raises:
         InputError: If there is none, one is no translator, or their tokenizers differ.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
-        if not paths:
-            raise InputError("An ensemble needs at least one work directory. Received: none.")
-        check_ensemble(paths[0], paths[1:])
-        self.members = [Seq2SeqRun(path) for path in paths]
-        first = self.members[0]
+        check_ensemble(paths)
+        self._members = [Seq2SeqRun(path) for path in paths]
+        first = self._members[0]
         self.path, self.config, self.spec, self.tokenizers = first.path, first.config, first.spec, first.tokenizers
-        self.model = Ensemble([member.model for member in self.members])
+        self.model = Ensemble([member.model for member in self._members])
         self._predictors = {}
 
-    def names(self) -> list[str]:
-        """Returns what to call the members: the names of their folders, or their paths where two have the same name."""
-        paths = [member.path.resolve() for member in self.members]
-        names = [path.name for path in paths]
-        return names if len({*names}) == len(names) else [str(member.path) for member in self.members]
+    @property
+    def members(self) -> Sequence[Seq2SeqRun]:
+        """The run of each work directory."""
+        return self._members
 
     def _check_kind(self, kind: str) -> None:
-        if kind not in self.model.attention_kinds:
-            has_it = [member for member in self.members if kind in member.model.attention_kinds]
-            if 0 < len(has_it) < len(self.members):
-                without = next(member for member in self.members if member not in has_it)
-                raise InputError(f"Of this ensemble, {without.spec.name} has no attention of the kind {kind!r}.")
-        super()._check_kind(kind)
+        for member in self._members:
+            member._check_kind(kind)
 
     def reloaded(self) -> "EnsembleRun":
         """See `Run`."""
-        return EnsembleRun([member.path for member in self.members])
+        return EnsembleRun([member.path for member in self._members])

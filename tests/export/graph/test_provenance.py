@@ -20,6 +20,7 @@ def written(tmp_path):
     def write(card, measured=None, **options):
         config = {"model": {"name": "rnnsearch"}, "data": {"spec": "dates"}}
         run = SimpleNamespace(path=tmp_path, spec=get_spec("rnnsearch"), config=config)
+        run.members = [run]
         if card:
             (tmp_path / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         if measured:
