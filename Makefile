@@ -4,13 +4,17 @@ READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-all check format bench docs
+.PHONY: demo test test-nightly test-weekly mutants check format bench docs
 
 demo: $(READY) ; $(BIN)/python examples/demo.py
 
 test: $(READY) ; $(PYTEST)
 
-test-all: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m ''
+test-nightly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m nightly
+
+test-weekly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m weekly
+
+mutants: $(READY) ; $(BIN)/python -m tests.mutants $(AREA)
 
 check: $(READY) ; $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import made_once, processor_time
 from support.tiny_runs import (
     CLASSIFIER,
     LANGUAGE_MODEL,
@@ -33,9 +34,11 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 collect_rarely()  # else it takes a seventh of the time
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with the tests that last for half an hour, so that no process waits for them at the end."""
-    items.sort(key=lambda item: item.path.name != "test_backends.py")
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a fast test that takes too much processor time."""
+    with processor_time.limited(None if {"nightly", "weekly"} & {mark.name for mark in item.iter_markers()} else item):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
@@ -60,24 +63,33 @@ def new_garbage_alone() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Returns a function that has a folder made, once for all processes of a test run, and returns its path."""
+def shared(request, tmp_path_factory) -> Iterator[Callable[[str, Callable[[Path], object]], Path]]:
+    """Yields a function that has a folder made, once for all processes and runs, and returns its path.
+
+    What was made stays in pytest's cache until a source file changes on which it may depend.
+    """
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent  # Below it each process has a folder of its own.
+    roots = [root / "shared"]
+    if (cache := getattr(request.config, "cache", None)) is not None:
+        roots.insert(0, made_once.folder_for_these_sources(cache.mkdir("shared")))
 
     def once(name: str, make: Callable[[Path], object]) -> Path:
-        folder = root / "shared" / name
+        folder = (roots[-1] if made_once.may_differ(name, roots[0]) else roots[0]) / name
         folder.parent.mkdir(parents=True, exist_ok=True)
         with folder.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # A process that ends lets go of it.
-            if not folder.with_suffix(".made").exists():
+            if not made_once.is_whole(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 make(folder)
-                folder.with_suffix(".made").touch()
+                made_once.close(folder)
+        used.add(folder)
         return folder
 
-    return once
+    used: set[Path] = set()
+    yield once
+    assert all(map(made_once.is_whole, used)), "a test wrote into a folder that others share; it must copy it first"
 
 
 @pytest.fixture(scope="session")

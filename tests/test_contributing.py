@@ -56,7 +56,7 @@ def written(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_examples_of_the_five_questions_run(written):
     assert {*FILES} == {"my_data.py", "my_model.py", "my_loss.py", "my_signature.py"} and len(COMMANDS) == 3
     done = run_python(written, RUN.format(commands=COMMANDS) + ASK)

@@ -15,7 +15,7 @@ from fixtures.old_house import users  # noqa: F401 - registers what is in the fi
 from fixtures.old_house.questions import ask, ask_export, ask_model, summary
 from keras import ops
 from support.models import FLAT
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 import zoo.layers
@@ -52,7 +52,7 @@ def kept(name):
 
 def each_of(kind, fast=()):
     """Returns a mark that runs a test with each name of a kind; those that are not fast are slow."""
-    return pytest.mark.parametrize("name", slow_unless(fast.__contains__, kept("index.json")["names"][kind]))
+    return pytest.mark.parametrize("name", nightly_unless(fast.__contains__, kept("index.json")["names"][kind]))
 
 
 @cache
@@ -155,7 +155,7 @@ def test_evaluation(name, tmp_path):
 
 
 @tensorflow_only
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_unfinished_run_goes_on(tmp_path):
     workdir, expected = shutil.copytree(HOUSE / "unfinished", tmp_path / "run"), kept("unfinished.json")
     found = json.loads(command("training.train", "--workdir", workdir, "--resume"))

@@ -105,7 +105,7 @@ def test_command_with_bad_arguments(arguments, capsys):
     assert arguments[1] in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the measurements run on TensorFlow")
 def test_a_layer_is_measured_in_a_process_of_its_own():
     case = CASES["multi_head"].among(["keras.layers"])
@@ -114,7 +114,7 @@ def test_a_layer_is_measured_in_a_process_of_its_own():
     assert 0 <= result["extra_memory"][0] < 100e6 and 0 < result["seconds"][0] < 60
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_case_runs():
     for case in CASES.values():
         found = measure(case, rounds=1, tiny=True)

@@ -104,7 +104,7 @@ def test_processor_time(monkeypatch, tmp_path, capsys):
     assert "ms of processor time" in out and "| 201.3 | 2.00 | 2 ± 0.15 | met |" in out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_layer_runs():
     for case in CASES.values():
         case = dataclasses.replace(case, contestants=case.contestants[:1])  # tiny, all lengths are one

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.shortlist import main
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_prints_a_table(capsys):
     assert main(["--tiny", "--rounds", "1"]) == 0
     *_, greedy, beam = capsys.readouterr().out.splitlines()

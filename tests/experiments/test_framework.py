@@ -183,7 +183,7 @@ def test_results_without_a_cell_have_no_mean():
     assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x", "")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_quick_runs_find_their_directions(name, tmp_path):
     command.main([name, "--quick", "--workdir", str(tmp_path)])

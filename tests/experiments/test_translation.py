@@ -96,7 +96,7 @@ def test_qualities_are_told_by_length():
     assert translation.qualities(test) == {"bleu": 5.0, "exact_match": 0.5, "bleu_from_1": 2.0, "bleu_from_6": 3.0}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", MODELS)
 def test_weights_are_equal_within_a_tenth(model, tmp_path):
     asked = translation.settings(model, {}, Cell({}), Request(tmp_path, data="text:multi30k:en-de"))
@@ -105,7 +105,7 @@ def test_weights_are_equal_within_a_tenth(model, tmp_path):
     assert abs(made.count_params() / WEIGHTS - 1) < 0.11
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_symbols_of_a_step_are_those_of_the_target(text_workdir):
     config, run = RunConfig.of_workdir(WorkDir(text_workdir)), zoo.load(text_workdir)
     targets = run.tokenizers.target.encode(config.open_data().split("train").target)

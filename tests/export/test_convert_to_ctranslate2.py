@@ -91,7 +91,7 @@ def test_a_marian_leaves_and_comes_in_again(tmp_path):
     assert config["decoder_start_token"] == "<pad>" and config["add_source_eos"] and config["eos_token"] == "</s>"
 
 
-@pytest.mark.slow  # it trains
+@pytest.mark.nightly  # it trains
 def test_a_transformer_of_ours_keeps_its_tokenizer(text_workdir, tmp_path):
     first, again = round_trip(text_workdir, tmp_path)
     assert_same(first, again)
@@ -99,7 +99,7 @@ def test_a_transformer_of_ours_keeps_its_tokenizer(text_workdir, tmp_path):
     assert again.tokenizers.target.identity() == first.tokenizers.target.identity()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_characters_come_and_go_with_tables_of_their_own(tmp_path):
     shutil.copytree(checkpoints.FIXTURES / "ctranslate2" / "characters", tmp_path / "model")
     import_checkpoint(f"ctranslate2:{tmp_path / 'model'}", tmp_path / "run")
@@ -237,7 +237,7 @@ def check_translations(run, folder, texts):
     assert len(answers) > 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_package_translates_as_a_marian_does(tmp_path):
     path = imported("marian", tmp_path / "run")
     run = zoo.load(path)
@@ -249,7 +249,7 @@ def test_the_package_translates_as_a_marian_does(tmp_path):
     check_translations(zoo.load(path), write(path, tmp_path / "out"), SOURCES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("normalize_first", [True, False])
 def test_the_package_translates_as_a_transformer_of_ours_does(normalize_first, trained, text_spec, tmp_path):
     from support.tiny_runs import TRANSFORMER
@@ -272,7 +272,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*PROMPTS, *VARIANTS])
 def test_the_package_goes_on_as_a_language_model_does(name, tmp_path):
     path = imported(name if name in PROMPTS else "gpt2", tmp_path / "first")

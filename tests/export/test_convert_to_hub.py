@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from support import checkpoints
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from export.convert import main
@@ -65,7 +65,7 @@ class Written:
         self.runs = [zoo.load(path / name) for name in ("run", "again")]
 
 
-@pytest.fixture(scope="module", params=slow_unless(("gpt2", "marian", "llama", "t5").__contains__, FAMILIES))
+@pytest.fixture(scope="module", params=nightly_unless(("gpt2", "marian", "llama", "t5").__contains__, FAMILIES))
 def written(request, tmp_path_factory):
     return Written(request.param, tmp_path_factory.mktemp("hub"))
 
@@ -292,7 +292,7 @@ def test_two_tables_are_no_t5(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_transformers_reads_what_was_written(written):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     folders = checkpoints.FIXTURES / written.family, written.out
@@ -311,7 +311,7 @@ def test_transformers_reads_what_was_written(written):
     np.testing.assert_allclose(values[1], values[0], atol=1e-4 * np.abs(values[0]).max())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 def test_ids_of_transformers_are_those_of_the_model(written):
     transformers = pytest.importorskip("transformers")

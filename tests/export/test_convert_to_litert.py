@@ -88,11 +88,11 @@ SMALL = {"model_dim": 8, "intermediate_dim": 12, "num_heads": 2, "num_layers": 2
     [
         ("causal_lm_tiny", {"visibility": "window", "window": 3}),
         pytest.param(
-            "causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}, marks=pytest.mark.slow
+            "causal_lm_tiny", {"visibility": "global", "window": 2, "global_tokens": 2}, marks=pytest.mark.nightly
         ),
-        pytest.param("causal_lm_tiny", {"self_attention": "ssru"}, marks=pytest.mark.slow),
-        pytest.param("retnet_lm", {}, marks=pytest.mark.slow),
-        pytest.param("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}, marks=pytest.mark.slow),
+        pytest.param("causal_lm_tiny", {"self_attention": "ssru"}, marks=pytest.mark.nightly),
+        pytest.param("retnet_lm", {}, marks=pytest.mark.nightly),
+        pytest.param("retnet_lm", {"self_attention": "delta_rule", "positions": "none"}, marks=pytest.mark.nightly),
     ],
 )
 def test_caches_of_a_fixed_size(name, options):
@@ -102,7 +102,7 @@ def test_caches_of_a_fixed_size(name, options):
     np.testing.assert_allclose(steps(made, ids), np.asarray(model({"tokens": ids})), atol=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_encoder_of_latent_attention():
     sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "key_dim": 4, **SMALL}
     model = zoo.create_model("transformer_tiny", self_attention="latent", positions="rotary", **sizes)

@@ -15,7 +15,7 @@ TEXT = "5 mai horse ß😀"
 NUMBERS = {"hypothesis": 0, "seed": 3, "temperature": 0.5, "top_p": 0.9}
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++"),
 ]
 

@@ -78,7 +78,7 @@ def no_warnings(caplog):
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(text, marks=() if name in ("Latin", "Arabic", "Devanagari", "Han") else pytest.mark.slow, id=name)
+        pytest.param(text, marks=() if name in ("Latin", "Arabic", "Devanagari", "Han") else pytest.mark.nightly, id=name)
         for name, text in SCRIPTS.items()
     ],
 )

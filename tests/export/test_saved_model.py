@@ -55,7 +55,7 @@ def test_files_and_modes(task, request):
 
 @pytest.mark.parametrize(
     ("asked", "kept"),
-    [pytest.param("none", set(), marks=pytest.mark.slow), ("classify, attention_all", {"classify", "attention_all"})],
+    [pytest.param("none", set(), marks=pytest.mark.nightly), ("classify, attention_all", {"classify", "attention_all"})],
 )
 def test_fewer_signatures(labelled_workdir, labelled_export, tmp_path, asked, kept):
     version = export_saved_model(labelled_workdir, tmp_path, signatures=asked)
@@ -72,7 +72,7 @@ def test_signatures_that_the_model_has_not(labelled_workdir, tmp_path, capsys):
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_versions_and_beam_search(text_run, text_workdir, tmp_path, capsys):
     """The command prints the path; the next version follows the largest; answers are those of the same decoding."""
     base = tmp_path / "deep" / "base"
@@ -149,7 +149,7 @@ def largest_file():
 FULL = "error: a file is larger than is allowed here (see ulimit -f)\n"
 
 
-@pytest.mark.parametrize("size", [200_000, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [200_000, pytest.param(100, marks=pytest.mark.nightly)])
 def test_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, size):
     """TensorFlow reports it as its own error, at the weights or at the graph."""
     largest_file(size)
@@ -158,7 +158,7 @@ def test_files_that_may_not_grow(lines_workdir, tmp_path, largest_file, capsys, 
     assert list((tmp_path / "base").iterdir()) == []
 
 
-@pytest.mark.parametrize("size", [100, *(pytest.param(size, marks=pytest.mark.slow) for size in (0, 600))])
+@pytest.mark.parametrize("size", [100, *(pytest.param(size, marks=pytest.mark.nightly) for size in (0, 600))])
 def test_small_files_that_may_not_grow(lines_workdir, exported, tmp_path, largest_file, capsys, monkeypatch, size):
     """Requests for the warm-up, the record, and the model card, if it is not the graph that is too large."""
     graph = exported(lines_workdir) / "1" / "saved_model.pb"

@@ -127,7 +127,7 @@ def test_command_with_a_port_in_use(toy_base, capsys):
         assert (status, line.startswith(f"error: --rest_api_port {port} cannot be listened on")) == (2, True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_command_with_a_broken_model(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"not a model")
@@ -251,7 +251,7 @@ def test_files_stay_small():
         assert len(path.read_text().splitlines()) < 300, path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_three_servers_one_is_killed_and_one_hangs_under_load(toy_base):
     """With retries no request fails; those that hang are answered soon after the ping that was not."""
     flags = ("--port=0", "--rest_api_port=0", "--model_name=toy", f"--model_base_path={toy_base}")

@@ -56,7 +56,7 @@ def fixtures(small, chosen, make, answer, every=None):
 
     def fixture(fast):
         rows = [
-            pytest.param((name, number), marks=() if fast is None or (name, number) in fast else pytest.mark.slow)
+            pytest.param((name, number), marks=() if fast is None or (name, number) in fast else pytest.mark.nightly)
             for name, options in small.items()
             for number in range(len(options))
         ]

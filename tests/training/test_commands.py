@@ -291,7 +291,7 @@ def test_a_base_path_that_cannot_be(failure, text_workdir, tmp_path):
     assert line.startswith(f"error: {tmp_path}/file cannot hold versions (")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_as_a_process(folder, tmp_path):
     """The backend starts, then the data turn out to be bad: still the one line, and TensorFlow is silent."""
     spoil(folder / "test.en", 3, b"\xff")

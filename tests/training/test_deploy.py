@@ -101,7 +101,7 @@ def test_the_processes_of_compose_find_each_other():
     assert found == {f"process-{number}": ("process-0:1234", 2, number) for number in range(2)}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compose_as_two_processes(tmp_path):
     pytest.importorskip("jax")
     from training.prepare import main as prepare

@@ -54,7 +54,7 @@ def test_command_prints_one_object_and_writes_it_with_the_hypotheses(workdir, te
     assert (rest["data"], rest["weights"]) == (text_spec, "float32")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_other_data_and_options_have_files_of_their_own(workdir, tmp_path):
     """The card has a line of each, which another evaluation of the same replaces."""
     spec = write_text(tmp_path / "others", seed=3, sizes=(5, 5, 5))
@@ -73,7 +73,7 @@ def test_other_data_and_options_have_files_of_their_own(workdir, tmp_path):
         assert card.count(key) == 1 and f"{key}bleu {metrics['bleu']:.4f}, " in card
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_rules_of_a_search(workdir, text_spec, text_run, capsys):
     """Each has a length penalty of its own; metrics, files and card name both."""
     flags = ["--data", text_spec, "--beam_size", "3", "--rules", "huggingface"]
@@ -100,7 +100,7 @@ def test_perplexity_is_that_of_training(workdir):
     assert (workdir / "evaluation" / "val_beam_1.json").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_smaller_weights_are_measured_and_noted(workdir, text_run):
     """The model card says once what they change, with numbers that stand in the files."""
     for _ in range(2):

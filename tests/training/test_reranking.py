@@ -95,7 +95,7 @@ def test_a_reverse_model_is_asked_for_the_source(monkeypatch):
     assert values == pytest.approx([0.75 * -1.0 + 0.25 * -5.0, 0.75 * -2.0 + 0.25 * -5.0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_advisers_of_a_real_run(dates_workdir, tmp_path, capsys):
     """The run itself as another changes nothing but that each text is a candidate once; files tell advisers apart."""
     arguments = [str(dates_workdir), "--split", "val", "--beam_size", "3", "--rerank", "mbr"]

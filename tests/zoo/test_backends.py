@@ -89,20 +89,20 @@ def run(backend, *arguments):
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("tests", ["tests/zoo/layers", "tests/zoo/models", "tests/zoo/decoding"])
 def test_what_is_tested_with_tensorflow(backend, tests):
     run(backend, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_models_train_and_decode(backend):
     run(backend, "-c", WITHOUT_TENSORFLOW + MODELS + FIT)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_models_are_lowered_for_tpus():
     """The gradients of each and its decoding, as the compiler of a TPU takes them; nothing is run."""
     run("jax", "-c", WITHOUT_TENSORFLOW + MODELS + LOWER)

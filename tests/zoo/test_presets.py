@@ -67,7 +67,7 @@ def test_senses_on_sentences_of_people():
     assert np.mean([answer.label == label for answer, label in zip(answers, data.labels, strict=True)]) >= 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_vectors_of_a_word_differ_by_its_sense():
     """Of twins, which have the same words: the vector of the word is another in the other sense, and else like."""
     run, data = loaded("senses_self_attention_classifier"), load_data("senses:twins").split("test").take(range(360))

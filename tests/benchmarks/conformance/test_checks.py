@@ -28,7 +28,7 @@ def test_check_fails_where_the_contract_is_broken(name):
     assert result.outcome == FAIL and result.reason, result
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", BY_NAME)
 def test_check_passes_where_the_contract_is_kept(name):
     subject = SINUSOIDS if BY_NAME[name].groups == "positions" else MULTI_HEAD if "head" in name else SINGLE_HEAD
@@ -59,7 +59,7 @@ def test_large_activations_need_the_scale_before_the_product():
         assert np.abs(raw).max() > 65504 > np.abs(raw).max() / size**0.5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", OURS)
 def test_ours_keep_the_contract(name):

@@ -33,7 +33,7 @@ def test_the_readme_shows_the_table():
     assert expected and _cells(ROOT / "zoo" / "layers" / "README.md") == expected
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the command runs on TensorFlow")
 def test_the_table_is_what_the_command_makes(tmp_path):
     kept = RESULTS.read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ def _gradient(contestant):
     return np.asarray(channel.outcome, "float32")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LAYERS)
 def test_pass_runs(name):
     assert np.isfinite(_gradient(LAYERS[name])).all()

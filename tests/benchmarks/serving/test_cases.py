@@ -171,7 +171,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path):
         pass
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_case_runs(toy, tmp_path, monkeypatch):
     for name, value in {"attacks.LARGE": 1 << 20, "attacks.LIMIT": 1 << 19, "connections.UNREAD": 0}.items():
         monkeypatch.setattr(f"benchmarks.serving.{name}", value)

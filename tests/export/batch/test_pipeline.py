@@ -318,7 +318,7 @@ def test_an_output_where_no_folder_can_be(tmp_path, model, capsys, name, message
     assert errors.startswith(f"error: --output {tmp_path / name} {message}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_worker_processes(tmp_path, model):
     """What workers get over the wire is enough for them."""
     lines = [b"line %d\n" % number for number in range(2500)]

@@ -19,7 +19,7 @@ from export.saved_model import export_saved_model
 from zoo.errors import InputError
 from zoo.inference import ClassifierRun, LanguageModelRun, Seq2SeqRun
 
-slow = pytest.mark.slow
+slow = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("kind", ["labelled", *(pytest.param(kind, marks=slow) for kind in ("lines", "text"))])

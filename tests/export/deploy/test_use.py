@@ -147,7 +147,7 @@ def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base, served):
         assert opener.open(f"http://localhost:{server.rest_port}{page}", timeout=30).status == 200
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["serving", "kubernetes", "kserve"])
 def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_run, served):
     server = served(name, lines_export)
@@ -157,7 +157,7 @@ def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_
         assert client.generate(prompts, **draw) == lines_run.generate(prompts, **draw)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_samples_of_several_clients_share_batches(lines_export, lines_run, served, monkeypatch):
     """Each is what it would be alone, and what one asks for in vain is an error for nobody else."""
     sizes = []
@@ -197,7 +197,7 @@ def test_samples_of_several_clients_share_batches(lines_export, lines_run, serve
     assert max(sizes) > 4, "some were answered together"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_text_of_a_batch_gets_its_own_heads(text_export, text_run, served, monkeypatch):
     """Requests for one head, for all, and without a word of them, from several clients that share batches."""
     sizes = []
@@ -228,7 +228,7 @@ def test_each_text_of_a_batch_gets_its_own_heads(text_export, text_run, served, 
     assert max(sizes) > 1, "some were answered together"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_several_texts_of_a_request_have_a_layer_each_or_none(text_export, served):
     server = served("serving", text_export)
     with Client(f"localhost:{server.port}", MODEL) as client:

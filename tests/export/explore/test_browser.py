@@ -10,7 +10,7 @@ from support.explorer_models import translation
 
 from zoo.explorer import Page, View
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (

@@ -55,7 +55,7 @@ def test_equal_translations(size):
     assert consensus(tf.constant([["ab"] * size]), tf.zeros([1, size])).numpy().tolist() == [0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_export_answers_as_an_evaluation(text_workdir, text_run, tmp_path):
     """Reranked answers and their attention; a text of which no two translations are known; `--check` is satisfied."""
     options = {"beam_size": 4, "length_penalty": 1.0}

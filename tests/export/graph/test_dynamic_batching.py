@@ -134,7 +134,7 @@ def batching(text_workdir, shared):
     return LoadedModel(base / "1", 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_requests_that_arrive_together_get_their_own_answers(batching, text_run):
     """Of different lengths and sizes, one empty, one larger than the largest batch."""
     requests = [TEXTS[:1], TEXTS[1:3], [], TEXTS, TEXTS[2:3], TEXTS * 20] * 3
@@ -154,7 +154,7 @@ def test_requests_that_arrive_together_get_their_own_answers(batching, text_run)
         np.testing.assert_allclose(answer["log_prob"], [expected[text][0].log_prob for text in texts], rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("count", [3, MAX_REQUEST_SIZE + 1])
 def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
     with pytest.raises(RequestError, match="source and target must have equal numbers of texts"):
@@ -162,7 +162,7 @@ def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
     assert len(ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1])["log_prob"]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_samples_that_are_refused_never_reach_a_batch(lines_workdir, lines_run, shared):
     """Every other request has a temperature that is not a number."""
     options = {"dynamic_batching": True}
@@ -184,7 +184,7 @@ def test_samples_that_are_refused_never_reach_a_batch(lines_workdir, lines_run, 
         assert all(pool.map(ask, range(8), timeout=120))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_signatures_keep_their_shapes(batching, text_export):
     plain = LoadedModel(text_export / "1", 1)
     for name, signature in batching.signatures.items():

@@ -20,7 +20,7 @@ def cases():
     for task in TASKS:
         searches = BEAMS if task in ("text", "dates") else []
         for options in [*FORMS, *searches]:
-            marks = pytest.mark.slow if options or task == "dates" else ()
+            marks = pytest.mark.nightly if options or task == "dates" else ()
             yield pytest.param(task, options, marks=marks, id="-".join([task, *map(str, options)]))
 
 

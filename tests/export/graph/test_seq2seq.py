@@ -56,7 +56,7 @@ def case(request):
     return request.getfixturevalue(f"{request.param}_case")
 
 
-@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.slow), "text"])
+@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.nightly), "text"])
 def fast_case(request):
     """Python takes long to compile each way of decoding of the recurrent model."""
     return request.getfixturevalue(f"{request.param}_case")

@@ -46,7 +46,7 @@ def answers(run, texts=TEXTS, **options):
     return [text.decode() for text in outputs["text"].numpy()], outputs["log_prob"].numpy()
 
 
-OTHER = [pytest.param(options, marks=pytest.mark.slow) for options in ({"weights": "int8"}, {"beam_size": 2})]
+OTHER = [pytest.param(options, marks=pytest.mark.nightly) for options in ({"weights": "int8"}, {"beam_size": 2})]
 
 
 @pytest.mark.parametrize("options", [{}, *OTHER], ids=str)
@@ -57,7 +57,7 @@ def test_with_all_symbols_answers_are_the_same(run, options):
     np.testing.assert_allclose(same_log_probs, log_probs, rtol=1e-4)
 
 
-@pytest.mark.parametrize("beam_size", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("beam_size", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_answers_are_those_of_python(run, beam_size):
     found, log_probs = answers(run, beam_size=beam_size, shortlist=SIZE)
     expected = [best[0] for best in run.nbest(TEXTS, beam_size=beam_size, shortlist=SIZE)]
@@ -95,7 +95,7 @@ def test_what_does_not_go_together(run, workdir, text_workdir, tmp_path):
         model_graph(load_run(text_workdir), Seq2SeqExportOptions(shortlist=SIZE))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_is_learned_measured_and_exported(text_workdir, tmp_path, capsys):
     """The commands, one after the other; the export is loaded as the stock server loads it."""
     workdir = shutil.copytree(text_workdir, tmp_path / "run", ignore=shutil.ignore_patterns("tb", "checkpoints"))

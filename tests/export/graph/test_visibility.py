@@ -7,7 +7,7 @@ from support.tiny_runs import LANGUAGE_MODEL, TRANSFORMER
 
 import zoo
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 TEXTS = ["a red horse sleeps and my girl runs .", "the book burns", "x", "", "😀 … ß"]
 PROMPTS = ["abc", "", "bcdefghabcdefgh", "😀"]
 BRIEFLY = ["training.max_steps=6", "training.eval_every=6", "training.average_checkpoints=1"]

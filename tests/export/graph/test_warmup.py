@@ -71,7 +71,7 @@ def test_no_method_of_the_client_is_forgotten():
     assert methods == {name.split()[0] for each in ASKED.values() for name in each} | NOT_OF_A_TASK
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ASKED)
 def test_the_first_request_takes_no_longer_than_others(kind, request):
     """Without warm-up it takes about a hundred times as long; the bound leaves room for a busy machine."""

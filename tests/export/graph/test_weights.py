@@ -33,7 +33,7 @@ def bytes_of(path):
     return sum(file.stat().st_size for file in (path / "variables").glob("*.data-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("weights", "share", "tolerance"), [("bfloat16", 0.7, 0.1), ("int8", 0.6, 0.3)])
 def test_smaller_weights(text_workdir, text_run, text_export, tmp_path, weights, share, tolerance):
     path = export_saved_model(text_workdir, tmp_path, weights=weights)

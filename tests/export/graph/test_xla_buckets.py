@@ -37,18 +37,18 @@ def compiled(text_workdir, shared):
     return shared("exports/compiled", lambda base: exported_with_xla(text_workdir, base, **options)) / "1"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_xla_answers_as_the_default_signature_does(compiled):
     check_xla(compiled)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["dates", "labelled", "lines"])
 def test_xla_in_every_task(kind, request, tmp_path):
     check_xla(exported_with_xla(request.getfixturevalue(f"{kind}_workdir"), tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_only_the_signature_xla_needs_xla(compiled):
     graph = meta_graph(compiled)
     functions = {function.signature.name: function for function in graph.graph_def.library.function}
@@ -98,7 +98,7 @@ def test_warm_up_ends_where_no_text_is_long_enough():
     assert [len(batch) for batch in texts] == list(export.graph.xla_buckets.BATCH_SIZES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_bucket_is_warmed_up(compiled, text_run):
     records = tf.data.TFRecordDataset(str(compiled / "assets.extra" / "tf_serving_warmup_requests"))
     found = set()

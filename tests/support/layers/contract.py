@@ -92,7 +92,7 @@ def build(case, policy="float32"):
 
 
 graph_and_xla = pytest.mark.parametrize(
-    "xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"]
+    "xla", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["graph", "xla"]
 )
 _built = {}
 

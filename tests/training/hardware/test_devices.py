@@ -58,7 +58,7 @@ def assert_alike(one, two):
                 np.testing.assert_allclose(right[name], left[name], rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_devices_are_as_one(labelled_spec, tmp_path):
     options = "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2".split()
     dropped = "model.word_dropout=0 model.embedding_dropout=0".split()  # which devices draw for themselves
@@ -68,7 +68,7 @@ def test_two_devices_are_as_one(labelled_spec, tmp_path):
     assert_alike(one, two)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
     pytest.importorskip(backend)

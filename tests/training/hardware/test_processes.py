@@ -16,7 +16,7 @@ from support.processes import ROOT, SETTINGS, Trainings, write_lines
 import zoo
 from training.loop.checkpoint_files import last_step, list_checkpoints, step_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 # Rounds that take some seconds.
 ROUNDS = ["training.max_steps=60", "training.eval_every=20"]
 SECONDS = 60

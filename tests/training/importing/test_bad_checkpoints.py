@@ -97,7 +97,7 @@ def test_pickles_are_read_by_pytorch_alone_and_never_run(folder, monkeypatch):
     refused(folder, "is a pickle, which only PyTorch reads safely")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pickles_that_hold_programs_are_refused(folder):
     torch = pytest.importorskip("torch")
     tensors = {name: torch.tensor(value) for name, value in tensors_of(folder).items()}

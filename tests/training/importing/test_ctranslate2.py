@@ -58,7 +58,7 @@ def test_characters_are_read_without_an_end_and_translated_as_there(characters):
     check_answers(characters, "characters", slice(0, 2))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_searches_in_characters(characters):
     check_answers(characters, "characters", slice(None))
 
@@ -80,7 +80,7 @@ def test_weights_of_fewer_bits_are_what_they_stand_for(kind, tmp_path):
     assert rounded.read(name, shape).dtype == np.float32
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", TYPES[1:])
 def test_answers_of_weights_of_fewer_bits(kind, tmp_path):
     check_answers(imported(kind, tmp_path), kind, slice(None))

@@ -30,7 +30,7 @@ def rounded(variable):
     return keras.ops.convert_to_numpy(values)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "minilm", pytest.param("marian", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", ["gpt2", "minilm", pytest.param("marian", marks=pytest.mark.nightly)])
 def test_weights_are_rounded_and_loaded_as_float32(imported, family):
     runs = [imported(family, dtype) for dtype in import_model.DTYPES]
     assert runs[1].model.dtype_policy.name == "float32"
@@ -55,7 +55,7 @@ def test_answers_are_close_to_those_of_the_reference(imported):
     assert 0 < np.abs(vectors[0] - vectors[1]).max() < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_is_exported_converted_and_imported_again(imported, tmp_path):
     import export.saved_model
     from export.convert import main as convert

@@ -64,7 +64,7 @@ def test_text_goes_on_as_with_the_reference(run):
     assert run.generate(mixed, max_length=23)[1:5] == EXPECTED["continuations"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cold_draws_are_the_most_probable_text(run):
     assert run.generate(EXPECTED["prompts"], max_length=23, temperature=1e-3, seed=3) == EXPECTED["continuations"]
     assert run.generate(["the"], max_length=1) == [""]
@@ -102,7 +102,7 @@ def test_original_ids_tell_which_symbol_each_was(run):
     assert sorted(ids) == [-1, 0, *range(max(ids) + 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_is_fine_tuned_exported_and_served_like_others(workdir, tmp_path, capsys):
     import tensorflow as tf
 

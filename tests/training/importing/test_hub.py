@@ -155,7 +155,7 @@ for number, source in enumerate(sys.argv[1:]):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(importlib.util.find_spec("huggingface_hub") is None, reason="needs huggingface_hub")
 def test_the_package_brings_a_model_from_a_hub_and_later_without_it(tmp_path):
     def imported(*sources, folder):

@@ -124,7 +124,7 @@ def test_the_graph_reads_and_writes_as_python_does(run, ours):
     assert [text.decode() for text in texts.numpy()] == EXPECTED["decoded"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_is_fine_tuned_exported_and_served_like_others(workdir, tmp_path):
     import tensorflow as tf
 
@@ -149,7 +149,7 @@ def test_it_is_fine_tuned_exported_and_served_like_others(workdir, tmp_path):
     assert [text.decode() for text in texts] == EXPECTED["translations"]
 
 
-@pytest.mark.parametrize("searches", [slice(3, None, 4), pytest.param(slice(None), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("searches", [slice(3, None, 4), pytest.param(slice(None), marks=pytest.mark.nightly)])
 def test_beams_by_the_rules_of_the_reference_are_those_of_the_reference(searches, workdir):
     run, expected = zoo.load(workdir), json.loads((checkpoints.FIXTURES / "marian" / "beams.json").read_text())
     table, bias = run.model.target_embedding.embeddings, run.model.output_layer.bias

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from support import checkpoints, marian_models
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from training.importing.workdir import import_checkpoint
@@ -37,7 +37,7 @@ def order_of(tokenizer):
     return list(getattr(tokenizer, "model_ids", None) or tokenizer.original_ids)
 
 
-@pytest.mark.parametrize("name", slow_unless(FAST.__contains__, VARIANTS))
+@pytest.mark.parametrize("name", nightly_unless(FAST.__contains__, VARIANTS))
 def test_logits_are_those_of_the_arithmetic(name, tmp_path):
     config = VARIANTS[name]
     shared = config.get("tied-embeddings-all", True) or config.get("tied-embeddings-src", False)

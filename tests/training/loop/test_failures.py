@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 from support.tiny_runs import run_quietly, train
 
 import training.loop.checkpoints
@@ -106,7 +106,7 @@ def test_what_is_said(event, whole):
 
 
 # All of them are exceptions at the same place.
-@pytest.mark.parametrize("event", slow_unless(lambda event: event is interrupt, EVENTS))
+@pytest.mark.parametrize("event", nightly_unless(lambda event: event is interrupt, EVENTS))
 def test_a_run_that_ends_early_goes_on(event, whole, labelled_spec, tmp_path, monkeypatch, capsys):
     status, message = EVENTS[event]
     workdir = tmp_path / "run"
@@ -177,7 +177,7 @@ def test_a_second_signal_does_not_wait(labelled_spec, tmp_path, monkeypatch, cap
     assert "step_00000003.npz" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_full_disk(resumed, whole, labelled_spec, tmp_path, monkeypatch, capsys):
     workdir, savez = tmp_path / "run", np.savez
 
@@ -225,7 +225,7 @@ def test_what_xla_cannot_compile(whole):
         raise tf.errors.InvalidArgumentError(None, None, "indices[0] = 9 is not in [0, 9)")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_xla_cannot_compile(labelled_spec, tmp_path, monkeypatch, capsys):
     workdir, encode = tmp_path / "run", CNNClassifier.encode
 

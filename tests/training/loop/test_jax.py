@@ -33,7 +33,7 @@ def losses_of(workdir):
     return [(record["step"], record["loss"], record["val_loss"]) for record in records if not record.get("final")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jax_trains_without_tensorflow_and_tensorflow_answers_alike(text_spec, tmp_path):
     code = (
         "import json, sys, zoo; from training.data import load_data; from training.train import main;"
@@ -54,7 +54,7 @@ def test_jax_trains_without_tensorflow_and_tensorflow_answers_alike(text_spec, t
     np.testing.assert_allclose(run.attention(texts[:1])[0][2], weights, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_dry_run_counts_what_a_step_does_and_leaves_nothing(text_spec, tmp_path):
     """On two devices: half the work of the batch each, and gradients that are sent."""
     flags = "--xla_force_host_platform_device_count=2"
@@ -70,7 +70,7 @@ def test_a_dry_run_counts_what_a_step_does_and_leaves_nothing(text_spec, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path):
     """Another process goes on from step 20; its weights after step 30 are those of a run of 30 to the last bit."""
 

@@ -43,7 +43,7 @@ def precision_of(run):
     return json.loads((run / "config.json").read_text())["training"]["precision"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(0.2, 0.195, "float32"), (0.288, 0.2, "mixed_bfloat16")])
 def test_the_faster_one_is_taken_and_kept(machine, tmp_path, capsys, float32, bfloat16, chosen):
     measured = machine(float32=float32, mixed_bfloat16=bfloat16)
@@ -61,7 +61,7 @@ def test_the_faster_one_is_taken_and_kept(machine, tmp_path, capsys, float32, bf
     assert len(measured) == 1 and precision_of(run) == chosen
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_measured_run_is_the_run_that_names_its_precision(machine, tmp_path, capsys):
     machine()
     spec = write_text(tmp_path / "data", sizes=(60, 9, 5))
@@ -75,7 +75,7 @@ def test_a_measured_run_is_the_run_that_names_its_precision(machine, tmp_path, c
         assert (first == second).all()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_short_training_is_not_measured(machine, tmp_path, capsys):
     measured = machine(worth=1e9, float32=2.0, mixed_bfloat16=1.0)
     spec = write_text(tmp_path / "data", sizes=(60, 9, 5))
@@ -84,7 +84,7 @@ def test_a_short_training_is_not_measured(machine, tmp_path, capsys):
     assert " ms in " not in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_was_measured_is_remembered_for_this_model_and_machine(machine, tmp_path, capsys):
     measured = machine(float32=0.3, mixed_bfloat16=0.2)
     spec = write_text(tmp_path / "data", sizes=(60, 9, 5))

@@ -289,7 +289,7 @@ command()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_and_resumed_is_like_not_interrupted(averaged, labelled_spec, tmp_path, capsys):
     """The same seed gives the same losses in another process, and what follows the last checkpoint is repeated."""
     workdir = tmp_path / "killed"
@@ -346,7 +346,7 @@ def test_a_finished_run_can_go_on_for_longer(averaged, labelled_spec, tmp_path, 
     assert "with training.ema=0.9, which cannot change any more" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_multi30k(tmp_path, capsys):
     """A hundred steps on real text: set ZOO_DATA to the folder that holds multi30k/."""
     if "ZOO_DATA" not in os.environ:

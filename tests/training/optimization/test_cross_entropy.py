@@ -169,7 +169,7 @@ print(float(cross_entropy(symbols, logits, 0.1).mean()))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_logits_stay_on_their_devices():
     pytest.importorskip("jax")
     flags = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}

@@ -75,7 +75,7 @@ def test_options_tokenizers_and_weights(begun, labelled_workdir):
         np.testing.assert_allclose(weight, before[path], atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_its_configuration_repeats_it(begun, tmp_path):
     assert run_quietly(main, "--config", begun / "config.json", "--workdir", tmp_path / "again") == 0
     for path, weight in weights_of(tmp_path / "again").items():

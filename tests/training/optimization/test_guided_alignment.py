@@ -24,7 +24,7 @@ def test_by_hand():
     assert float(ops.convert_to_numpy(alignment_loss(attention, alignment, np.zeros((1, 3))))) == 0.0
 
 
-_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("rnnsearch", "transformer_tiny")]
+_SLOW = [pytest.param(name, marks=pytest.mark.nightly) for name in ("rnnsearch", "transformer_tiny")]
 
 
 @pytest.mark.parametrize("name", ["luong_dot", *_SLOW])
@@ -58,7 +58,7 @@ def test_models_without_attention_are_refused():
         guide(model, 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_run_with_alignments(tmp_path, cores):
     words = [["a", "b", "c"], ["b", "d"], ["c", "a", "d", "b"], ["d"]] * 5

@@ -133,9 +133,9 @@ def step_of(settings, batches, translator=False, dtype="float32"):
     ("optimizer", "model"),
     [
         ("adam", {}),
-        pytest.param("adam", {"translator": True}, marks=pytest.mark.slow),
-        pytest.param("adam", {"translator": True, "dtype": "mixed_float16"}, marks=pytest.mark.slow),
-        pytest.param("muon", {"translator": True}, marks=pytest.mark.slow),
+        pytest.param("adam", {"translator": True}, marks=pytest.mark.nightly),
+        pytest.param("adam", {"translator": True, "dtype": "mixed_float16"}, marks=pytest.mark.nightly),
+        pytest.param("muon", {"translator": True}, marks=pytest.mark.nightly),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())) or "tiny",
 )

@@ -33,9 +33,9 @@ def steps_of(remat, name, **options):
         pytest.param(
             "transformer_tiny_relative",
             {"num_layers": 1, "model_dim": 16, "intermediate_dim": 16},
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
-        pytest.param("convs2s_small", {"embedding_dim": 8, "units": 8}, marks=pytest.mark.slow),
+        pytest.param("convs2s_small", {"embedding_dim": 8, "units": 8}, marks=pytest.mark.nightly),
     ],
 )
 def test_steps_are_the_same_with_dropout(name, sizes):

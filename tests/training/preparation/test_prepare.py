@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import zstandard
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 from support.tiny_runs import run_quietly, write_labelled, write_lines, write_text
 
 from training.config.run_config import RunConfig
@@ -49,7 +49,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", slow_unless(lambda kind: kind != "sums", KINDS))
+@pytest.mark.parametrize("kind", nightly_unless(lambda kind: kind != "sums", KINDS))
 def test_what_is_prepared_is_what_would_be_read(tmp_path, kind):
     """The same tokenizers, validation batches bit for bit, and in training the same examples."""
     make, model, settings = KINDS[kind]
@@ -236,7 +236,7 @@ def test_a_folder_of_something_else(tmp_path, capsys):
     assert "is not empty, and holds no preparation" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_any_number_of_workers_gives_the_same(tmp_path):
     spec, options = write_text(tmp_path / "text"), ("--shards", 7, "--set", "data.vocab_size=120")
     assert prepare(spec, tmp_path / "one", *options) == 0

@@ -59,7 +59,7 @@ def test_search_stops_when_nothing_can_change(beam_size, expected):
     assert np.all(ops.convert_to_numpy(ids).reshape(2, -1)[:, 0] == END)
 
 
-@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["graph", "xla"])
 @pytest.mark.parametrize("beam_size", [None, 3])
 def test_compiled_with_a_width_known_at_run_time(beam_size, xla):
     table, limits = scripts(17, 3, 7, 4), [4, 2, 3]

@@ -136,7 +136,7 @@ def test_what_cannot_be_an_ensemble(two, dates_workdir, labelled_workdir):
             export_saved_model(two[0], "unused", ensemble=one)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_evaluation_names_its_ensemble(two, capsys):
     found = {}
     for more in ([], ["--ensemble", str(two[1])]):
@@ -153,7 +153,7 @@ def test_an_evaluation_names_its_ensemble(two, capsys):
     assert len(alone) == len(together) == 1 and f"ensemble {two[1]}" in together[0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", [{}, {"weights": "int8", "beam_size": 3}, {"dynamic_batching": True, "xla": True}])
 def test_an_export_of_an_ensemble(two, tmp_path, options):
     """It is loaded without this project, and asked all its signatures: `check`."""

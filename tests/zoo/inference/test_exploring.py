@@ -93,7 +93,7 @@ def test_wrong_arguments(text_run, labelled_run):
         text_run.predictions(["a", "b"], text_run.nbest(["a"])[0][:1])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_does_not_attend(trained, text_spec):
     import zoo
 

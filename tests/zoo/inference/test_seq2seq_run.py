@@ -23,7 +23,7 @@ def run(request):
     return request.getfixturevalue(f"{request.param}_run")
 
 
-@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.slow), "text"])
+@pytest.fixture(scope="module", params=[pytest.param("dates", marks=pytest.mark.nightly), "text"])
 def fast_run(request):
     """The recurrent model takes long to compile each way of decoding."""
     return request.getfixturevalue(f"{request.param}_run")

@@ -21,7 +21,7 @@ SOURCE = np.array([[5, 7, 11, 4, 2], [9, 2, 0, 0, 0], [3, 3, 2, 0, 0]], "int32")
 FAST = [("transformer_tiny", 0), ("transformer_tiny", 1), ("transformer_tiny_cosine", 0)]
 FAST += [("transformer_tiny_concat_positions", 0), ("rnn_encdec", 0), ("convs2s_small", 0)]
 SLOW = [(name, number) for name in SMALL for number in range(len(SMALL[name])) if name != "pointer_generator"]
-MODELS = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW if case not in FAST)]
+MODELS = [*FAST, *(pytest.param(*case, marks=pytest.mark.nightly) for case in SLOW if case not in FAST)]
 
 
 def random_shortlist(translations=3, always=6, seed=0):

@@ -114,7 +114,7 @@ def test_graph_agrees_with_eager(model, options):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_xla_agrees_with_graph(model, options):
     source = SOURCE[1:, :2]

@@ -270,7 +270,7 @@ for name in zoo.list_models():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_model_agrees_with_the_compiler():
     pytest.importorskip("jax")
     environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}

@@ -34,7 +34,7 @@ def test_architectures(name):
     assert any(kind in "".join(texts(svg)) for kind in ("attention", "LSTM", "GRU", "convolution"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", zoo.list_models())
 def test_every_named_model(name):
     words = " ".join(texts(zoo.draw_model(name)))

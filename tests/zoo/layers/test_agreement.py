@@ -88,7 +88,7 @@ def test_all_paths_agree(case, situation):
     check(case, situation)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @explore(200 if BACKEND != "jax" else 40, ["eager", "eager", "graph", "unknown", "xla"])
 def test_all_paths_agree_at_length(case, situation):
     check(case, situation)

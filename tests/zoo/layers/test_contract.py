@@ -213,7 +213,7 @@ def test_asking_for_the_scores_changes_nothing(case):
 
 
 @one_of_each
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.nightly)])
 def test_mixed_precision_is_close_to_float32(case, policy):
     masks = case_masks(case)
     expected = call(case, built(case), arrays(case), **masks)
@@ -276,7 +276,7 @@ def _named_results(case, layer):
 @tensorflow_only("SavedModels come from TensorFlow")
 @pytest.mark.parametrize(
     "cases",
-    [[case for case in first_of_each_class(CASES) if case.covers in FEW], pytest.param(CASES, marks=pytest.mark.slow)],
+    [[case for case in first_of_each_class(CASES) if case.covers in FEW], pytest.param(CASES, marks=pytest.mark.nightly)],
     ids=["few", "all"],
 )
 def test_all_layers_survive_a_saved_model(cases, tmp_path):

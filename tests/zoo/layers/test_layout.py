@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from zoo.layers.layout import layout_of
@@ -13,7 +13,7 @@ SMALL = 0.02
 QUICK = ("causal_lm_modern", "convs2s_small", "pointer_generator", "transformer_tiny", "han_classifier")
 
 
-@pytest.mark.parametrize("name", slow_unless(QUICK.__contains__, zoo.list_models()))
+@pytest.mark.parametrize("name", nightly_unless(QUICK.__contains__, zoo.list_models()))
 def test_large_weights_of_every_model_are_covered(name):
     model = zoo.create_model(name, **dict.fromkeys(zoo.get_spec(name).required, 1000))
     mesh = {"fsdp": 2, "model": 2}

@@ -151,7 +151,7 @@ def test_contract(case):
     explore(case, EXAMPLES, drawn, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @every_case
 def test_contract_at_length(case):
     drawn = situations(st.tuples(*[st.integers(1, 7)] * 3), ["eager", "eager", "graph", "xla"])

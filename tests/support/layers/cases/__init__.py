@@ -40,5 +40,5 @@ def with_each(cases, fast=None):
         fast: Classes of those that are not slow. Default: all classes.
     """
     chosen = [case for case in first_of_each_class(cases) if fast is None or case.covers in fast]
-    rows = [pytest.param(case, marks=() if case in chosen else pytest.mark.slow, id=case.name) for case in cases]
+    rows = [pytest.param(case, marks=() if case in chosen else pytest.mark.nightly, id=case.name) for case in cases]
     return pytest.mark.parametrize("case", rows)

@@ -45,7 +45,7 @@ def _fresh(options):
     }
 
 
-@pytest.mark.slow  # test_matrix.py holds these layers to the formulas as well
+@pytest.mark.nightly  # test_matrix.py holds these layers to the formulas as well
 @blocked_kinds
 @pytest.mark.parametrize(
     ("name", "implementation"),

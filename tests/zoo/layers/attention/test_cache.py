@@ -24,7 +24,7 @@ def _self_attention(case):
 @pytest.mark.parametrize("case", MULTI_HEAD, ids=lambda case: case.name)
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
 @pytest.mark.parametrize(
-    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in ((7,), (1,) * 7))], ids=str
+    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.nightly) for chunks in ((7,), (1,) * 7))], ids=str
 )
 def test_prefill_and_steps_equal_the_full_pass(case, chunks, room):
     layer, inputs = _self_attention(case), random_array((B, LENGTH, D), 1)
@@ -82,8 +82,8 @@ def test_steps_of_no_positions_change_nothing(name, room):
 
 
 @pytest.mark.parametrize("name", WITH_CACHES)
-@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.slow)], ids=["room", "grows"])
-@pytest.mark.parametrize("queries", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.nightly)], ids=["room", "grows"])
+@pytest.mark.parametrize("queries", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_queries_of_a_step_are_at_the_end_of_its_keys(name, room, queries):
     layer, inputs = WITH_CACHES[name](), random_array((B, LENGTH, D), 1)
     layer.build((B, queries, D), (B, LENGTH, D))

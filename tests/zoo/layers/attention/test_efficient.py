@@ -49,7 +49,7 @@ lengths = pytest.mark.parametrize(
     "lengths",
     [
         *((19, 6, None), (9, 19, 4)),
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ((19, 19, None), (6, 19, None), (1, 19, None))),
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ((19, 19, None), (6, 19, None), (1, 19, None))),
     ],
     ids=str,
 )
@@ -135,10 +135,10 @@ def test_equal_weights_by_hand(layer, causal, expected):
 
 
 @every_kind
-@pytest.mark.parametrize("room", [17, pytest.param(None, marks=pytest.mark.slow)], ids=["room", "grows"])
+@pytest.mark.parametrize("room", [17, pytest.param(None, marks=pytest.mark.nightly)], ids=["room", "grows"])
 @pytest.mark.parametrize(
     "chunks",
-    [(6, 1, 1, 5), *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in ((13,), (1,) * 13))],
+    [(6, 1, 1, 5), *(pytest.param(chunks, marks=pytest.mark.nightly) for chunks in ((13,), (1,) * 13))],
     ids=lambda chunks: str(len(chunks)),
 )
 def test_prefill_and_steps_equal_the_full_pass(make, chunks, room):

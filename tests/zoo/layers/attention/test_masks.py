@@ -111,7 +111,7 @@ def test_nothing_to_mask_is_no_mask():
 
 @one_of_each
 @pytest.mark.parametrize(
-    ("queries", "keys"), [(3, 5), (5, 3), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((1, 5), (3, 3)))]
+    ("queries", "keys"), [(3, 5), (5, 3), *(pytest.param(*sizes, marks=pytest.mark.nightly) for sizes in ((1, 5), (3, 3)))]
 )
 def test_causal_mask_is_aligned_at_the_end(case, queries, keys):
     layer, inputs = build(case), arrays(case)

@@ -61,7 +61,7 @@ def _reference(layer, query, value, first, query_mask, value_mask):
 
 LENGTHS = [
     *((19, 19, None), (9, 7, 3)),
-    *(pytest.param(each, marks=pytest.mark.slow) for each in ((6, 19, None), (19, 6, None), (9, 19, 4), (1, 19, None))),
+    *(pytest.param(each, marks=pytest.mark.nightly) for each in ((6, 19, None), (19, 6, None), (9, 19, 4), (1, 19, None))),
 ]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.layers.contract import compiled, graph_and_xla, random_array, to_numpy
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from zoo import layers
@@ -75,7 +75,7 @@ def _layer(name):
 FEW = ("sliding", "latent", "sinks")
 
 
-@pytest.mark.parametrize("name", slow_unless(FEW.__contains__, WINDOWS))
+@pytest.mark.parametrize("name", nightly_unless(FEW.__contains__, WINDOWS))
 def test_steps_equal_the_full_pass_and_keep_the_window(name):
     (layer, window), first = _layer(name), KEPT_FIRST.get(name, 0)
     mask = np.ones((B, LENGTH), bool)

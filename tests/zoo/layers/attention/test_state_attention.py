@@ -89,12 +89,12 @@ def _reference(layer, query, value, first, query_mask, value_mask):
 
 LENGTHS = [
     *((19, 19, None), (9, 7, 3)),
-    *(pytest.param(each, marks=pytest.mark.slow) for each in ((6, 19, None), (19, 6, None), (9, 19, 4), (1, 19, None))),
+    *(pytest.param(each, marks=pytest.mark.nightly) for each in ((6, 19, None), (19, 6, None), (9, 19, 4), (1, 19, None))),
 ]
 
 
 @both
-@pytest.mark.parametrize("implementation", ["auto", "dense", pytest.param("blockwise", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("implementation", ["auto", "dense", pytest.param("blockwise", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_all_forms_are_the_recurrence(kind, implementation, lengths):
     queries, keys, start = lengths
@@ -131,7 +131,7 @@ def test_gradients_of_chunks_are_those_of_pairs(kind):
 
 
 @every
-@pytest.mark.parametrize("chunks", [(6, 1, 1, 5), pytest.param((1,) * 13, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("chunks", [(6, 1, 1, 5), pytest.param((1,) * 13, marks=pytest.mark.nightly)], ids=len)
 def test_prefill_and_steps_equal_the_full_pass(kind, chunks):
     layer, inputs, mask = make(kind), random_array((B, 13, D), 1), np.ones((B, 17), bool)
     mask[0, :2] = mask[1, 5] = False

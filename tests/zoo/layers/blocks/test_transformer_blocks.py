@@ -246,7 +246,7 @@ def _padded(array, length, value=True):
 @every_block
 @pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
 @pytest.mark.parametrize(
-    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.slow) for chunks in ((7,), (1,) * 7))], ids=str
+    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.nightly) for chunks in ((7,), (1,) * 7))], ids=str
 )
 def test_masks_with_a_cache(case, chunks, room):
     _, attention, function = _in_block(case)
@@ -258,8 +258,8 @@ def test_masks_with_a_cache(case, chunks, room):
 
 
 @every_block
-@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.slow)], ids=["room", "grows"])
-@pytest.mark.parametrize("heads", [pytest.param(False, marks=pytest.mark.slow), True], ids=["shared", "heads"])
+@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.nightly)], ids=["room", "grows"])
+@pytest.mark.parametrize("heads", [pytest.param(False, marks=pytest.mark.nightly), True], ids=["shared", "heads"])
 def test_pair_masks_and_biases_with_a_cache(case, heads, room):
     _, attention, function = _in_block(case)
     inputs, bias = random_array((B, LENGTH, D), 2), random_array((B, 7, LENGTH, LENGTH), 5)
@@ -302,7 +302,7 @@ def test_masks_and_a_cache_of_sums():
     _close(_in_chunks(block.attention, block, inputs, (3, 1, 1, 2), None, options), expected)
 
 
-@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["graph", "xla"])
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["graph", "xla"])
 def test_masks_in_one_compiled_step(xla):
     _, attention, function = _in_block(BY_NAME["rms_norm_decoder_block"])
     inputs = random_array((B, LENGTH, D), 3)

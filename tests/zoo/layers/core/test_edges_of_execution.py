@@ -25,7 +25,7 @@ def _resized(case, sizes):
 
 
 @one_of_each
-@pytest.mark.parametrize("implementation", ["auto", pytest.param("blockwise", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("implementation", ["auto", pytest.param("blockwise", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("sizes", [(0, T, S), (B, 0, S), (B, T, 0)], ids=str)
 def test_sizes_of_zero(case, implementation, sizes):
     layer, inputs = build(case), _resized(case, sizes)
@@ -52,7 +52,7 @@ def test_normalizations_of_nothing(normalization, sizes):
 
 @tensorflow_only("sizes are always known elsewhere")
 @one_of_each
-@pytest.mark.parametrize("implementation", ["auto", pytest.param("blockwise", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("implementation", ["auto", pytest.param("blockwise", marks=pytest.mark.nightly)])
 def test_sizes_that_turn_out_to_be_zero(case, implementation):
     import tensorflow as tf
 
@@ -78,7 +78,7 @@ def test_layers_of_unknown_batch_are_built(case, monkeypatch):
     np.testing.assert_allclose(to_numpy(model(list(arrays(case).values()))), expected, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @tensorflow_only("sizes are always known elsewhere")
 @one_of_each
 def test_chunks_keep_the_sizes_that_are_known(case, monkeypatch):
@@ -105,7 +105,7 @@ def _biased(policy, implementation, bias, **options):
     return to_numpy(weights), to_numpy(output), to_numpy(layer(query, value, attention_bias=bias, **options))
 
 
-@pytest.mark.parametrize("policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow), "mixed_float16"])
+@pytest.mark.parametrize("policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.nightly), "mixed_float16"])
 @pytest.mark.parametrize("implementation", ["dense", "blockwise", "fused"])
 @pytest.mark.parametrize("lowest", INFINITE)
 def test_a_bias_hides_nothing_and_all_that_is_lowest_shares_evenly(policy, implementation, lowest):

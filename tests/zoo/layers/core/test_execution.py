@@ -65,7 +65,7 @@ def _results(case, layer, bias=None, **options):
     return [to_numpy(result) for result in run()] + gradients(loss, variables)
 
 
-@pytest.mark.slow  # test_matrix.py goes over all implementations, too
+@pytest.mark.nightly  # test_matrix.py goes over all implementations, too
 @one_of_each
 @implementations
 @pytest.mark.parametrize("kind", MASKS)

@@ -10,7 +10,7 @@ import pytest
 from support.layers.cases import CASES, first_of_each_class
 from support.layers.contract import arrays, random_array, to_numpy
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("new_garbage_alone")]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("new_garbage_alone")]
 
 
 EVERY = pytest.mark.parametrize("case", first_of_each_class(CASES), ids=lambda case: case.name)

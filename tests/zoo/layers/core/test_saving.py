@@ -51,7 +51,7 @@ def test_layers(case, tmp_path):
     _check_layer(case, "int8", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["int4", "float8"])
 @pytest.mark.parametrize("case", [case for case in QUANTIZED if case.covers in FAST], ids=lambda case: case.name)
 def test_other_modes(case, mode, tmp_path):
@@ -70,14 +70,14 @@ def _model(name):
     return zoo.create_model(name, **sizes), inputs
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["transformer_tiny", "causal_lm_tiny", "transformer_classifier"])
 def test_models(name, tmp_path):
     model, inputs = _model(name)
     _check_reload(model, inputs, "int8", tmp_path / "model.keras")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("name", [name for name in zoo.list_models() if name not in HUGE])
 def test_a_model_that_was_not_called_yet(name):

@@ -45,7 +45,7 @@ COPIES = {
 @every_kind
 @pytest.mark.parametrize(
     "copy",
-    [pytest.param(copy, id=name, marks=[pytest.mark.slow] * (name != "from_json")) for name, copy in COPIES.items()],
+    [pytest.param(copy, id=name, marks=[pytest.mark.nightly] * (name != "from_json")) for name, copy in COPIES.items()],
 )
 def test_what_is_shared_is_shared_in_copies_of_a_model(make, copy):
     inputs = keras.Input((5, 6))

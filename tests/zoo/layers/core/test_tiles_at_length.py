@@ -7,7 +7,7 @@ from support.layers.contract import gradients, random_array, tensorflow_only, to
 
 from zoo import layers
 
-pytestmark = [pytest.mark.slow, tensorflow_only("only TensorFlow has tiles")]
+pytestmark = [pytest.mark.nightly, tensorflow_only("only TensorFlow has tiles")]
 
 B, LENGTH, D = 1, 1153, 16
 RULES = {

@@ -102,7 +102,7 @@ def test_one_object_may_serve_layers_of_equal_sizes(make):
             positions.build_for_attention(9, 8, 8, 18, 18)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @every_kind
 def test_layers_that_share_an_object_share_it_again_when_reloaded(make, tmp_path):
     positions, inputs = make(), keras.Input((5, 22))

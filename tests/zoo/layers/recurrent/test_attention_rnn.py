@@ -143,7 +143,7 @@ def test_gradients_of_alignments_under_xla():
         assert_close(result, reference.numpy())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @tensorflow_only("XLA is TensorFlow's option")
 @every_loop
 def test_training_under_xla(case):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.layers.contract import gradients, random_array, random_mask, randomize, tensorflow_only, to_numpy
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 from zoo import layers
 from zoo.layers.recurrent import attention_rnn
@@ -221,10 +221,10 @@ ORDERS = [
 
 
 @on_tensorflow
-@pytest.mark.parametrize("scores", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scores", [True, pytest.param(False, marks=pytest.mark.nightly)])
 # Every cell within one attention, every attention around one cell.
 @pytest.mark.parametrize(
-    "order", slow_unless(lambda order: "gru" in order or "bahdanau" in order, ORDERS), ids="-".join
+    "order", nightly_unless(lambda order: "gru" in order or "bahdanau" in order, ORDERS), ids="-".join
 )
 def test_decoders_are_those_of_keras_loops(order, scores, loops, monkeypatch):
     inner, kind = order

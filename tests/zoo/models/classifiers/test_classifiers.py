@@ -15,7 +15,7 @@ from support.models import (
     names_of,
     numpy,
 )
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from zoo.errors import InputError
@@ -298,7 +298,7 @@ def test_mixed_precision_reaches_every_layer(name):
     assert np.all(np.isfinite(logits(low, batch(), training=True)))
 
 
-@pytest.mark.parametrize("name", slow_unless(("cnn_classifier", "han_classifier").__contains__, names_of("classifier")))
+@pytest.mark.parametrize("name", nightly_unless(("cnn_classifier", "han_classifier").__contains__, names_of("classifier")))
 def test_graph_of_unknown_sizes(name):
     model = small(name, SMALL[name][-1])
     function, tokens = compiled(lambda tokens: model({"tokens": tokens})), batch()

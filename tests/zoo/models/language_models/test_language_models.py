@@ -238,10 +238,10 @@ def test_mixed_precision_reaches_every_layer(name):
 @pytest.mark.parametrize(
     ("name", "number"),
     [
-        pytest.param("causal_lm_tiny", 0, marks=pytest.mark.slow),
+        pytest.param("causal_lm_tiny", 0, marks=pytest.mark.nightly),
         ("causal_lm_tiny", 1),
-        pytest.param("retnet_lm", 0, marks=pytest.mark.slow),
-        pytest.param("lstm_lm", 1, marks=pytest.mark.slow),
+        pytest.param("retnet_lm", 0, marks=pytest.mark.nightly),
+        pytest.param("lstm_lm", 1, marks=pytest.mark.nightly),
     ],
 )
 def test_graph_of_unknown_sizes(name, number):

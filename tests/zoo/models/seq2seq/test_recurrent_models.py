@@ -86,9 +86,9 @@ def test_a_bidirectional_encoder_has_one_order():
         ("rnn_encdec", "gru"),
         ("rnnsearch", "lstm"),
         ("luong_dot", "lstm"),
-        pytest.param("rnn_encdec", "lstm", marks=pytest.mark.slow),
-        pytest.param("rnnsearch", "gru", marks=pytest.mark.slow),
-        pytest.param("luong_dot", "gru", marks=pytest.mark.slow),
+        pytest.param("rnn_encdec", "lstm", marks=pytest.mark.nightly),
+        pytest.param("rnnsearch", "gru", marks=pytest.mark.nightly),
+        pytest.param("luong_dot", "gru", marks=pytest.mark.nightly),
     ],
 )
 def test_starts(name, cell_type):
@@ -310,9 +310,9 @@ def test_all_that_a_decoder_without_attention_knows_has_a_fixed_size():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("rnn_encdec", marks=pytest.mark.slow),
+        pytest.param("rnn_encdec", marks=pytest.mark.nightly),
         "luong_location",
-        pytest.param("luong_local_m", marks=pytest.mark.slow),
+        pytest.param("luong_local_m", marks=pytest.mark.nightly),
     ],
 )
 def test_graphs_of_unknown_sizes(name):

@@ -16,7 +16,7 @@ from support.seq2seq_models import (
     steps,
     without_weights,
 )
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from zoo.errors import InputError
@@ -141,7 +141,7 @@ def test_every_name_has_a_pinned_number_of_weights(name):
 
 
 # The variants of transformer_tiny share a vocabulary as it does.
-@pytest.mark.parametrize("name", slow_unless(lambda name: "tiny_" not in name, NAMES))
+@pytest.mark.parametrize("name", nightly_unless(lambda name: "tiny_" not in name, NAMES))
 def test_a_shared_vocabulary_takes_fewer_weights(name):
     check_pin(name, 1)
 
@@ -234,7 +234,7 @@ def test_dropout_acts_in_training_only(model, expected):
 
 # The rnnsearch of `dates_workdir` is trained in bfloat16.
 @pytest.mark.parametrize(
-    "name", ["rnn_encdec", pytest.param("rnnsearch", marks=pytest.mark.slow), "luong_dot", "transformer_tiny"]
+    "name", ["rnn_encdec", pytest.param("rnnsearch", marks=pytest.mark.nightly), "luong_dot", "transformer_tiny"]
 )
 def test_mixed_precision_reaches_every_layer(name):
     row = name, SMALL[name][0]

@@ -48,7 +48,7 @@ def test_sizes_are_those_of_the_paper(name, weights, millions, difference):
     np.testing.assert_allclose(weights / (millions * 1e6) - 1, difference, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_base_model_can_be_made():
     model = zoo.create_model("transformer_base", source_vocab_size=37_000, target_vocab_size=37_000)
     inputs = {"source": np.array([[5, 2]]), "target": np.array([[1]])}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.models import create, numpy
-from support.slow import slow_unless
+from support.tiers import nightly_unless
 
 import zoo
 from zoo import layers
@@ -65,7 +65,7 @@ def test_a_decoder_sees_what_is_asked_for():
     assert made.decoder_blocks[0].self_attention.visibility is None
 
 
-@pytest.mark.parametrize("visibility", slow_unless(lambda visibility: visibility == "global", VISIBILITIES[1:]))
+@pytest.mark.parametrize("visibility", nightly_unless(lambda visibility: visibility == "global", VISIBILITIES[1:]))
 def test_language_models_decode_in_constant_memory(visibility, tmp_path):
     model, tokens = language_model(visibility=visibility, **RULES[visibility][0]), np.arange(17)[None] * 7 % 11 + 1
     expected = numpy(model({"tokens": tokens}))

@@ -11,7 +11,7 @@ POSITIONS = ("sinusoidal", "learned", "concat", "learned_concat", "rotary", "ali
 LEARNED = {"self_attention_classifier": POSITIONS, "transformer_classifier": POSITIONS}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("model", "positions"), [(model, kind) for model, kinds in LEARNED.items() for kind in kinds])
 def test_twins(model, positions, tmp_path):
     settings = (f"model.positions={positions}", "training.precision=float32")

@@ -1,0 +1,1 @@
+"""Planted faults, the safety net for deleting tests: `make mutants`."""

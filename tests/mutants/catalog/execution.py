@@ -1,0 +1,5 @@
+"""Planted faults: execution."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = []

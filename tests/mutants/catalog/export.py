@@ -1,0 +1,5 @@
+"""Planted faults: export."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = []

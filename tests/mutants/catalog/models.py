@@ -1,0 +1,5 @@
+"""Planted faults: models."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = []

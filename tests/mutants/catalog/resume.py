@@ -1,0 +1,5 @@
+"""Planted faults: resume."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = []

@@ -1,0 +1,5 @@
+"""Planted faults: server."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = []

@@ -1,0 +1,46 @@
+"""The processor time that a fast test may take."""
+
+import contextlib
+import functools
+import resource
+import time
+from collections.abc import Iterator
+
+import pytest
+
+LIMIT = 8.0  # seconds on the reference machine, on which `_count` takes `REFERENCE`
+REFERENCE = 0.115
+ROOM = 1.25  # other processes share the caches and the memory of the machine
+
+
+def _used() -> float:
+    """Returns the processor seconds of this process and of those that it has waited for."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def _count() -> float:
+    begun, number = time.process_time(), 0
+    while number < 3_000_000:
+        number += 1
+    return time.process_time() - begun
+
+
+@functools.cache
+def allowed() -> float:
+    """Returns the processor seconds that a fast test may take on this machine, more where the machine is slower."""
+    return LIMIT * ROOM * max(1.0, min(_count() for _ in range(3)) / REFERENCE)
+
+
+@contextlib.contextmanager
+def limited(item: pytest.Item | None) -> Iterator[None]:
+    """Fails if the block took too much processor time; `None` is a test without a limit."""
+    begun = _used()
+    yield
+    if item is not None and (used := _used() - begun) > allowed():
+        pytest.fail(
+            f"{item.nodeid} took {used:.1f} s of processor time, and a fast test may take {allowed():.1f} s here "
+            f"({LIMIT} s on the reference machine): make it smaller, or mark it `nightly`."
+        )

@@ -1,0 +1,64 @@
+"""The planted faults are what they claim to be; `make mutants` plants them and runs the tests that must notice."""
+
+import importlib
+import sys
+
+import pytest
+
+from tests.mutants.__main__ import main
+from tests.mutants.catalog import MUTANTS
+from tests.mutants.mutant import ROOT, Mutant
+
+AREAS = {
+    "caches",
+    "checkpoints",
+    "data",
+    "decoding",
+    "execution",
+    "export",
+    "masks",
+    "models",
+    "resume",
+    "server",
+    "softmax",
+    "tokenizers",
+    "training",
+}
+EVERY = [mutant for mutants in MUTANTS.values() for mutant in mutants]
+
+
+def test_faults_stand_in_their_files_and_name_fast_tests():
+    assert {*MUTANTS} == AREAS and all(len(mutants) >= 4 for mutants in MUTANTS.values()) and len(EVERY) >= 60
+    assert len({mutant.name for mutant in EVERY}) == len(EVERY)
+    wrong = []
+    for mutant in EVERY:
+        try:
+            compile(mutant.source(), mutant.file, "exec")
+        except (OSError, SyntaxError, ValueError) as error:
+            wrong.append(str(error))
+        wrong += [f"{mutant.name}: no {test}" for test in mutant.tests if not (ROOT / test.partition("::")[0]).exists()]
+        wrong += [f"{mutant.name}: no tests"] * (not mutant.tests)
+    assert not wrong
+
+
+def test_a_fault_is_in_the_module_and_not_in_the_file(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.delitem(sys.modules, "zoo.locks", raising=False)
+    before = (ROOT / "zoo/locks.py").read_bytes()
+    Mutant("planted", "zoo/locks.py", "def ", "planted = 7\n\n\ndef ", ()).plant()
+    assert importlib.import_module("zoo.locks").planted == 7
+    assert (ROOT / "zoo/locks.py").read_bytes() == before
+
+
+def test_a_fault_must_be_in_the_file_and_the_module_new():
+    with pytest.raises(ValueError, match="0 times in zoo/errors.py"):
+        Mutant("none", "zoo/errors.py", "this is not there", "", ()).source()
+    with pytest.raises(RuntimeError, match="zoo.errors"):
+        importlib.import_module("zoo.errors")
+        Mutant("late", "zoo/errors.py", "class InputError", "class InputError", ()).plant()
+
+
+def test_unknown_areas_are_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["nowhere"])
+    assert stop.value.code == 2 and "nowhere" in capsys.readouterr().err
