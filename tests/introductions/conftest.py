@@ -1,6 +1,7 @@
 """The lines of docs/introductions.md, to run."""
 
 import functools
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from support.every import every
 
 import export.heatmap  # noqa: F401 - lines use it by its full name
 import zoo
@@ -19,7 +21,7 @@ _BLOCK = re.compile(r"```(?P<language>python|sh)\n(?P<lines>.*?)```", re.S)
 
 
 def name_of(title):
-    """Returns the name that a row's test has, such as `the_context_vector`."""
+    """Returns the name that a row's check has after `row_`, such as `the_context_vector`."""
     return re.sub(r"\W+", "_", title.lower()).strip("_")
 
 
@@ -30,12 +32,12 @@ def numbers():
 
 @functools.cache
 def rows():
-    """Returns language and lines of each row by the name of its test."""
+    """Returns language and lines of each row by the name of its check."""
     found = {}
     for row in _ROW.finditer(PAGE.read_text(encoding="utf-8")):
         (block,) = _BLOCK.finditer(row["text"])
         name = name_of(row["title"])
-        assert name not in found, f"two rows have the test {name}"
+        assert name not in found, f"two rows have the check {name}"
         found[name] = block["language"], block["lines"]
     return found
 
@@ -48,26 +50,46 @@ def each_preset_is_loaded_once(monkeypatch):
 _load = functools.cache(zoo.load)
 
 
-@pytest.fixture
-def lines(request):
-    """Returns a function that runs the lines of the test's own row with some variables, and returns all variables."""
+class Row:
+    """A row of the page, for the function that checks it."""
 
-    def run(**variables):
-        language, code = rows()[request.node.originalname.removeprefix("test_")]
-        assert language == "python"
+    def __init__(self, name):
+        self.language, self.code = rows()[name]
+
+    def lines(self, **variables):
+        """Runs the lines with some variables, and returns all variables."""
+        assert self.language == "python"
         names = {"np": np, "keras": keras, "zoo": zoo, "layers": layers, "export": export, **variables}
-        exec(compile(code, str(PAGE), "exec"), names)
+        exec(compile(self.code, str(PAGE), "exec"), names)
         return names
 
-    return run
+    def command_lines(self):
+        """Module and arguments of each command."""
+        assert self.language == "sh"
+        return [(words[2], words[3:]) for words in map(shlex.split, self.code.strip().splitlines())]
 
 
 @pytest.fixture
-def command_lines(request):
-    """Module and arguments of each command of the test's own row."""
-    language, code = rows()[request.node.originalname.removeprefix("test_")]
-    assert language == "sh"
-    return [(words[2], words[3:]) for words in map(shlex.split, code.strip().splitlines())]
+def check_rows(request):
+    """Returns a function that checks all rows for which the test's file has a `row_…`, and tells each that fails.
+
+    Such a function takes `lines` and `command_lines`, see `Row`, or fixtures.
+    """
+
+    def check():
+        functions = {name: each for name, each in vars(request.module).items() if name.startswith("row_")}
+        with every() as failures:
+            for name, function in functions.items():
+                with failures.of(name), pytest.MonkeyPatch.context() as patch:
+                    row, wanted = Row(name.removeprefix("row_")), inspect.signature(function).parameters
+                    if "capsys" in wanted:
+                        request.getfixturevalue("capsys").readouterr()  # of the rows before
+                    own = {"lines": row.lines, "monkeypatch": patch}
+                    if "command_lines" in wanted:
+                        own["command_lines"] = row.command_lines()
+                    function(**{each: own[each] if each in own else request.getfixturevalue(each) for each in wanted})
+
+    return check
 
 
 def array(*shape, seed=0):

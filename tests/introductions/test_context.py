@@ -9,32 +9,32 @@ import zoo
 PRESET = "preset:senses_self_attention_classifier"
 
 
-def test_the_apple_that_is_eaten(lines):
+def row_the_apple_that_is_eaten(lines):
     answer = lines()["answer"]
     assert answer.label == "apple.fruit" and answer.probabilities.max() >= 0.9
 
 
-def test_the_apple_that_is_updated(lines):
+def row_the_apple_that_is_updated(lines):
     answers = lines()["answers"]
     assert [answer.label for answer in answers] == ["apple.company"] * 2
     assert all(answer.probabilities.max() >= 0.9 for answer in answers)
 
 
-def test_one_word_and_its_vectors(lines):
+def row_one_word_and_its_vectors(lines):
     cosines = lines()["comparison"].cosines
     assert cosines[0, 1] >= 0.8 and cosines[0, 2] <= 0.5 and cosines[1, 2] <= 0.5
 
 
-def test_it_leans_towards_its_neighbours(lines):
+def row_it_leans_towards_its_neighbours(lines):
     fruit, company = ([word for word, _, _ in nearest[:3]] for nearest in lines()["neighbours"])
     assert set(fruit) == {"juicy", "ate", "lunch"} and "phone" in company
 
 
-def test_what_apple_looks_at(lines):
+def row_what_apple_looks_at(lines):
     assert set(lines()["looked_at"]) == {"▁juicy", "▁ate", "▁lunch"}
 
 
-def test_a_picture_of_what_it_looks_at(command_lines):
+def row_a_picture_of_what_it_looks_at(command_lines):
     ((module, arguments),) = command_lines
     assert str(parse(module, arguments).heatmap) == "apple.png"
 
@@ -44,17 +44,17 @@ def apples(embedded):
     return [vectors[tokens.index("▁apple")] for tokens, vectors in embedded]
 
 
-def test_static_vectors(lines):
+def row_static_vectors(lines):
     first, second = apples(lines()["static"])
     close(first, second)
 
 
-def test_contextual_vectors(lines):
+def row_contextual_vectors(lines):
     first, second = apples(lines()["contextual"])
     assert first @ second / np.linalg.norm(first) / np.linalg.norm(second) < 0.5
 
 
-def test_better_with_context(command_lines):
+def row_better_with_context(command_lines):
     static, contextual = (parse(*command) for command in command_lines)
     assert (static.model, contextual.model) == ("cnn_classifier", "self_attention_classifier")
     model = zoo.create_model(
@@ -71,13 +71,17 @@ def check_training(command_lines, kind, task):
     assert zoo.get_spec(options.model).task == task
 
 
-def test_context_in_translation(command_lines):
+def row_context_in_translation(command_lines):
     check_training(command_lines, "text:", "seq2seq")
 
 
-def test_context_in_sentiment(command_lines):
+def row_context_in_sentiment(command_lines):
     check_training(command_lines, "tsv:", "classifier")
 
 
-def test_context_in_questions(command_lines):
+def row_context_in_questions(command_lines):
     check_training(command_lines, "tsv:", "classifier")
+
+
+def test_rows(check_rows):
+    check_rows()

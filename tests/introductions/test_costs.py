@@ -10,15 +10,15 @@ from zoo import layers
 N, D, K = 12, 16, 3
 
 
-def test_the_cost_of_convolution(lines):
+def row_the_cost_of_convolution(lines):
     assert lines(n=N, d=D, k=K)["multiplications"] == K * (N - K + 1) * D * D
 
 
-def test_the_cost_of_recurrence(lines):
+def row_the_cost_of_recurrence(lines):
     assert lines(n=N, d=D)["multiplications"] == 2 * N * D * D
 
 
-def test_the_cost_of_self_attention(lines):
+def row_the_cost_of_self_attention(lines):
     assert lines(x=array(1, N, D), n=N)["multiplications"] == N * N * D
 
 
@@ -36,15 +36,15 @@ def three():
     return {**made, "attention": attention}
 
 
-def test_sequential_steps(lines, three):
+def row_sequential_steps(lines, three):
     assert lines(n=N, **three)["steps"] == [1, N, 1]
 
 
-def test_the_longest_path(lines, three):
+def row_the_longest_path(lines, three):
     assert lines(n=N, **three)["paths"] == [N / K, N, 1]
 
 
-def test_measured_and_drawn(command_lines):
+def row_measured_and_drawn(command_lines):
     from benchmarks.growth import LAYERS
 
     ((module, arguments),) = command_lines
@@ -54,7 +54,7 @@ def test_measured_and_drawn(command_lines):
     assert [(layer.steps, layer.longest_path) for layer in measured] == [("1", "n/k"), ("n", "n"), ("1", "1")]
 
 
-def test_words_that_are_far_apart(lines):
+def row_words_that_are_far_apart(lines):
     def gradient(layer, x):
         """Returns the largest derivative of the last output by each word, by backpropagation."""
         import tensorflow as tf
@@ -69,3 +69,7 @@ def test_words_that_are_far_apart(lines):
     attention = layers.MultiHeadAttention(num_heads=2, key_dim=16)
     far = lines(gradient=gradient, x=array(1, 100, 32), gru=gru, attention=lambda x: attention(x, x))["far"]
     assert far["gru"] < 1e-15 < 1e-3 < far["attention"]
+
+
+def test_rows(check_rows):
+    check_rows()

@@ -34,7 +34,7 @@ def of_score(score):
     ]
 
 
-def test_the_matrices_of_each_head(lines):
+def row_the_matrices_of_each_head(lines):
     layer = layers.MultiHeadAttention(num_heads=8, key_dim=64, use_bias=False)
     x = array(1, 2, 512)
     expected = numpy(layer(x, x))
@@ -44,20 +44,20 @@ def test_the_matrices_of_each_head(lines):
     close(sum(heads), expected, 1e-4)
 
 
-def test_heads_of_any_size(lines):
+def row_heads_of_any_size(lines):
     names = lines(q=array(1, 2, 7), v=array(1, 5, 9), k=array(1, 5, 8))
     assert names["output"].shape == (1, 2, 6)
     shapes = [numpy(kernels).shape for kernels in names["layer"].head_kernels().values()]
     assert shapes == [(2, 7, 3), (2, 8, 4), (2, 9, 5), (2, 5, 6)]
 
 
-def test_additive_heads(lines):
+def row_additive_heads(lines):
     layer = lines(x=X)["layer"]
     _, weights = layer(X, X, return_attention_scores=True)
     close(weights[0], additive_weights(X, layer, [of_score(layer.score)] * 2))
 
 
-def test_a_score_for_each_head(lines):
+def row_a_score_for_each_head(lines):
     layer = lines(x=X)["layer"]
     shared = layers.MultiHeadAttention(num_heads=2, key_dim=4, score="additive")
     shared(X, X)
@@ -70,19 +70,19 @@ def test_a_score_for_each_head(lines):
     assert np.abs(numpy(weights)[0, 0] - first).max() > 1e-3
 
 
-def test_sizes_of_heads_in_a_model(lines):
+def row_sizes_of_heads_in_a_model(lines):
     kernels = lines()["model"].encoder_blocks[0].attention.head_kernels().values()
     assert [numpy(kernel).shape[2] for kernel in kernels][:3] == [6, 10, 14]
 
 
-def test_concatenation_then_w_o(lines):
+def row_concatenation_then_w_o(lines):
     names = lines(x=X)
     w_o = np.concatenate(list(names["layer"].head_kernels()["output"]))
     close(names["output"], names["concatenation"] @ numpy(w_o))
     assert names["concatenation"].shape == (1, 5, 8)
 
 
-def test_concatenation_without_w_o(lines):
+def row_concatenation_without_w_o(lines):
     names = lines(x=X)
     assert names["output"].shape == (1, 5, 8)
     layer = layers.MultiHeadAttention(num_heads=2, key_dim=4, output_projection=False, use_bias=False)
@@ -98,14 +98,14 @@ def eight():
     return layer
 
 
-def test_eight_layers_and_one_matrix_are_equal(lines, eight):
+def row_eight_layers_and_one_matrix_are_equal(lines, eight):
     x = array(1, 5, 64)
     names = lines(layer=eight, x=x)
     close(names["by_eight"], names["by_one"])
     close(names["by_one"], zoo.trace(eight, x)["query"])
 
 
-def test_eight_layers_and_one_matrix_cost_the_same(lines, eight):
+def row_eight_layers_and_one_matrix_cost_the_same(lines, eight):
     heads = [layers.SelfAttention(units=8) for _ in range(8)]
     for head in heads:
         head.build((None, None, 64))
@@ -113,14 +113,14 @@ def test_eight_layers_and_one_matrix_cost_the_same(lines, eight):
     assert sum(names["parts"]) == names["whole"] == 5 * 64 * 64
 
 
-def test_eight_layers_and_one_matrix_measured(command_lines):
+def row_eight_layers_and_one_matrix_measured(command_lines):
     from benchmarks.growth import LAYERS
 
     ((module, arguments),) = command_lines
     assert module == "benchmarks.growth" and [LAYERS[name].heads for name in arguments[1::2]] == [1, 8, 8]
 
 
-def test_what_each_head_sees(lines, tmp_path, monkeypatch):
+def row_what_each_head_sees(lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = lines()
     weights = names["weights"]
@@ -130,12 +130,16 @@ def test_what_each_head_sees(lines, tmp_path, monkeypatch):
     assert (tmp_path / "heads.png").stat().st_size > 1000
 
 
-def test_one_sharp_head(lines):
+def row_one_sharp_head(lines):
     names = lines()
     assert names["weights"].shape[:2] == (1, 1) and names["sees"] == "▁juicy"
 
 
-def test_the_heads_of_a_served_model(command_lines):
+def row_the_heads_of_a_served_model(command_lines):
     ((module, arguments),) = command_lines
     options = parse(module, arguments)
     assert (options.layer, options.head, str(options.heatmap)) == (0, "all", "heads.png")
+
+
+def test_rows(check_rows):
+    check_rows()

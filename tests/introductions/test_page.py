@@ -1,4 +1,4 @@
-"""Every row of the page has its test, and is short."""
+"""Every row of the page has its check, and is short."""
 
 import ast
 import re
@@ -8,13 +8,13 @@ from pathlib import Path
 from introductions.conftest import PAGE, numbers, rows
 
 
-def test_every_row_has_a_test():
+def test_every_row_has_a_check():
     tested = {
-        node.name.removeprefix("test_")
+        node.name.removeprefix("row_")
         for path in Path(__file__).parent.glob("test_*.py")
         if path != Path(__file__)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("row_")
     }
     assert tested == set(rows())
 

@@ -13,12 +13,12 @@ S, H = array(1, 2, 6), array(1, 5, 6)
 SOURCE = np.array([[5, 6, 2], [7, 2, 0]], "int32")
 
 
-def test_the_context_vector(lines):
+def row_the_context_vector(lines):
     names = lines(s=S, h=H)
     close(names["c"], numpy(names["alpha"]) @ H)
 
 
-def test_weights_that_sum_to_one(lines):
+def row_weights_that_sum_to_one(lines):
     names = lines(s=S, h=H)
     close(names["alpha"], softmax(names["e"]))
     close(names["alpha"].sum(axis=-1), 1)
@@ -29,7 +29,7 @@ def additive(score, s, h, bias=0):
     return hidden @ numpy(score.score_dense.kernel)[:, 0]
 
 
-def test_the_additive_score(lines):
+def row_the_additive_score(lines):
     assert lines(s=S, h=H)["e"].shape == (1, 2, 5)
     score = layers.AdditiveScore(10, use_bias=True)
     score(S, H)
@@ -37,14 +37,14 @@ def test_the_additive_score(lines):
     close(score(S, H), [[[additive(score, s, h, array(10)) for h in H[0]] for s in S[0]]])
 
 
-def test_the_additive_score_without_b(lines):
+def row_the_additive_score_without_b(lines):
     names = lines(s=S, h=H)
     score = layers.AdditiveScore(10, use_bias=False)
     close(score(S, H), [[[additive(score, s, h) for h in H[0]] for s in S[0]]])
     assert names["e"].shape == (1, 2, 5) and not names["model"].cell.attention.score.use_bias
 
 
-def test_the_score_without_v(lines):
+def row_the_score_without_v(lines):
     names = lines(s=S, h=H)
     assert np.abs(numpy(names["e"])).max() < 1
     score = layers.get_score("tanh_concat")
@@ -54,7 +54,7 @@ def test_the_score_without_v(lines):
     assert isinstance(names["model"].cell.attention.score, layers.TanhConcatScore)
 
 
-def test_any_score_in_a_model(command_lines):
+def row_any_score_in_a_model(command_lines):
     for command in command_lines:
         arguments = parse(*command)
         (setting,) = arguments.set
@@ -66,7 +66,7 @@ def test_any_score_in_a_model(command_lines):
     assert "tanh_concat" in told and "general" in told
 
 
-def test_dot_product_attention_between_lstms(lines):
+def row_dot_product_attention_between_lstms(lines):
     model = lines()["model"]
     source, target = np.array([[5, 6, 2]], "int32"), np.array([[START, 7]], "int32")
     memory = model.encode(source)
@@ -75,18 +75,18 @@ def test_dot_product_attention_between_lstms(lines):
     close(model.attention(source, target)[0, 0, 0, 0], softmax(annotations @ s0))
 
 
-def test_luong_s_dot_score(lines):
+def row_luong_s_dot_score(lines):
     names = lines(s=S, h=H)
     close(names["e"], S @ H.swapaxes(1, 2))
     assert not names["score"].weights
 
 
-def test_luong_s_general_score(lines):
+def row_luong_s_general_score(lines):
     names = lines(s=S, h=H)
     close(names["e"], S @ (H @ numpy(names["score"].key_dense.kernel)).swapaxes(1, 2))
 
 
-def test_luong_s_concat_score(lines):
+def row_luong_s_concat_score(lines):
     names = lines(s=S, h=H)
     score = names["score"]
     w = np.concatenate([numpy(score.query_dense.kernel), numpy(score.key_dense.kernel)])
@@ -94,7 +94,7 @@ def test_luong_s_concat_score(lines):
     close(names["e"], [[[np.tanh(np.concatenate([s, h]) @ w) @ v for h in H[0]] for s in S[0]]])
 
 
-def test_the_names_of_scores(lines):
+def row_the_names_of_scores(lines):
     scores = {name: type(score).__name__ for name, score in lines()["scores"].items()}
     assert scores == {
         "bahdanau": "AdditiveScore",
@@ -104,7 +104,7 @@ def test_the_names_of_scores(lines):
     }
 
 
-def test_the_names_of_models(lines):
+def row_the_names_of_models(lines):
     names = lines()
     assert {"luong_dot", "luong_general", "luong_concat"} <= set(names["names"]) and names["paper"].year == 2015
     try:
@@ -113,23 +113,23 @@ def test_the_names_of_models(lines):
         assert "Did you mean rnnsearch?" in str(error)
 
 
-def test_cosine_as_the_score(lines):
+def row_cosine_as_the_score(lines):
     norms = np.linalg.norm(S, axis=-1)[..., None] * np.linalg.norm(H, axis=-1)[:, None]
     close(lines(s=S, h=H)["output"], softmax(S @ H.swapaxes(1, 2) / norms) @ H)
 
 
-def test_a_score_of_one_s_own(lines):
+def row_a_score_of_one_s_own(lines):
     close(lines(s=S, h=H)["output"], softmax(-np.sum((S[:, :, None] - H[:, None]) ** 2, axis=-1)) @ H)
 
 
-def test_a_network_as_the_score(lines):
+def row_a_network_as_the_score(lines):
     layer = layers.Attention(lines()["Network"]())
     output = layer(S, H)
     (w,) = map(numpy, layer.weights)
     close(output, softmax(np.tanh(S @ w @ H.swapaxes(1, 2))) @ H)
 
 
-def test_annotations_of_both_directions(lines):
+def row_annotations_of_both_directions(lines):
     x = array(1, 4, 3)
     assert lines(x=x)["both"].shape == (1, 4, 16)
     changed = x.copy()
@@ -140,7 +140,7 @@ def test_annotations_of_both_directions(lines):
     close(after[0, :3, :8], before[0, :3, :8])
 
 
-def test_one_direction(lines):
+def row_one_direction(lines):
     model = lines()["model"]
     embedded = array(1, 4, model.embedding_dim)
     past = numpy(model.encoder(embedded))
@@ -148,7 +148,7 @@ def test_one_direction(lines):
     close(numpy(model.encoder(embedded))[0, :3], past[0, :3])
 
 
-def test_the_decoder_s_step(lines):
+def row_the_decoder_s_step(lines):
     y, s0 = array(1, 3), array(1, 8)
     names = lines(h=H, y=y, s0=s0)
     context = numpy(names["alpha"]) @ H[0]
@@ -165,28 +165,28 @@ def reads_new_state(readout_state):
     return np.abs(numpy(model({"source": source, "target": target})) - before).max() > 0
 
 
-def test_the_output_of_a_step(lines):
+def row_the_output_of_a_step(lines):
     assert reads_new_state(lines()["model"].readout_state)
 
 
-def test_the_output_in_the_paper(lines):
+def row_the_output_in_the_paper(lines):
     assert not reads_new_state(lines()["model"].readout_state)
 
 
-def test_the_first_state(lines):
+def row_the_first_state(lines):
     starts = {kind: numpy(start) for kind, start in lines(source=SOURCE)["starts"].items()}
     assert not starts["zero"].any() and starts["random"].all()
     close(starts["random"][0], starts["random"][1])
     assert np.abs(starts["encoder"][0] - starts["encoder"][1]).max() > 1e-4
 
 
-def test_a_random_first_state(lines):
+def row_a_random_first_state(lines):
     names = lines(source=SOURCE)
     first, second = numpy(names["first"]), numpy(names["second"])
     assert first.all() and (first == second).all() and (first[0] == first[1]).all()
 
 
-def test_one_symbol_at_a_time(lines):
+def row_one_symbol_at_a_time(lines):
     model = zoo.create_model("rnnsearch", attention_units=5, **SMALL)
     contexts = lines(model=model, source=SOURCE[:1], START=START, STOP=END)["contexts"]
     assert 1 <= len(contexts) <= 20
@@ -194,23 +194,23 @@ def test_one_symbol_at_a_time(lines):
         close(numpy(weights).sum(axis=-1), 1)
 
 
-def test_text_in_text_out(lines):
+def row_text_in_text_out(lines):
     assert lines()["answers"] == ["1984-05-05"]
 
 
-def test_one_vector_for_the_whole_sentence(lines):
+def row_one_vector_for_the_whole_sentence(lines):
     names = lines(short=array(1, 3).astype("int32") + 5, long=array(1, 11).astype("int32") + 5)
     assert names["sizes"][3] == names["sizes"][11] == (1, names["model"].units)
 
 
-def test_long_sentences(command_lines):
+def row_long_sentences(command_lines):
     training, evaluation = (parse(*command) for command in command_lines)
     assert training.model == "rnn_encdec" and evaluation.by == "length"
     model = zoo.create_model("rnn_encdec", **SMALL)
     assert not model.attends and model.attention_kinds == ()
 
 
-def test_where_the_decoder_looks(lines):
+def row_where_the_decoder_looks(lines):
     names = lines()
     source, weights = names["source"], names["weights"][0, 0]
     assert weights.shape == (len(names["target"]), len(source))
@@ -218,18 +218,18 @@ def test_where_the_decoder_looks(lines):
     assert set(year) <= set("1984")
 
 
-def test_a_picture_of_the_alignment(lines, tmp_path, monkeypatch):
+def row_a_picture_of_the_alignment(lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines()
     assert (tmp_path / "attention.png").stat().st_size > 1000
 
 
-def test_dot_costs_less(lines):
+def row_dot_costs_less(lines):
     additive_cost, dot_cost = lines(x=array(1, 100, 64))["costs"]
     assert dot_cost == 100 * 100 * 64 and additive_cost >= dot_cost
 
 
-def test_dot_is_faster(command_lines):
+def row_dot_is_faster(command_lines):
     from benchmarks.growth import LAYERS
 
     ((module, arguments),) = command_lines
@@ -237,11 +237,15 @@ def test_dot_is_faster(command_lines):
     assert module == "benchmarks.growth" and (additive_layer.batch, dot_layer.batch) == (1, 1)
 
 
-def test_additive_says_more(lines):
+def row_additive_says_more(lines):
     dot, additive_best = lines()["best"]
     assert dot.item() in (0, 2) and additive_best.item() == 1
 
 
-def test_source_words_do_not_see_each_other(lines):
+def row_source_words_do_not_see_each_other(lines):
     names = lines()
     assert names["recurrent"] == ("cross",) and "encoder" in names["kinds"]
+
+
+def test_rows(check_rows):
+    check_rows()
