@@ -56,6 +56,13 @@ def test_a_reranked_run():
     assert answers == [TEXTS[consensus(TEXTS, LOG_PROBS)]] * 2 and asked == {"beam_size": 4}
 
 
+@pytest.fixture(scope="module")
+def workdir(dates_workdir, tmp_path_factory):
+    """A copy of a work directory, since evaluations write into it."""
+    target = tmp_path_factory.mktemp("evaluated") / "run"
+    return shutil.copytree(dates_workdir, target, ignore=shutil.ignore_patterns("tb", "checkpoints"))
+
+
 class Model:
     """A translator of one text by a table of log probabilities, whose beam is what is probable, in order."""
 
@@ -96,11 +103,11 @@ def test_a_reverse_model_is_asked_for_the_source(monkeypatch):
 
 
 @pytest.mark.nightly
-def test_advisers_of_a_real_run(dates_workdir, tmp_path, capsys):
+def test_advisers_of_a_real_run(workdir, tmp_path, capsys):
     """The run itself as another changes nothing but that each text is a candidate once; files tell advisers apart."""
-    arguments = [str(dates_workdir), "--split", "val", "--beam_size", "3", "--rerank", "mbr"]
+    arguments = [str(workdir), "--split", "val", "--beam_size", "3", "--rerank", "mbr"]
     names = set()
-    for more in ([], ["--with", str(dates_workdir)], ["--reverse", str(dates_workdir)]):
+    for more in ([], ["--with", str(workdir)], ["--reverse", str(workdir)]):
         main([*arguments, *more])
         metrics = json.loads(capsys.readouterr().out)
         assert {"with", "reverse", "reverse_weight"} & set(metrics) == {
@@ -108,33 +115,31 @@ def test_advisers_of_a_real_run(dates_workdir, tmp_path, capsys):
             ("--with",): {"with"},
             ("--reverse",): {"reverse", "reverse_weight"},
         }[tuple(more[:1])]
-        names |= {path.name for path in (dates_workdir / "evaluation").glob("val_beam_3*rerank_mbr*.json")}
+        names |= {path.name for path in (workdir / "evaluation").glob("val_beam_3*rerank_mbr*.json")}
     assert len(names) == 3
 
 
-def test_a_call_is_checked_as_the_command_is(dates_workdir):
+def test_a_call_is_checked_as_the_command_is(workdir):
     with pytest.raises(InputError, match="is for --rerank"):
-        evaluate(dates_workdir, split="val", reverse=dates_workdir)
+        evaluate(workdir, split="val", reverse=workdir)
     with pytest.raises(InputError, match="list of work directories"):
-        evaluate(dates_workdir, split="val", rerank="mbr", beam_size=2, others=str(dates_workdir))
+        evaluate(workdir, split="val", rerank="mbr", beam_size=2, others=str(workdir))
 
 
-def test_smaller_weights_are_those_of_all_models(dates_workdir, monkeypatch):
+def test_smaller_weights_are_those_of_all_models(workdir, monkeypatch):
     rounded = []
     monkeypatch.setattr("training.evaluation.round_weights", lambda model, kind: rounded.append((id(model), kind)))
     monkeypatch.setattr(Reranked, "translate", lambda self, texts, **options: list(texts))
-    options = {"rerank": "mbr", "beam_size": 2, "others": [dates_workdir], "reverse": dates_workdir}
-    evaluate(dates_workdir, split="val", weights="int8", **options)
+    options = {"rerank": "mbr", "beam_size": 2, "others": [workdir], "reverse": workdir}
+    evaluate(workdir, split="val", weights="int8", **options)
     assert len(set(rounded)) == 3 and {kind for _, kind in rounded} == {"int8"}
 
 
-def test_a_shortlist_that_another_model_lacks_is_missed_before_anything_is_decoded(
-    dates_workdir, tmp_path, monkeypatch
-):
-    other = shutil.copytree(dates_workdir, tmp_path / "other")
+def test_a_shortlist_that_another_model_lacks_is_missed_before_anything_is_decoded(workdir, tmp_path, monkeypatch):
+    other = shutil.copytree(workdir, tmp_path / "other")
     monkeypatch.setattr(Reranked, "translate", lambda *_, **__: pytest.fail("decoded"))
     with pytest.raises(InputError, match=f"{re.escape(str(other))} has no shortlist"):
-        evaluate(dates_workdir, split="val", rerank="mbr", beam_size=2, others=[other], shortlist=20)
+        evaluate(workdir, split="val", rerank="mbr", beam_size=2, others=[other], shortlist=20)
 
 
 def test_what_no_model_thinks_possible():
@@ -158,12 +163,12 @@ def test_what_no_model_thinks_possible():
         ),
     ],
 )
-def test_advisers_that_cannot_advise(options, message, dates_workdir):
-    where = str(dates_workdir)
+def test_advisers_that_cannot_advise(options, message, workdir):
+    where = str(workdir)
     with pytest.raises(InputError, match=message.replace("DIR", where)):
         main([where, *(option.replace("DIR", where) for option in options)])
 
 
-def test_a_beam_is_needed(dates_workdir):
+def test_a_beam_is_needed(workdir):
     with pytest.raises(InputError, match="--rerank mbr chooses among the translations of a beam.* beam_size=1."):
-        main([str(dates_workdir), "--rerank", "mbr"])
+        main([str(workdir), "--rerank", "mbr"])
