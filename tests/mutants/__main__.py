@@ -159,6 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     }
     for mutant in chosen.values():
         mutant.source()
+    print(Path("/tmp/m/NOTE").read_text() if Path("/tmp/m/NOTE").exists() else "", flush=True)
     os.chdir(ROOT)
     _import_libraries()
     with tempfile.TemporaryDirectory() as temporary:
