@@ -4,7 +4,7 @@ import doctest
 import io
 
 import keras
-import pytest
+from support.every import every
 
 import zoo.layers
 
@@ -20,25 +20,24 @@ WITHOUT_PAPER = {
 }
 
 
-@pytest.mark.parametrize("name", zoo.layers.__all__)
-def test_examples(name):
-    subject = getattr(zoo.layers, name)
-    finder, runner = doctest.DocTestFinder(recurse=True), doctest.DocTestRunner(verbose=False)
-    report, examples = io.StringIO(), 0
-    for test in finder.find(subject, name, globs={}):
-        examples += len(test.examples)
-        runner.run(test, out=report.write)
-    assert runner.failures == 0, report.getvalue()
-    assert examples, f"{name} has no example."
+def test_examples_run_and_print_what_they_say():
+    with every() as failures:
+        for name in zoo.layers.__all__:
+            finder, runner = doctest.DocTestFinder(recurse=True), doctest.DocTestRunner(verbose=False)
+            report, examples = io.StringIO(), 0
+            for test in finder.find(getattr(zoo.layers, name), name, globs={}):
+                examples += len(test.examples)
+                runner.run(test, out=report.write)
+            with failures.of(name):
+                assert examples and runner.failures == 0, report.getvalue() or "it has no example"
 
 
-@pytest.mark.parametrize("name", zoo.layers.__all__)
-def test_sections(name):
-    subject = getattr(zoo.layers, name)
-    sections = ["Example:", "Returns:" if name in WITHOUT_PAPER else "Reference:"]
-    assert all(section in subject.__doc__ for section in sections)
-    assert (
-        not isinstance(subject, type)
-        or not issubclass(subject, keras.layers.Layer)
-        or subject.__doc__.splitlines()[0].endswith((".", "`.", ":", "`:"))
-    )
+def test_sections():
+    with every() as failures:
+        for name in zoo.layers.__all__:
+            subject = getattr(zoo.layers, name)
+            sections = ["Example:", "Returns:" if name in WITHOUT_PAPER else "Reference:"]
+            with failures.of(name):
+                assert all(section in subject.__doc__ for section in sections)
+                if isinstance(subject, type) and issubclass(subject, keras.layers.Layer):
+                    assert subject.__doc__.splitlines()[0].endswith((".", "`.", ":", "`:"))

@@ -8,9 +8,9 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
+from support.every import every
 
 import zoo
 from zoo.extras import EXTRAS
@@ -60,62 +60,57 @@ def distribution(module):
     return {name.lower().replace("_", "-") for name in DISTRIBUTIONS.get(module, ())}
 
 
-@pytest.mark.parametrize("package", MAY_NEED)
-def test_every_import_is_declared(package):
-    core = {requirement.name for requirement in requirements()}
-    known = {module for extra in MAY_NEED[package] for module in EXTRAS[extra]} | {*sys.stdlib_module_names, *MAY_NEED}
-    wrong = {
-        f"{path.relative_to(ROOT)} imports {module}"
-        for path, module in imported(package)
-        if module not in known and module not in BROUGHT_ALONG and not distribution(module) & core
-    }
+def test_every_import_is_declared():
+    core, wrong = {requirement.name for requirement in requirements()}, set()
+    for package, extras in MAY_NEED.items():
+        known = {module for extra in extras for module in EXTRAS[extra]} | {*sys.stdlib_module_names, *MAY_NEED}
+        wrong |= {
+            f"{path.relative_to(ROOT)} imports {module}"
+            for path, module in imported(package)
+            if module not in known and module not in BROUGHT_ALONG and not distribution(module) & core
+        }
     assert not wrong
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_brings_what_its_modules_need(extra):
-    named = {requirement.name.lower() for requirement in requirements(extra)}
-    for module in EXTRAS[extra]:
-        assert not distribution(module) or distribution(module) & named, f"{extra} does not bring {module}"
+def test_extras_bring_what_their_modules_need_and_no_tensorflow_that_they_do_not():
+    named = {extra: {requirement.name.lower() for requirement in requirements(extra)} for extra in EXTRAS}
+    missing = [
+        f"{extra} does not bring {module}"
+        for extra, modules in EXTRAS.items()
+        for module in modules
+        if distribution(module) and not distribution(module) & named[extra]
+    ]
+    assert EXTRAS and not missing
+    assert not [name for extra in ("jax", "torch") for name in named[extra] if "tensorflow" in name]
 
 
-def test_jax_and_torch_bring_no_tensorflow():
-    for extra in ("jax", "torch"):
-        assert not [requirement for requirement in requirements(extra) if "tensorflow" in requirement.name]
-
-
-@pytest.mark.parametrize("extra", [None, *sorted({*PROJECT["optional-dependencies"]} - {"bench"})])
-def test_every_dependency_has_a_lower_bound_and_pinned_ones_are_in_range(extra):
-    for requirement in requirements(extra):
-        assert any(bound.operator in (">=", "==") for bound in requirement.specifier), (
-            f"{requirement} has no lower bound"
-        )
-        if pinned := PINNED.get(requirement.name.lower()):
-            (version,) = pinned.specifier
-            assert requirement.specifier.contains(version.version), f"{pinned} is not {requirement}"
-
-
-def test_what_the_tests_need_is_pinned():
+def test_every_dependency_has_a_lower_bound_and_pinned_ones_are_in_range():
+    with every() as failures:
+        for extra in [None, *sorted({*PROJECT["optional-dependencies"]} - {"bench"})]:
+            for requirement in requirements(extra):
+                with failures.of(f"{requirement} of {extra or 'the core'}"):
+                    assert any(bound.operator in (">=", "==") for bound in requirement.specifier)
+                    if pinned := PINNED.get(requirement.name.lower()):
+                        (version,) = pinned.specifier
+                        assert requirement.specifier.contains(version.version), f"{pinned} is pinned"
     assert {requirement.name.lower() for requirement in requirements("test")} <= {*PINNED}
-
-
-def test_torch_is_never_an_open_range():
     ranges = [requirement for extra in ("torch", "bench") for requirement in requirements(extra)]
-    assert {str(requirement.specifier) for requirement in ranges if requirement.name == "torch"} == {"==2.13.0"}
+    torch = {str(requirement.specifier) for requirement in ranges if requirement.name == "torch"}
+    assert torch == {"==2.13.0"}, "an open range takes gigabytes"
 
 
-def test_the_version_is_the_same_everywhere():
+def test_versions_are_the_same_everywhere():
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == zoo.__version__
     versions = re.findall(r"^## \[([\d.]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert versions[0] == zoo.__version__
-
-
-def test_commits_are_checked_with_the_ruff_of_the_tests():
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
-    assert f"ruff=={repository['rev'].removeprefix('v')}" == str(PINNED["ruff"])
+    assert f"ruff=={repository['rev'].removeprefix('v')}" == str(PINNED["ruff"]), "commits are checked with that"
 
 
-@pytest.mark.parametrize("target", PROJECT["scripts"].values())
-def test_commands_exist(target):
-    module, _, function = target.partition(":")
-    assert callable(getattr(importlib.import_module(module), function))
+def test_commands_exist():
+    assert PROJECT["scripts"]
+    with every() as failures:
+        for name, target in PROJECT["scripts"].items():
+            module, _, function = target.partition(":")
+            with failures.of(name):
+                assert callable(getattr(importlib.import_module(module), function))

@@ -8,8 +8,8 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from support.commands import parse
+from support.every import every
 
 import zoo
 from training.loop.resolve import resolve
@@ -59,13 +59,13 @@ def make_targets(page) -> list[str]:
     return [target for targets in in_blocks + in_text for target in targets.split()]
 
 
-def found(search):
+def found(search) -> list[tuple]:
     """Returns (page, what `search` finds there) for all pages, each once."""
     everything = [(page, item) for page in PAGES for item in search(page)]
     return [pair for number, pair in enumerate(everything) if pair not in everything[:number]]
 
 
-def test_there_is_something_to_check():
+def test_there_is_something_to_check_and_the_readme_is_a_front_door():
     modules = {command[0] for command in python_commands("README.md")}
     assert modules >= {
         "training.train",
@@ -76,71 +76,84 @@ def test_there_is_something_to_check():
     }, "the five commands"
     assert {"demo", "test"} <= set(make_targets("README.md"))
     assert {"docs/models.md", "docs/data.md", "docs/do/your-text.md"} <= {*PAGES}
-
-
-def test_the_readme_is_a_front_door():
     assert len(read("README.md").splitlines()) <= 120
 
 
-@pytest.mark.parametrize(("page", "command"), found(python_commands))
-def test_commands_parse(page, command):
-    module, *arguments = command
-    assert importlib.util.find_spec(module) is not None
-    if module.partition(".")[0] in OURS:
-        parsed = parse(module, arguments)
-        # What token shards fix is in their folder, which is not here.
-        if module == "training.train" and parsed.model and not parsed.resume and "prepared:" not in parsed.data:
-            resolve(parsed.model, parsed.data, parsed.set)
+def check_each(search, check):
+    """Calls `check` with a page and each thing that `search` finds there, and fails with all that fail."""
+    pairs = found(search)
+    assert pairs, "there is nothing to check"
+    with every() as failures:
+        for page, item in pairs:
+            with failures.of(f"{item} of {page}"):
+                check(page, item)
 
 
-@pytest.mark.parametrize(("page", "module"), found(lambda page: re.findall(r"python -m (\w[\w.]*\w)", read(page))))
-def test_modules_exist(page, module):
-    assert importlib.util.find_spec(module) is not None
+def test_commands_parse():
+    def check(page, command):
+        module, *arguments = command
+        assert importlib.util.find_spec(module) is not None
+        if module.partition(".")[0] in OURS:
+            parsed = parse(module, arguments)
+            # What token shards fix is in their folder, which is not here.
+            if module == "training.train" and parsed.model and not parsed.resume and "prepared:" not in parsed.data:
+                resolve(parsed.model, parsed.data, parsed.set)
+
+    check_each(python_commands, check)
 
 
-@pytest.mark.parametrize(("page", "settings"), found(lambda page: re.findall(r"`--set ([^`]+)`", read(page))))
-def test_settings_exist(page, settings):
-    resolve("transformer_tiny", "text:data:en-de", settings.split())
+def test_modules_exist():
+    def check(page, module):
+        assert importlib.util.find_spec(module) is not None
+
+    check_each(lambda page: re.findall(r"python -m (\w[\w.]*\w)", read(page)), check)
 
 
-@pytest.mark.parametrize(("page", "target"), found(make_targets))
-def test_make_targets_exist(page, target):
+def test_settings_exist():
+    def check(page, settings):
+        resolve("transformer_tiny", "text:data:en-de", settings.split())
+
+    check_each(lambda page: re.findall(r"`--set ([^`]+)`", read(page)), check)
+
+
+def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(rf"^{re.escape(target)}:", makefile, flags=re.MULTILINE)
+
+    def check(page, target):
+        assert re.search(rf"^{re.escape(target)}:", makefile, flags=re.MULTILINE)
+
+    check_each(make_targets, check)
 
 
-@pytest.mark.parametrize(
-    ("page", "code"), found(lambda page: [content for language, content in blocks(page) if language == "python"])
-)
-def test_python_names_exist(page, code):
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in OURS:
-            module = importlib.import_module(node.module)
-            assert all(hasattr(module, alias.name) for alias in node.names)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "zoo":
-            assert hasattr(zoo, node.attr)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "zoo.create_model":
-            assert node.args[0].value in zoo.list_models()
+def test_python_names_exist():
+    def check(page, code):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] in OURS:
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, alias.name) for alias in node.names)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "zoo":
+                assert hasattr(zoo, node.attr)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "zoo.create_model":
+                assert node.args[0].value in zoo.list_models()
+
+    check_each(lambda page: [code for language, code in blocks(page) if language == "python"], check)
 
 
-@pytest.mark.parametrize(
-    ("page", "link"), found(lambda page: re.findall(r"\]\((?!https?://|#)([^)\s]+)\)", read(page)))
-)
-def test_links_lead_somewhere(page, link):
-    path = (ROOT / page).parent.joinpath(link.partition("#")[0]).resolve()
-    made = path.relative_to(ROOT).as_posix().startswith("docs/look-up/")  # `make docs` checks that it is there
-    assert path.exists() or path.with_suffix(".py").exists() or made
+def test_links_lead_somewhere():
+    def check(page, link):
+        path = (ROOT / page).parent.joinpath(link.partition("#")[0]).resolve()
+        made = path.relative_to(ROOT).as_posix().startswith("docs/look-up/")  # `make docs` checks that it is there
+        assert path.exists() or path.with_suffix(".py").exists() or made
+
+    check_each(lambda page: re.findall(r"\]\((?!https?://|#)([^)\s]+)\)", read(page)), check)
 
 
 def _named_in_rows(text):
     return {name for line in text.splitlines() if line.startswith("|") for name in re.findall(r"`([\w.]+)`", line)}
 
 
-def test_every_model_has_a_row():
+def test_every_model_and_every_layer_has_a_row():
     assert zoo.list_models() and not {*zoo.list_models()} - _named_in_rows(read("docs/models.md"))
-
-
-def test_every_layer_has_a_row():
     named = _named_in_rows(read("zoo/layers/README.md"))
     classes = {name for name in zoo.layers.__all__ if isinstance(getattr(zoo.layers, name), type)}
     assert classes and not {name for name in classes if not name.startswith("Base")} - named

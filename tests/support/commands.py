@@ -19,7 +19,10 @@ def parse(module, arguments):
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Parsed) as caught:
         patch.setattr(argparse.ArgumentParser, "parse_known_args", stop)
-        _main_of(module)(arguments)
+        try:
+            _main_of(module)(arguments)
+        except SystemExit as usage:
+            pytest.fail(f"python -m {module} takes no {arguments}: {usage}")
     namespace, unknown = caught.value.args
     of_a_runner = getattr(namespace, "runner", None)  # Beam's, which takes what a command does not know
     assert not unknown or of_a_runner, f"python -m {module} has no {unknown}"
