@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,8 @@ def _outcomes(folder: Path) -> dict[str, str]:
 class _Runs:
     """Runs of tests in forked processes, some at once."""
 
-    def __init__(self, folder: Path, jobs: int, first: bool):
-        self.folder, self.jobs, self.first = folder, jobs, first
+    def __init__(self, folder: Path, jobs: int, first: bool, report: Callable[[str, dict[str, str], float], None]):
+        self.folder, self.jobs, self.first, self.report = folder, jobs, first, report
         self.running: dict[int, tuple[str, float]] = {}
         self.ended: dict[str, tuple[dict[str, str], float]] = {}
 
@@ -107,6 +108,7 @@ class _Runs:
         elif os.WEXITSTATUS(status) not in (0, 1):
             outcomes["(the whole run)"] = f"pytest ended with {os.WEXITSTATUS(status)}"
         self.ended[key] = outcomes, seconds
+        self.report(key, outcomes, seconds)
 
     def wait(self) -> None:
         while self.running:
@@ -162,34 +164,40 @@ def main(argv: list[str] | None = None) -> int:
     print(Path("/tmp/m/NOTE").read_text() if Path("/tmp/m/NOTE").exists() else "", flush=True)
     os.chdir(ROOT)
     _import_libraries()
+    noticed: set[str] = set()
+    seen_by: set[str] = set()
+
+    def report(key: str, outcomes: dict[str, str], seconds: float) -> None:
+        """Prints the verdict on a fault as soon as it is known."""
+        if (mutant := chosen.get(key)) is None:
+            return print(f"without a fault: {dict(Counter(outcomes.values()))}, {seconds:.0f} s", flush=True)
+        good, line = _verdict(mutant, outcomes, seconds)
+        noticed.update([key] if good else [])
+        seen_by.update(name for name, outcome in outcomes.items() if outcome == "failed")
+        print(line, flush=True)
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        runs = _Runs(folder, arguments.jobs, arguments.first)
+        runs = _Runs(folder, arguments.jobs, arguments.first, report)
         tests = list(dict.fromkeys(test for mutant in chosen.values() for test in mutant.tests))
         runs.start("sound", None, tests)
         runs.wait()  # it fills the cache of trained models and exports
-        sound, seconds = runs.ended.pop("sound")
-        print(f"without a fault: {Counter(sound.values())}, {seconds:.0f} s", flush=True)
+        sound, _ = runs.ended["sound"]
         if bad := [name for name, outcome in sound.items() if outcome not in ("passed", "skipped")]:
             print("These tests fail without any fault:", *bad, sep="\n  ")
             return 1
         for key, mutant in chosen.items():
             runs.start(key, mutant, list(mutant.tests))
         runs.wait()
-    noticed, seen_by = 0, Counter()
-    for key, mutant in chosen.items():
-        outcomes, seconds = runs.ended[key]
-        good, line = _verdict(mutant, outcomes, seconds)
-        noticed += good
-        seen_by.update(name for name, outcome in outcomes.items() if outcome == "failed")
-        print(line)
     blind = Counter(name.partition("::")[0] for name in sound if name not in seen_by)
     if not arguments.first:
         print("\nTests that noticed none of these faults, by file:")
         print(*(f"  {count:4} {file}" for file, count in sorted(blind.items())), sep="\n")
-    print(f"\n{noticed} of {len(chosen)} faults noticed")
-    return int(noticed < len(chosen))
+    print(f"\n{len(noticed)} of {len(chosen)} faults noticed")
+    for key in chosen.keys() - noticed:
+        print(f"not noticed: {chosen[key].name}")
+    return int(len(noticed) < len(chosen))
 
 
 if __name__ == "__main__":
