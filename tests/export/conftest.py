@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
-from support.server_models import save_models
+from support.exports import Case
+from support.server_models import save_models, serving
 
+import zoo
+from export.saved_model import export_saved_model
 from export.serve import ModelServer
 
 TOKENS = 5
@@ -107,3 +110,46 @@ def toy_server(toy_base):
 def scale_models(tmp_path_factory) -> dict[object, Path]:
     """Version directories to copy from: by factor 2 and 3 those of TensorFlow 2, and `"tf1"`."""
     return save_models(tmp_path_factory.mktemp("scale"))
+
+
+@pytest.fixture(scope="session")
+def text_server(text_export):
+    """A server of the Transformer, named `en-de`; its warm-up would take longer than all that is asked."""
+    settings = {"model_name": "en-de", "model_base_path": str(text_export), "enable_model_warmup": False}
+    with serving(rest_api_port=0, **settings) as (server, _):
+        yield server
+
+
+@pytest.fixture(scope="session")
+def text_case(text_run, text_export, text_server) -> Case:
+    """The Transformer and its export."""
+    return Case(text_run, text_export, text_server)
+
+
+@pytest.fixture(scope="session")
+def dates_case(dates_run, dates_export) -> Case:
+    """The recurrent model and its export."""
+    return Case(dates_run, dates_export)
+
+
+@pytest.fixture(scope="session")
+def preset_case(shared) -> Case:
+    """The recurrent model that comes with the package, and an export of it with few signatures."""
+    preset = "preset:dates_rnnsearch"
+
+    def make(base):
+        export_saved_model(preset, base, signatures="score")
+
+    return Case(zoo.load(preset), shared("exports/preset", make))
+
+
+@pytest.fixture(scope="session")
+def labelled_case(labelled_run, labelled_export) -> Case:
+    """The classifier and its export."""
+    return Case(labelled_run, labelled_export)
+
+
+@pytest.fixture(scope="session")
+def lines_case(lines_run, lines_export) -> Case:
+    """The language model and its export."""
+    return Case(lines_run, lines_export)

@@ -1,59 +1,41 @@
 """Exported classifiers answer as Python does."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
-from support.exports import Case
+from support.exports import texts_of
 
+from export.server.models.loader import warm_up
 from zoo.inference import MAX_TEXT_LENGTH
 
 TEXTS = ["the horse sees girl", "", "girl sees horse", "old old book sees a child " * 7, "😀 unknown", "house"]
 
 
-@pytest.fixture(scope="module")
-def classifier(labelled_run, labelled_export):
-    return Case(labelled_run, labelled_export)
-
-
-def test_labels(classifier):
-    outputs = classifier.ask(TEXTS)
-    answers = classifier.run.classify(TEXTS)
-    assert [label.decode() for label in outputs["label"]] == [answer.label for answer in answers]
+def test_labels(labelled_case):
+    """As texts and as examples of the classify API; a server can replay what was recorded to warm it up."""
+    outputs, answers = labelled_case.ask(TEXTS), labelled_case.run.classify(TEXTS)
+    assert texts_of(outputs["label"]) == [answer.label for answer in answers]
     np.testing.assert_allclose(outputs["probabilities"], [answer.probabilities for answer in answers], atol=1e-6)
     assert outputs["probabilities"].dtype == np.float32
-    assert [[name.decode() for name in row] for row in outputs["classes"]] == [classifier.run.classes] * len(TEXTS)
-
-
-def test_the_classify_api_answers_examples(classifier):
-    signature = classifier.model.signatures["classify"]
-    assert signature.method_name == "tensorflow/serving/classify"
-    assert set(signature.inputs) == {"inputs"} and set(signature.outputs) == {"classes", "scores"}
-    examples = []
-    for text in TEXTS:
-        example = tf.train.Example()
+    assert texts_of(outputs["classes"]) == [labelled_case.run.classes] * len(TEXTS)
+    assert {len(values) for values in labelled_case.ask([]).values()} == {0}
+    examples = [tf.train.Example() for _ in TEXTS]
+    for example, text in zip(examples, TEXTS, strict=True):
         example.features.feature["text"].bytes_list.value.append(text.encode())
-        examples.append(example.SerializeToString())
-    outputs = classifier.model.predict("classify", {"inputs": np.array(examples, object)})
-    expected = classifier.ask(TEXTS)
-    np.testing.assert_array_equal(outputs["classes"], expected["classes"])
-    np.testing.assert_allclose(outputs["scores"], expected["probabilities"], atol=1e-6)
+    serialized = np.array([example.SerializeToString() for example in examples], object)
+    classified = labelled_case.model.predict("classify", {"inputs": serialized})
+    np.testing.assert_array_equal(classified["classes"], outputs["classes"])
+    np.testing.assert_allclose(classified["scores"], outputs["probabilities"], atol=1e-6)
+    warm_up(labelled_case.model, labelled_case.path)
 
 
-def test_vectors_and_attention(classifier):
-    embedded, attended = classifier.ask(TEXTS, "embed"), classifier.ask(TEXTS, "attention")
-    pairs = zip(classifier.run.embed(TEXTS), classifier.run.attention(TEXTS), strict=True)
-    for row, ((tokens, vectors), (_, weights)) in enumerate(pairs):
-        size = len(tokens)
-        for outputs in (embedded, attended):
-            assert [token.decode() for token in outputs["tokens"][row]][:size] == tokens
-            assert not b"".join(outputs["tokens"][row][size:])
-        np.testing.assert_allclose(embedded["embeddings"][row, :size], vectors, atol=1e-5)
-        np.testing.assert_allclose(attended["attention"][row, :, :, :size, :size], weights, atol=1e-6)
-        assert not embedded["embeddings"][row, size:].any()
-        assert not attended["attention"][row, :, :, size:].any() and not attended["attention"][row, ..., size:].any()
-
-
-def test_long_texts_and_no_texts(classifier):
-    assert classifier.ask(["horse " * 2000], "embed")["tokens"].shape == (1, MAX_TEXT_LENGTH)
-    for signature in ("serving_default", "embed"):
-        assert {len(values) for values in classifier.ask([], signature).values()} == {0}
+def test_attention(labelled_case):
+    """It is zero for padding; a long text is cut, and what is behind the first bytes is not even tokenized."""
+    outputs = labelled_case.ask(TEXTS, "attention")
+    for row, (tokens, weights) in enumerate(labelled_case.run.attention(TEXTS)):
+        size, attention = len(tokens), outputs["attention"][row]
+        assert texts_of(outputs["tokens"][row]) == [*tokens, *[""] * (outputs["tokens"].shape[1] - size)]
+        np.testing.assert_allclose(attention[:, :, :size, :size], weights, atol=1e-6)
+        assert not attention[:, :, size:].any() and not attention[..., size:].any()
+    # If the text were tokenized whole, this would take minutes.
+    (tokens,) = labelled_case.ask(["horse " * 2000 + " " * (1 << 26) + "a"], "embed")["tokens"]
+    assert texts_of(tokens) == [*labelled_case.run.embed(["horse " * 2000])[0][0]] and len(tokens) == MAX_TEXT_LENGTH

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow as tf
-from support.exports import LoadedModel, RequestError, ask, meta_graph
+from support.exports import LoadedModel, RequestError, ask, meta_graph, texts_of
 
 from export.graph import dynamic_batching
 from export.graph.dynamic_batching import MAX_BATCH_SIZE, MAX_REQUEST_SIZE, batched
@@ -45,8 +45,7 @@ def test_every_request_gets_its_own_answer(monkeypatch):
     assert len(together) - len(alone) < parts, "some were answered together"
 
 
-@pytest.mark.parametrize(("size", "sizes"), [(80, [32, 32, 16]), (300, [128, 128, 44])])
-def test_parts_of_a_large_request_have_texts_of_about_equal_length(size, sizes):
+def test_parts_of_a_large_request_have_texts_of_about_equal_length():
     parts = []
 
     def note(*both):
@@ -56,20 +55,16 @@ def test_parts_of_a_large_request_have_texts_of_about_equal_length(size, sizes):
         tf.py_function(note, [tf.strings.length(text), number], [])
         return {"text": text, "number": number}
 
-    texts, numbers = ["x" * (number * 7 % size) for number in range(size)], list(range(size))
     specs = [tf.TensorSpec([None], dtype) for dtype in (tf.string, tf.int32)]
-    found = tf.function(batched(lengths, threads=1), specs, autograph=False)(texts, numbers)
-    assert [text.decode() for text in found["text"].numpy()] == texts
-    assert found["number"].numpy().tolist() == numbers
-    assert [length for each, _ in parts for length in each] == list(range(size))[::-1]
-    assert [len(each) for each, _ in parts] == sizes
-    assert all(number * 7 % size == length for part in parts for length, number in zip(*part, strict=True))
-
-
-def test_sizes_are_known():
-    function = tf.function(batched(lambda text: {"length": tf.strings.length(text)}), autograph=False)
-    (spec,) = function.get_concrete_function(tf.TensorSpec([None], tf.string)).structured_outputs.values()
-    assert spec.shape.as_list() == [None] and spec.dtype == tf.int32
+    answer = tf.function(batched(lengths, threads=1), specs, autograph=False)
+    for size, sizes in ((80, [32, 32, 16]), (300, [128, 128, 44])):
+        parts.clear()
+        texts, numbers = ["x" * (number * 7 % size) for number in range(size)], list(range(size))
+        found = answer(texts, numbers)
+        assert texts_of(found["text"].numpy()) == texts and found["number"].numpy().tolist() == numbers
+        assert [length for each, _ in parts for length in each] == list(range(size))[::-1]
+        assert [len(each) for each, _ in parts] == sizes
+        assert all(number * 7 % size == length for part in parts for length, number in zip(*part, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -91,20 +86,20 @@ def two_signatures(tmp_path_factory):
 
 
 def test_every_signature_has_a_queue_of_its_own(two_signatures):
-    functions = meta_graph(two_signatures).graph_def.library.function
-    nodes = [node for function in functions for node in function.node_def if node.op == "BatchFunction"]
-    queues = {node.attr["shared_name"].s for node in nodes}
-    assert len(nodes) == len(queues) == 2 * 2 and b"" not in queues, "one for large requests, one for others"
+    def queues(functions):
+        nodes = [node for function in functions for node in function.node_def if node.op == "BatchFunction"]
+        return [node.attr["shared_name"].s for node in nodes]
 
-
-def test_models_that_are_made_alike_share_no_queue():
-    def queues():
+    def queues_of_a_model():
         function = tf.function(batched(lambda text: {"length": tf.strings.length(text)}), autograph=False)
-        graph = function.get_concrete_function(tf.TensorSpec([None], tf.string)).graph.as_graph_def()
-        nodes = [node for each in graph.library.function for node in each.node_def]
-        return {node.attr["shared_name"].s for node in nodes if node.op == "BatchFunction"}
+        traced = function.get_concrete_function(tf.TensorSpec([None], tf.string))
+        (spec,) = traced.structured_outputs.values()
+        assert spec.shape.as_list() == [None] and spec.dtype == tf.int32, "sizes are known"
+        return queues(traced.graph.as_graph_def().library.function)
 
-    assert len(queues() | queues()) == 2 * 2
+    found = queues(meta_graph(two_signatures).graph_def.library.function)
+    assert len(found) == len(set(found)) == 2 * 2 and b"" not in found, "one for large requests, one for others"
+    assert len({*queues_of_a_model(), *queues_of_a_model()}) == 2 * 2, "models that are made alike share none"
 
 
 def test_requests_to_several_signatures_do_not_mix(two_signatures):

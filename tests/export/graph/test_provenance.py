@@ -14,10 +14,11 @@ MEASURED = {"split": "test", "weights": "int8", "beam_size": 5, "bleu": 40.5}
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(tmp_path_factory):
     """Returns a function that writes the facts of a version and returns its model card."""
 
     def write(card, measured=None, **options):
+        tmp_path = tmp_path_factory.mktemp("written")
         config = {"model": {"name": "rnnsearch"}, "data": {"spec": "dates"}}
         run = SimpleNamespace(path=tmp_path, spec=get_spec("rnnsearch"), config=config)
         run.members = [run]
@@ -33,29 +34,14 @@ def written(tmp_path):
     return write
 
 
-def test_the_card_names_the_weights_as_they_are(written):
-    card = written("# rnnsearch on dates\n", weights="float32")
-    assert card == "# rnnsearch on dates\n\n## This version\n\n- Weights: float32, as the model has them\n"
-
-
-def test_the_card_tells_what_smaller_weights_change(written):
-    version = written("# rnnsearch on dates\n", MEASURED, weights="int8").partition("## This version")[2]
-    assert "- Weights: int8;" in version
-    assert "- What that changes: `test` of `dates`, beam_size 5: bleu 41.0000 → 40.5000 (-0.5000)\n" in version
-
-
-def test_the_card_tells_how_to_measure_it(written):
-    version = written("# rnnsearch on dates\n", MEASURED, weights="bfloat16", beam_size=4).partition("## This version")[
-        2
-    ]
-    assert "not measured: run `python -m training.evaluate DIR --weights bfloat16 --beam_size 4`" in version
-    assert "40.5" not in version
-
-
-def test_the_card_of_one_model_leaves_out_what_an_ensemble_loses(written):
-    version = written("# rnnsearch on dates\n", {**MEASURED, "ensemble": "runs/other"}, weights="int8")
-    assert "not measured: run" in version.partition("## This version")[2]
-
-
-def test_a_work_directory_without_a_card(written):
+def test_the_card_names_the_weights(written):
+    card = "# rnnsearch on dates\n"
+    assert written(card, weights="float32").startswith(f"{card}\n## This version\n\n- Weights: float32")
     assert written("", weights="int8").startswith("# rnnsearch\n\n## This version\n\n- Weights: int8;")
+    version = written(card, MEASURED, weights="int8").partition("## This version")[2]
+    assert "- Weights: int8;" in version and "`test` of `dates`, beam_size 5: bleu 41.0000 → 40.5000" in version
+    version = written(card, MEASURED, weights="bfloat16", beam_size=4).partition("## This version")[2]
+    assert "training.evaluate DIR --weights bfloat16 --beam_size 4" in version and "40.5" not in version
+    # What an ensemble loses is left out where it is one model.
+    version = written(card, {**MEASURED, "ensemble": "runs/other"}, weights="int8").partition("## This version")[2]
+    assert "training.evaluate" in version and "40.5" not in version

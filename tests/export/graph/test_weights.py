@@ -12,21 +12,21 @@ from export.saved_model import export_saved_model
 TEXTS = ["5 mai 1984", "a red horse sleeps and my girl runs .", "x", "", "the old man sees a child", "my horse"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "bytes_each", "tolerance"), [("float32", 4, 0.0), ("bfloat16", 2, 2**-8), ("int8", 1, 2**-6)]
-)
-def test_a_matrix_takes_less_room_and_is_read_from_there(kind, bytes_each, tolerance):
+def test_a_matrix_takes_less_room_and_is_read_from_there():
     model = keras.Sequential([keras.Input([96]), keras.layers.Dense(128, use_bias=False)])
     inputs = np.eye(96, dtype="float32")
     expected = model(inputs).numpy()
-    (held, *scales), reading = store_weights(model, kind)
-    assert held.dtype.size == bytes_each and held.shape == (96, 128)
-    assert [scale.shape.num_elements() for scale in scales] == ([128] if kind == "int8" else [])
-    with reading():
-        np.testing.assert_allclose(model(inputs), expected, rtol=0, atol=tolerance * np.abs(expected).max())
-    held.assign(tf.zeros_like(held))
-    with reading():
-        assert not np.any(model(inputs))
+    for kind, size, tolerance in (("float32", 4, 0.0), ("bfloat16", 2, 2**-8), ("int8", 1, 2**-6)):
+        (held, *scales), reading = store_weights(model, kind)
+        assert held.dtype.size == size and held.shape == (96, 128)
+        assert [scale.shape.num_elements() for scale in scales] == ([128] if kind == "int8" else [])
+        whole = tf.identity(held)
+        with reading():
+            np.testing.assert_allclose(model(inputs), expected, rtol=0, atol=tolerance * np.abs(expected).max())
+        held.assign(tf.zeros_like(held))
+        with reading():
+            assert not np.any(model(inputs))
+        held.assign(whole)  # in float32 it is the model's own
 
 
 def bytes_of(path):
