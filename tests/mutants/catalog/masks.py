@@ -1,5 +1,157 @@
-"""Planted faults: masks."""
+"""Planted faults: masks, and rules of what a query may see."""
 
 from tests.mutants.mutant import Mutant
 
-MUTANTS: list[Mutant] = []
+ATTENTION = "tests/zoo/layers/attention"
+VISIBILITY = "zoo/layers/visibility"
+MASKS = "zoo/layers/attention/masks.py"
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "the causal mask hides the query's own position",
+        MASKS,
+        "self.key_positions <= self.query_positions[:, None]",
+        "self.key_positions < self.query_positions[:, None]",
+        (f"{ATTENTION}/test_masks.py",),
+    ),
+    Mutant(
+        "the mask of the queries is ignored",
+        MASKS,
+        "if self.query_mask is not None:\n",
+        "if self.query_mask is None and False:\n",
+        (f"{ATTENTION}/test_masks.py",),
+    ),
+    Mutant(
+        "the mask of the keys is ignored where the values have one",
+        MASKS,
+        "return functools.reduce(ops.logical_and, masks) if masks else None",
+        "return masks[0] if masks else None",
+        (f"{ATTENTION}/test_masks.py",),
+    ),
+    Mutant(
+        "all heads take the mask of the first one",
+        MASKS,
+        "conditions.append(self.pair_mask)",
+        "conditions.append(self.pair_mask[:, :1])",
+        (f"{ATTENTION}/test_masks.py",),
+    ),
+    Mutant(
+        "what is masked is multiplied by zero, which leaves NaN",
+        MASKS,
+        "return ops.where(mask[:, :, None], inputs, ops.zeros_like(inputs))",
+        "return inputs * ops.cast(mask[:, :, None], inputs.dtype)",
+        ("tests/zoo/layers/test_matrix.py",),
+    ),
+    Mutant(
+        "queries beyond the keys are in the segment of the first key",
+        MASKS,
+        "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
+        "return ops.take(ids, ops.where(inside, positions, 0), axis=1)",
+        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "a step with a cache begins at the first position",
+        "zoo/layers/attention/base.py",
+        "start_index = caches.first_query_position(position, added, queries)",
+        "start_index = caches.first_query_position(0, added, queries)",
+        (f"{ATTENTION}/test_cache.py",),
+    ),
+    Mutant(
+        "a prefix may be read into the empty room of a cache",
+        "zoo/layers/attention/base.py",
+        "visible = visible.limited_to(cache[\"index\"])",
+        "visible = visible.limited_to(None)",
+        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "the output of a query without keys is what the fused kernel makes of it",
+        "zoo/layers/core/execution.py",
+        "output = output if seen is None else ops.where(ops.cast(seen, \"bool\"), output, ops.zeros_like(output))",
+        "output = output if seen is None else ops.where(True, output, ops.zeros_like(output))",
+        ("tests/zoo/layers/test_matrix.py",),
+    ),
+    Mutant(
+        "a window does not reach its far edge",
+        f"{VISIBILITY}/sliding_window.py",
+        "pairs.key >= pairs.query - self.left",
+        "pairs.key > pairs.query - self.left",
+        ("tests/zoo/layers/test_matrix.py", f"{ATTENTION}/test_blocked.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "a prefix is one position too long",
+        f"{VISIBILITY}/prefix_lm.py",
+        "pairs.key < pairs.inputs[\"prefix_length\"]",
+        "pairs.key <= pairs.inputs[\"prefix_length\"]",
+        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "under a causal mask a prefix lets another rule see the future",
+        f"{VISIBILITY}/causal.py",
+        "return Causal() & rule",
+        "return rule",
+        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "a gap of a dilated window is counted from key 0",
+        f"{VISIBILITY}/dilated.py",
+        "ops.equal(steps % self.dilation, 0)",
+        "ops.equal(pairs.key % self.dilation, 0)",
+        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "a tile on the diagonal counts as wholly visible",
+        f"{VISIBILITY}/causal.py",
+        "return blocks.key.last <= blocks.query.first",
+        "return blocks.key.first <= blocks.query.first",
+        ("tests/zoo/layers/core/test_tiles.py", "tests/zoo/layers/visibility"),
+    ),
+    Mutant(
+        "rows that fill up the last tile count as keys",
+        "zoo/layers/core/tiles.py",
+        "exists = here.key_positions < keys",
+        "exists = here.key_positions <= keys",
+        ("tests/zoo/layers/test_matrix.py", "tests/zoo/layers/core/test_tiles.py"),
+    ),
+    Mutant(
+        "a window sees copies of the first key before it",
+        "zoo/layers/attention/blocked.py",
+        "ops.logical_and(positions >= 0, positions < ops.shape(visible.key_positions)[0])[None]",
+        "(positions < ops.shape(visible.key_positions)[0])[None]",
+        (f"{ATTENTION}/test_blocked.py",),
+    ),
+    Mutant(
+        "linear attention sums masked keys",
+        "zoo/layers/attention/linear.py",
+        "key = ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))",
+        "key = ops.where(visible.key_mask[:, None, :, None], key, key)",
+        (f"{ATTENTION}/test_linear.py",),
+    ),
+    Mutant(
+        "masked keys change the state of retention and its kin",
+        "zoo/layers/attention/state_attention.py",
+        "return ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))",
+        "return key",
+        (f"{ATTENTION}/test_retention.py",),
+    ),
+    Mutant(
+        "a predicted window counts masked keys",
+        "zoo/layers/attention/local.py",
+        "if visible.key_mask is None:",
+        "if visible.key_mask is None or True:",
+        (f"{ATTENTION}/test_local.py",),
+    ),
+    Mutant(
+        "pooling of segments reads masked positions",
+        "zoo/layers/attention/segment_pooling.py",
+        "members = ops.logical_and(members, mask[:, None])",
+        "members = ops.logical_or(members, members)",
+        (f"{ATTENTION}/test_segment_pooling.py",),
+    ),
+    Mutant(
+        "blocks are chosen by the mean of hidden keys, too",
+        f"{VISIBILITY}/top_blocks.py",
+        "values = ops.where(seen, ops.cast(ops.stop_gradient(scores), \"float32\"), 0.0)",
+        "values = ops.cast(ops.stop_gradient(scores), \"float32\")",
+        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility", "tests/zoo/layers/test_contract.py"),
+    ),
+]

@@ -1,13 +1,130 @@
-"""Planted faults: softmax."""
+"""Planted faults: what makes weights of scores."""
 
 from tests.mutants.mutant import Mutant
+
+ATTENTION = "tests/zoo/layers/attention"
+NORMALIZATIONS = "zoo/layers/normalizations"
+MASKS = "zoo/layers/attention/masks.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
         "a row without any key keeps uniform weights",
-        "zoo/layers/attention/masks.py",
+        MASKS,
         "return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)",
         "return ops.cast(weights, dtype)",
-        ("tests/zoo/layers/attention/test_masks.py",),
+        (f"{ATTENTION}/test_masks.py",),
+    ),
+    Mutant(
+        "the softmax is computed in half precision",
+        MASKS,
+        'wide = backend.result_type(dtype, "float32")\n    scores = ops.cast(scores, wide)',
+        "wide = dtype",
+        (f"{ATTENTION}/test_masks.py",),
+    ),
+    Mutant(
+        "masked scores are not below all others",
+        MASKS,
+        "ops.where(mask, scores, ops.cast(LOWEST_SCORE, wide))",
+        "ops.where(mask, scores, ops.cast(-1e3, wide))",
+        (f"{ATTENTION}/test_masks.py", "tests/zoo/layers/test_matrix.py"),
+    ),
+    Mutant(
+        "an infinite bias is added as it is",
+        MASKS,
+        'return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)',
+        'return ops.cast(bias, backend.result_type(dtype, "float32"))',
+        (f"{ATTENTION}/test_calls.py",),
+    ),
+    Mutant(
+        "a bias is rounded to the dtype of the scores",
+        "zoo/layers/attention/description.py",
+        "scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias",
+        "scores = scores + ops.cast(bias, scores.dtype)",
+        (f"{ATTENTION}/test_calls.py",),
+    ),
+    Mutant(
+        "the running softmax has no row maximum",
+        "zoo/layers/core/running_softmax.py",
+        "largest = ops.maximum(before, ops.max(scores, axis=-1, keepdims=True))",
+        "largest = ops.zeros_like(before)",
+        ("tests/zoo/layers/core/test_tiles.py", "tests/zoo/layers/test_matrix.py"),
+    ),
+    Mutant(
+        "the running softmax does not scale down what it has",
+        "zoo/layers/core/running_softmax.py",
+        "output = output * shrink + ops.cast(addend, self.wide)",
+        "output = output + ops.cast(addend, self.wide)",
+        ("tests/zoo/layers/test_matrix.py",),
+    ),
+    Mutant(
+        "the softmax of a segment takes its row maximum of all segments",
+        "zoo/layers/attention/segment_pooling.py",
+        "weights = masked_softmax(ops.broadcast_to(scores, ops.shape(members)), members)",
+        "weights = ops.softmax(ops.broadcast_to(scores, ops.shape(members))) * ops.cast(members, scores.dtype)\n"
+        "        weights = weights / ops.maximum(ops.sum(weights, axis=-1, keepdims=True), 1e-9)",
+        (f"{ATTENTION}/test_segment_pooling.py",),
+    ),
+    Mutant(
+        "all heads take the sink of the first one",
+        f"{NORMALIZATIONS}/sink.py",
+        "ops.cast(sink, scores.dtype)[:, None, None]",
+        "ops.cast(sink, scores.dtype)[:1, None, None]",
+        ("tests/zoo/layers/test_reference.py",),
+    ),
+    Mutant(
+        "the sink off by one counts as one score of 1",
+        f"{NORMALIZATIONS}/sink.py",
+        "sink = ops.zeros((1,)) if self.sink is None else self.sink",
+        "sink = ops.ones((1,)) if self.sink is None else self.sink",
+        ("tests/zoo/layers/test_by_hand.py",),
+    ),
+    Mutant(
+        "the bias of sigmoids counts hidden keys",
+        f"{NORMALIZATIONS}/sigmoid.py",
+        "seen = ops.ones_like(scores[..., :1, :]) if mask is None else ops.cast(mask, scores.dtype)",
+        "seen = ops.ones_like(scores[..., :1, :])",
+        ("tests/zoo/layers/test_reference.py",),
+    ),
+    Mutant(
+        "sparse weights are of scores that masks hide as well",
+        f"{NORMALIZATIONS}/entmax.py",
+        "scores = ops.where(mask, scores, ops.cast(LOWEST_SCORE, scores.dtype))",
+        "scores = ops.where(mask, scores, scores)",
+        ("tests/zoo/layers/test_reference.py",),
+    ),
+    Mutant(
+        "sparsemax has one key too many in its support",
+        f"{NORMALIZATIONS}/entmax.py",
+        "ops.take_along_axis(thresholds, ops.maximum(size - 1, 0), axis=-1)",
+        "ops.take_along_axis(thresholds, ops.minimum(size, ops.shape(thresholds)[-1] - 1), axis=-1)",
+        ("tests/zoo/layers/test_reference.py",),
+    ),
+    Mutant(
+        "entmax by bisection stops before it is exact",
+        f"{NORMALIZATIONS}/entmax.py",
+        "_NEWTON_STEPS = 3",
+        "_NEWTON_STEPS = 0",
+        ("tests/zoo/layers/test_reference.py",),
+    ),
+    Mutant(
+        "scores are capped after the biases of positions",
+        "zoo/layers/attention/multi_head.py",
+        "return _add(scores, self.positions.bias(*pairs))",
+        "return self.cap_scores(_add(scores, self.positions.bias(*pairs)))",
+        (f"{ATTENTION}/test_score_limits.py",),
+    ),
+    Mutant(
+        "weights are returned after dropout",
+        "zoo/layers/attention/description.py",
+        "dropped = drop_weights(weights, self.dropout, seed)",
+        "dropped = weights = drop_weights(weights, self.dropout, seed)",
+        ("tests/zoo/layers/test_contract.py",),
+    ),
+    Mutant(
+        "differential attention subtracts the first softmax",
+        "zoo/layers/attention/differential.py",
+        "ops.cast(first - second * ops.cast(self.subtracted_part(), first.dtype), self.compute_dtype)",
+        "ops.cast(first * (1 - ops.cast(self.subtracted_part(), first.dtype)), self.compute_dtype)",
+        (f"{ATTENTION}/test_mixed_weights.py",),
     ),
 ]

@@ -78,6 +78,27 @@ def case_masks(case, seed=0):
     return {name: random_mask(case.inputs[hidden[0]][:2], seed) for name, hidden in case.hides.items()}
 
 
+def own_masks(case):
+    """Returns masks of which each hides a place that no other does, and the last one all of the first sequence."""
+    masks = {}
+    for number, (name, hidden) in enumerate(case.hides.items()):
+        masks[name] = np.ones(case.inputs[hidden[0]][:2], bool)
+        masks[name][:, -1 - number] = False
+    for mask in list(masks.values())[-1:]:
+        mask[0] = False
+    return masks
+
+
+def poisoned(case, inputs, masks):
+    """Returns inputs with huge random numbers where masks hide them."""
+    inputs = dict(inputs)
+    for name, mask in masks.items():
+        for hidden in case.hides[name]:
+            bad = 1e4 * random_array(inputs[hidden].shape, 89)
+            inputs[hidden] = np.where(mask[:, :, None], inputs[hidden], bad)
+    return inputs
+
+
 def randomize(layer, seed=0):
     """Gives every weight random values: fresh biases are zero and fresh scales one, which would hide mistakes."""
     layer.set_weights([random_array(weight.shape, [seed, 7, i]) * 0.7 for i, weight in enumerate(layer.weights)])

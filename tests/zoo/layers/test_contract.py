@@ -1,4 +1,4 @@
-"""The contract that every public layer keeps; `cases.py` has the cases."""
+"""The contract that every public layer keeps, all of it in one test per case; `support.layers.cases` has the cases."""
 
 import inspect
 import json
@@ -7,17 +7,17 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.layers.cases import CASES, MASKED_CASES, first_of_each_class, with_each
+from support.layers.cases import CASES, first_of_each_class, with_each
 from support.layers.contract import (
     arrays,
     build,
-    built,
     call,
-    case_masks,
     compiled,
     gradients,
+    own_masks,
+    poisoned,
     random_array,
-    random_mask,
+    randomize,
     tensorflow_only,
     to_numpy,
 )
@@ -26,21 +26,17 @@ from zoo import layers
 
 # They say what their subclasses do; the subclasses have cases.
 ABSTRACT = {"BaseAttention", "Normalization", "Positions", "Score"}
+FIRST = first_of_each_class(CASES)
 # Of different kinds, for what takes long.
 FEW = {
     layers.AdditiveAttention,
     layers.GroupedQueryAttention,
-    layers.SlidingWindowAttention,
-    layers.LinearAttention,
     layers.RotaryPositions,
     layers.TransformerDecoderBlock,
     layers.AttentionRNN,
 }
+XLA = {layers.AdditiveAttention, layers.GroupedQueryAttention}
 MIXED = {"mixed_bfloat16": 0.06, "mixed_float16": 0.01}
-
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-one_of_each = with_each(CASES)
-one_masked_case_of_each = with_each(MASKED_CASES)
 
 
 def _symbolic(case):
@@ -49,6 +45,10 @@ def _symbolic(case):
 
 def _scores(case):
     return {"return_attention_scores": True} if case.weights else {}
+
+
+def _shapes(case):
+    return [case.output, case.weights] if case.weights else [case.output]
 
 
 def test_every_public_layer_has_a_case():
@@ -73,195 +73,218 @@ def test_every_option_is_tested_with_a_value_of_its_own():
     assert not untested
 
 
-@every_case
-def test_build_makes_all_weights(case):
+@with_each(CASES)
+def test_contract(case, tmp_path):
     layer = case.make("float32")
     layer.build(*case.inputs.values())
     assert layer.built
     assert sum(int(np.prod(weight.shape)) for weight in layer.weights) == case.parameters
+    paths, seeds = [weight.path for weight in layer.weights], _seeds(layer)
+    randomize(layer)
+
+    inputs, masks = arrays(case), own_masks(case)
+    results = call(case, layer, inputs, **masks)
+    assert [weight.path for weight in layer.weights] == paths, "a call makes no more weights"
+    assert [result.shape for result in results] == _shapes(case)
+    _check_weights(case, layer, results)
+    _check_masks(case, layer, results)
+    _check_gradients(case, layer)
+    _check_dropout(case, layer, results, seeds)
+
+    again = _check_config(case, layer, seeds)
+    _check_half_precision(case, again, results)
+    _check_symbolic(case, again)
+    _check_graph(case, layer, results)
+    if case.covers in XLA:
+        _check_xla(case, layer, results)
+    if case.covers in FEW:
+        _check_reload(case, layer, tmp_path)
 
 
-@one_of_each
-def test_a_call_makes_no_more_weights(case):
-    layer = case.make("float32")
-    layer.build(*case.inputs.values())
-    before = [weight.path for weight in layer.weights]
-    results = call(case, layer, arrays(case))
-    assert [weight.path for weight in layer.weights] == before
-    assert [result.shape for result in results] == ([case.output, case.weights] if case.weights else [case.output])
-    called = case.make("float32")
-    called(*arrays(case).values())
-    assert [weight.shape for weight in called.weights] == [weight.shape for weight in layer.weights]
+def _seeds(layer):
+    """Returns the states of random numbers, which are no weights."""
+    weights = {id(weight) for weight in layer.weights}
+    return [ops.convert_to_numpy(variable) for variable in layer.variables if id(variable) not in weights]
 
 
-@one_of_each
-def test_symbolic_shape_is_the_eager_shape(case):
-    layer = case.make("mixed_bfloat16")
-    symbolic = [keras.KerasTensor(shape) for shape in case.inputs.values()]
-    specs = layer(*symbolic, **_scores(case))
-    specs = specs if isinstance(specs, tuple) else (specs,)
-    assert [spec.shape for spec in specs] == ([case.output, case.weights] if case.weights else [case.output])
-    if keras.backend.backend() != "torch":  # where Keras traces without the cast of the weights
-        assert {spec.dtype for spec in specs} == {"bfloat16"}
-    if case.part(layer) is layer:
-        assert tuple(layer.compute_output_shape(*case.inputs.values())) == case.output
-    unknown = layer(*_symbolic(case))
-    assert unknown.shape[0] is None
-    assert all(size in (None, known) for size, known in zip(unknown.shape, case.output, strict=True))
+def _check_weights(case, layer, results):
+    """Checks that asking for the weights changes nothing, and that they are weights."""
+    if not case.weights:
+        return
+    output, weights = results
+    np.testing.assert_array_equal(call(case, layer, arrays(case), scores=False, **own_masks(case))[0], output)
+    sums = weights.sum(axis=-1)
+    if case.whole:
+        assert np.all((np.abs(sums - 1) < 1e-5) | (sums == 0)), "weights of a row sum to 1"
+    else:
+        plain = case.signed or isinstance(getattr(layer, "normalization", None), layers.SigmoidNormalization)
+        assert (plain or np.all(sums <= 1 + 1e-5)) and np.any(sums)
 
 
-@one_of_each
-def test_config_round_trip(case):
-    layer = build(case, "mixed_bfloat16")
-    config = layer.get_config()
-    again = type(layer).from_config(json.loads(json.dumps(config)))
-    assert json.loads(json.dumps(again.get_config())) == json.loads(json.dumps(config))
-    assert again.dtype_policy.name == "mixed_bfloat16"
-    again.build(*case.inputs.values())
-    again.set_weights(layer.get_weights())
-    for result, expected in zip(call(case, again, arrays(case)), call(case, layer, arrays(case)), strict=True):
-        np.testing.assert_array_equal(result, expected)
+def _check_masks(case, layer, results):
+    """Checks that masked positions do not leak, and that rows with nothing to attend to are zero."""
+    if not case.hides:
+        return
+    masks, first = own_masks(case), next(iter(case.inputs))
+    after = call(case, layer, poisoned(case, arrays(case), masks), **masks)
+    of_rows = [masks[name] for name, hidden in case.hides.items() if hidden[0] == first]
+    if of_rows and of_rows[0].shape == case.output[:2]:  # the real rows alone
+        real = np.logical_and.reduce(of_rows)
+        before, after = ([np.moveaxis(each, -2, 1)[real] for each in both] for both in (results, after))
+    else:
+        before = results
+    for result, expected in zip(after, before, strict=True):
+        np.testing.assert_array_equal(result, expected, "masked positions do not leak")
+    if case.weights:
+        assert not np.any(results[1][0]) and np.any(results[1][1])
+    if isinstance(layer, layers.BaseAttention):
+        assert not np.any(results[0][0]) and np.any(results[0][1])
+        assert not np.any(results[0][~masks["query_mask"]])
 
 
-@pytest.mark.parametrize(
-    "option", ["positions", "query_dim", "qk_norm", "logit_softcap", "output_gate", "visibility", "normalization"]
-)
-def test_configs_from_before_an_option_still_load(option):
-    layer = layers.MultiHeadAttention(7, 19, value_dim=23)
-    config = layer.get_config()
-    del config[option]
-    assert layers.MultiHeadAttention.from_config(config).get_config() == layer.get_config()
+def _check_gradients(case, layer):
+    """Checks that the gradient of a random projection of the output reaches every weight and input.
 
-
-@with_each(CASES, FEW)
-def test_functional_model_reloads(case, tmp_path):
-    symbolic = _symbolic(case)
-    layer = case.make("float32")
-    model = keras.Model(symbolic, layer(*symbolic, **_scores(case)))
-    layer.set_weights(built(case).get_weights())
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    results = keras.tree.flatten(loaded(list(arrays(case).values())))
-    assert len(loaded.weights) == len(layer.weights)
-    for result, expected in zip(results, call(case, layer, arrays(case)), strict=True):
-        np.testing.assert_array_equal(to_numpy(result), expected)
-
-
-def _gradients(case, layer, **options):
-    """Returns the gradients of a random projection of the output, by names of inputs and paths of weights."""
+    Of the masks it has the one that leaves the first sequence nothing: no gradient may be NaN there.
+    """
+    masks = dict(list(own_masks(case).items())[-1:])
     inputs = {name: keras.Variable(value) for name, value in arrays(case).items()}
     direction = ops.convert_to_tensor(random_array(case.output, 97))
 
     def loss():
-        output = layer(*(ops.convert_to_tensor(value) for value in inputs.values()), **options)
+        output = layer(*(ops.convert_to_tensor(value) for value in inputs.values()), **masks)
         return ops.sum(output * direction)
 
     variables = {**inputs, **{variable.path: variable for variable in layer.trainable_variables}}
-    return dict(zip(variables, gradients(loss, list(variables.values())), strict=True))
-
-
-@one_of_each
-def test_gradient_reaches_every_weight_and_input(case):
-    for name, gradient in _gradients(case, built(case)).items():
+    for name, gradient in zip(variables, gradients(loss, list(variables.values())), strict=True):
         assert np.all(np.isfinite(gradient)), name
         assert name.endswith(case.flat) == bool(np.abs(gradient).max() < 1e-5), name
 
 
-@one_masked_case_of_each
-def test_masked_positions_do_not_leak(case):
-    layer, inputs = built(case), arrays(case)
-    for name, hidden in case.hides.items():
-        mask = random_mask(case.inputs[hidden[0]][:2], seed=5)
-        changed = {
-            key: np.where(mask[:, :, None], value, 1e4 * random_array(value.shape, 89)) if key in hidden else value
-            for key, value in inputs.items()
-        }
-        before, after = (call(case, layer, each, **{name: mask}) for each in (inputs, changed))
-        if hidden[0] == next(iter(inputs)) and mask.shape == case.output[:2]:  # of the real rows alone
-            before, after = ([np.moveaxis(each, -2, 1)[mask] for each in results] for results in (before, after))
-        for result, expected in zip(after, before, strict=True):
-            np.testing.assert_array_equal(result, expected)
+def _check_dropout(case, layer, results, seeds):
+    """Checks that dropout acts in training only, by a seed of the layer's own."""
+    if not getattr(layer, "dropout", 0):
+        return
+    np.testing.assert_array_equal(_seeds(layer), seeds, "without training nothing is drawn")
+    trained = call(case, layer, arrays(case), training=True, **own_masks(case))
+    assert not np.array_equal(trained[0], results[0])
+    if isinstance(layer, layers.BaseAttention):  # weights are returned before dropout
+        np.testing.assert_array_equal(trained[1], results[1])
 
 
-@one_masked_case_of_each
-def test_rows_with_nothing_to_attend_to_are_zero(case):
-    layer = built(case)
-    for name, hidden in case.hides.items():
-        mask = np.ones(case.inputs[hidden[0]][:2], bool)
-        mask[0] = False
-        results = call(case, layer, arrays(case), **{name: mask})
-        if case.weights:
-            assert not np.any(results[1][0]) and np.any(results[1][1])
-        if isinstance(layer, layers.BaseAttention):
-            assert not np.any(results[0][0]) and np.any(results[0][1])
-        for path, gradient in _gradients(case, layer, **{name: mask}).items():
-            assert np.all(np.isfinite(gradient)), path
+def _check_config(case, layer, seeds):
+    """Returns the layer that the configuration of one in bfloat16 makes, built by a call, with the same weights."""
+    made = case.make("mixed_bfloat16")
+    config = json.dumps(made.get_config())
+    again = type(made).from_config(json.loads(config))
+    assert json.dumps(again.get_config()) == config
+    assert again.dtype_policy.name == "mixed_bfloat16"
+    again(*arrays(case).values())
+    assert [weight.shape for weight in again.weights] == [weight.shape for weight in layer.weights]
+    again.set_weights(layer.get_weights())
+    if getattr(layer, "seed", None) is not None:
+        np.testing.assert_array_equal(_seeds(again), seeds)
+    return again
 
 
-@one_of_each
-def test_asking_for_the_scores_changes_nothing(case):
-    if case.weights:
-        layer, masks = built(case), case_masks(case)
-        asked, weights = call(case, layer, arrays(case), **masks)
-        np.testing.assert_array_equal(call(case, layer, arrays(case), scores=False, **masks)[0], asked)
-        sums = weights.sum(axis=-1)
-        if case.whole:
-            assert np.all((np.abs(sums - 1) < 1e-5) | (sums == 0))
-        else:
-            plain = case.signed or isinstance(getattr(layer, "normalization", None), layers.SigmoidNormalization)
-            assert (plain or np.all(sums <= 1 + 1e-5)) and np.any(sums)
-
-
-@one_of_each
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.nightly)])
-def test_mixed_precision_is_close_to_float32(case, policy):
-    masks = case_masks(case)
-    expected = call(case, built(case), arrays(case), **masks)
-    layer = build(case, policy)
-    raw = layer(*arrays(case).values(), **masks, **_scores(case))
-    for tensor in raw if isinstance(raw, tuple) else (raw,):
+def _check_half_precision(case, layer, expected):
+    """Checks that results are in the compute dtype, and close to those in float32."""
+    raw = layer(*arrays(case).values(), **own_masks(case), **_scores(case))
+    for tensor, reference in zip(raw if isinstance(raw, tuple) else (raw,), expected, strict=True):
         assert keras.backend.standardize_dtype(tensor.dtype) == layer.compute_dtype
-    for result, reference in zip(call(case, layer, arrays(case), **masks), expected, strict=True):
-        np.testing.assert_allclose(result, reference, atol=MIXED[policy] * max(1.0, np.abs(reference).max()))
+        result = to_numpy(tensor)
+        tolerance = MIXED[layer.dtype_policy.name] * max(1.0, np.abs(reference).max())
+        np.testing.assert_allclose(result, reference, rtol=0, atol=tolerance)
         assert not np.any(result[reference == 0])
 
 
-def check_compiled(case, xla):
-    layer, masks, names = built(case), case_masks(case), list(case.inputs)
+def _check_symbolic(case, layer):
+    """Checks that symbolic shapes and dtypes are the true ones, of known sizes and of unknown ones."""
+    specs = layer(*map(keras.KerasTensor, case.inputs.values()), **_scores(case))
+    specs = specs if isinstance(specs, tuple) else (specs,)
+    assert [spec.shape for spec in specs] == _shapes(case)
+    if keras.backend.backend() != "torch":  # where Keras traces without the cast of the weights
+        assert {spec.dtype for spec in specs} == {"bfloat16"}
+    if case.part(layer) is layer:
+        assert tuple(layer.compute_output_shape(*case.inputs.values())) == case.output
+    if keras.backend.backend() != "tensorflow":  # where a graph of unknown sizes is run, see below
+        _check_unknown_shape(case, layer(*_symbolic(case)).shape)
+
+
+def _check_unknown_shape(case, shape):
+    assert shape[0] is None
+    assert all(size in (None, known) for size, known in zip(shape, case.output, strict=True))
+
+
+def _function(case, layer):
+    """Returns the layer as a function of tensors, and these: the inputs and the masks."""
+    masks, names = own_masks(case), list(case.inputs)
 
     def function(*values):
         values, given = values[: len(names)], values[len(names) :]
         return layer(*values, **dict(zip(masks, given, strict=True)), **_scores(case))
 
-    values = [ops.convert_to_tensor(value) for value in (*arrays(case).values(), *masks.values())]
-    expected = call(case, layer, arrays(case), **masks)
-    for result, reference in zip(keras.tree.flatten(compiled(function, xla)(*values)), expected, strict=True):
+    return function, [ops.convert_to_tensor(value) for value in (*arrays(case).values(), *masks.values())]
+
+
+def _check_graph(case, layer, expected):
+    """Checks that a graph gives what the layer gives, on TensorFlow one that knows no sizes."""
+    function, values = _function(case, layer)
+    if keras.backend.backend() == "tensorflow":
+        graph = compiled(function, xla=False).get_concrete_function(*map(_unknown, values))
+        _check_unknown_shape(case, keras.tree.flatten(graph.structured_outputs)[0].shape)
+    else:
+        graph = compiled(function, xla=False)
+    for result, reference in zip(keras.tree.flatten(graph(*values)), expected, strict=True):
         np.testing.assert_allclose(to_numpy(result), reference, atol=2e-6, rtol=2e-5)
 
 
-@one_of_each
-def test_graph_is_as_eager(case):
-    check_compiled(case, xla=False)
+def _unknown(tensor):
+    """Returns the specification of a tensor of whose sizes only that of the features is known."""
+    import tensorflow as tf
+
+    known = tensor.shape[-1:] if tensor.dtype.is_floating else [None]
+    return tf.TensorSpec([None] * (len(tensor.shape) - 1) + known, tensor.dtype)
 
 
-@with_each(CASES, {layers.AdditiveAttention, layers.GroupedQueryAttention, layers.TransformerDecoderBlock})
-def test_xla_is_as_eager(case):
-    check_compiled(case, xla=True)
+def _check_xla(case, layer, expected):
+    """Checks that what XLA compiles gives what the layer gives."""
+    function, values = _function(case, layer)
+    for result, reference in zip(keras.tree.flatten(compiled(function, xla=True)(*values)), expected, strict=True):
+        np.testing.assert_allclose(to_numpy(result), reference, atol=2e-6, rtol=2e-5)
 
 
-@one_of_each
-def test_dropout_acts_in_training_only(case):
-    layer, inputs = build(case), arrays(case)
-    if not getattr(layer, "dropout", 0):
-        return
-    plain = call(case, layer, inputs)
-    np.testing.assert_array_equal(call(case, layer, inputs, training=False)[0], plain[0])
-    trained = call(case, layer, inputs, training=True)
-    assert not np.array_equal(trained[0], plain[0])
-    # The seed is the layer's own.
-    np.testing.assert_array_equal(call(case, build(case), inputs, training=True)[0], trained[0])
-    if isinstance(layer, layers.BaseAttention):  # weights are returned before dropout
-        np.testing.assert_array_equal(trained[1], plain[1])
+def _check_reload(case, layer, folder):
+    """Checks that a functional model with such a layer survives its file."""
+    symbolic, own = _symbolic(case), case.make("float32")
+    model = keras.Model(symbolic, own(*symbolic, **_scores(case)))
+    own.set_weights(layer.get_weights())
+    model.save(folder / "model.keras")
+    loaded = keras.saving.load_model(folder / "model.keras")
+    assert len(loaded.weights) == len(layer.weights)
+    results = keras.tree.flatten(loaded(list(arrays(case).values())))
+    for result, expected in zip(results, call(case, layer, arrays(case)), strict=True):
+        np.testing.assert_array_equal(to_numpy(result), expected)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
+def test_what_takes_long(case, tmp_path):
+    """XLA, the model's file and float16, and what a mask hides by itself, for each class."""
+    layer = build(case)
+    results = call(case, layer, arrays(case), **own_masks(case))
+    _check_half_precision(case, build(case, "mixed_float16"), results)
+    _check_xla(case, layer, results)
+    _check_reload(case, layer, tmp_path)
+
+
+def test_configs_from_before_an_option_still_load():
+    layer = layers.MultiHeadAttention(7, 19, value_dim=23)
+    expected = layer.get_config()
+    for option in ("positions", "query_dim", "qk_norm", "logit_softcap", "output_gate", "visibility", "normalization"):
+        config = layer.get_config()
+        del config[option]
+        assert layers.MultiHeadAttention.from_config(config).get_config() == expected, option
 
 
 def _named_results(case, layer):
@@ -276,7 +299,10 @@ def _named_results(case, layer):
 @tensorflow_only("SavedModels come from TensorFlow")
 @pytest.mark.parametrize(
     "cases",
-    [[case for case in first_of_each_class(CASES) if case.covers in FEW], pytest.param(CASES, marks=pytest.mark.nightly)],
+    [
+        [case for case in first_of_each_class(CASES) if case.covers in XLA],
+        pytest.param(CASES, marks=pytest.mark.nightly),
+    ],
     ids=["few", "all"],
 )
 def test_all_layers_survive_a_saved_model(cases, tmp_path):
@@ -285,7 +311,7 @@ def test_all_layers_survive_a_saved_model(cases, tmp_path):
     module, expected = tf.Module(), {}
     module.variables_of_layers, signatures = [], {}
     for case in cases:
-        layer, masks = built(case), case_masks(case)
+        layer, masks = build(case), own_masks(case)
         module.variables_of_layers.append([variable.value for variable in layer.variables])
 
         specs = {name: tf.TensorSpec([None] * (len(s) - 1) + [s[-1]], name=name) for name, s in case.inputs.items()}
@@ -296,7 +322,7 @@ def test_all_layers_survive_a_saved_model(cases, tmp_path):
     tf.saved_model.save(module, str(tmp_path), signatures=signatures)
     loaded = tf.saved_model.load(str(tmp_path)).signatures
     for case in cases:
-        feeds = {name: tf.constant(value) for name, value in {**arrays(case), **case_masks(case)}.items()}
+        feeds = {name: tf.constant(value) for name, value in {**arrays(case), **own_masks(case)}.items()}
         results = loaded[case.name](**feeds)
         for name, reference in zip(("output", "weights"), expected[case.name], strict=False):
             np.testing.assert_allclose(results[name], reference, atol=2e-6, rtol=2e-5)

@@ -1,119 +1,68 @@
 """Options that are refused, and initializers."""
 
 import json
+from functools import partial
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from support.layers.refusals import check_refusals
 
 from zoo import layers
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: layers.MultiHeadAttention(0, 4), "`num_heads` must be a positive integer. Received: num_heads=0."),
-        (lambda: layers.MultiHeadAttention(2, 4.0), "`key_dim` must be a positive integer. Received: key_dim=4.0."),
-        (
-            lambda: layers.MultiHeadAttention(2, 4, value_dim=0),
-            "`value_dim` must be a positive integer. Received: value_dim=0.",
-        ),
-        (
-            lambda: layers.MultiHeadAttention(2, 4, output_dim=-1),
-            "`output_dim` must be a positive integer. Received: output_dim=-1.",
-        ),
-        (
-            lambda: layers.MultiHeadAttention(2, 4, query_dim=0),
-            "`query_dim` must be a positive integer. Received: query_dim=0.",
-        ),
-        (
-            lambda: layers.MultiHeadAttention(2, 4, positions="rotary"),
-            r"`positions` must be a Positions object, such as RotaryPositions\(\), or None. "
-            "Received: positions='rotary'.",
-        ),
-        (
-            lambda: layers.MultiHeadAttention(2, 4, positions=layers.RotaryPositions),
-            "`positions` must be a Positions object, .*Received: positions=<class .*RotaryPositions'>.",
-        ),
-        (
-            lambda: layers.MultiHeadAttention(2, 4, dropout=1.0),
-            r"`dropout` must be in \[0, 1\). Received: dropout=1.0.",
-        ),
-        (
-            lambda: layers.ScaledDotProductAttention(dropout=-0.1),
-            r"`dropout` must be in \[0, 1\). Received: dropout=-0.1.",
-        ),
-        (lambda: layers.AdditiveAttention(0), "`units` must be a positive integer. Received: units=0."),
-        (lambda: layers.AdditiveScore("8"), "`units` must be a positive integer. Received: units=8."),
-        (lambda: layers.ConcatAttention(True), "`units` must be a positive integer. Received: units=True."),
-        (lambda: layers.LocationScore(0), "`max_length` must be a positive integer. Received: max_length=0."),
-        (lambda: layers.CosineScore(0.0), "`temperature` must be positive. Received: temperature=0.0."),
-        (
-            lambda: layers.CosineAttention(temperature=-1),
-            "`temperature` must be positive. Received: temperature=-1.",
-        ),
-        (
-            lambda: layers.CallableScore(len, hidden_size=0),
-            "`hidden_size` must be a positive integer. Received: hidden_size=0.",
-        ),
-        (
-            lambda: layers.CallableScore("dot"),
-            "`function` must be a callable or a Keras layer that takes query and key. Received: function='dot'.",
-        ),
-        (
-            lambda: layers.CallableScore(layers.DotScore),
-            "`function` must be a callable or a Keras layer .*Received: function=<class .*DotScore'>.",
-        ),
-        (lambda: layers.Attention("dott"), "Unknown score 'dott'. Did you mean dot"),
-        (lambda: layers.MultiHeadAttention(2, 4, score="trilinear"), "Unknown score 'trilinear'. "),
-        (
-            lambda: layers.Attention(layers.DotScore),
-            "`score` must be a Score, the name of one, or a callable or Keras layer that takes query and key. "
-            "Received: score=<class .*DotScore'>.",
-        ),
-        (lambda: layers.Attention(None), "`score` must be a Score, .*Received: score=None."),
-        (
-            lambda: layers.FeedForward(-1),
-            "`intermediate_dim` must be a positive integer. Received: intermediate_dim=-1.",
-        ),
-        (lambda: layers.Maxout(0), "`group_size` must be a positive integer. Received: group_size=0."),
-        (
-            lambda: layers.Maxout(2)(np.zeros((2, 3))),
-            r"The last axis must be a multiple of `group_size`=2. Received: input_shape=\(2, 3\).",
-        ),
-    ],
-)
-def test_bad_options(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def _heads(**options):
+    return layers.MultiHeadAttention(2, 4, **options)
 
 
-@pytest.mark.parametrize(
-    ("make", "part"),
-    [
-        (lambda **sizes: layers.MultiHeadAttention(2, **sizes), "ScaledDotScore"),
-        (lambda **sizes: layers.MultiHeadAttention(2, score="dot", **sizes), "DotScore"),
-        (lambda **sizes: layers.GroupedQueryAttention(2, 1, score="cosine", **sizes), "CosineScore"),
-        (lambda **sizes: layers.SlidingWindowAttention(2, window=3, **sizes), "ScaledDotScore"),
-        (lambda **sizes: layers.LinearAttention(2, **sizes), "ScaledDotScore"),
-        (
-            lambda **sizes: layers.MultiHeadAttention(2, score="general", positions=layers.RotaryPositions(), **sizes),
-            "RotaryPositions",
-        ),
-        (
-            lambda **sizes: layers.MultiHeadAttention(
-                2, score="additive", positions=layers.ShawRelativePositions(3), **sizes
-            ),
-            "ShawRelativePositions",
-        ),
-    ],
-)
-def test_heads_of_different_sizes_where_they_must_be_equal(make, part):
-    assert make(key_dim=4, query_dim=4).query_dim == 4
-    message = f"`query_dim` must equal `key_dim` with {part}. Received: query_dim=6, key_dim=4."
-    with pytest.raises(ValueError, match=message):
-        make(key_dim=4, query_dim=6)
+def test_bad_options():
+    check_refusals(
+        [
+            (lambda: layers.MultiHeadAttention(0, 4), "`num_heads`", "num_heads=0"),
+            (lambda: layers.MultiHeadAttention(2, 4.0), "`key_dim`", "key_dim=4.0"),
+            (lambda: _heads(value_dim=0), "`value_dim`", "value_dim=0"),
+            (lambda: _heads(output_dim=-1), "`output_dim`", "output_dim=-1"),
+            (lambda: _heads(query_dim=0), "`query_dim`", "query_dim=0"),
+            (lambda: _heads(positions="rotary"), "`positions`", "RotaryPositions()", "positions='rotary'"),
+            (lambda: _heads(positions=layers.RotaryPositions), "`positions`", "positions=<class"),
+            (lambda: _heads(dropout=1.0), "`dropout`", "dropout=1.0"),
+            (lambda: layers.ScaledDotProductAttention(dropout=-0.1), "`dropout`", "dropout=-0.1"),
+            (lambda: layers.AdditiveAttention(0), "`units`", "units=0"),
+            (lambda: layers.AdditiveScore("8"), "`units`", "units=8"),
+            (lambda: layers.ConcatAttention(True), "`units`", "units=True"),
+            (lambda: layers.LocationScore(0), "`max_length`", "max_length=0"),
+            (lambda: layers.CosineScore(0.0), "`temperature`", "temperature=0.0"),
+            (lambda: layers.CosineAttention(temperature=-1), "`temperature`", "temperature=-1"),
+            (lambda: layers.CallableScore(len, hidden_size=0), "`hidden_size`", "hidden_size=0"),
+            (lambda: layers.CallableScore("dot"), "`function`", "function='dot'"),
+            (lambda: layers.CallableScore(layers.DotScore), "`function`", "DotScore"),
+            (lambda: layers.Attention("dott"), "score", "'dott'", "Did you mean dot"),
+            (lambda: _heads(score="trilinear"), "score", "'trilinear'"),
+            (lambda: layers.Attention(layers.DotScore), "`score`", "DotScore"),
+            (lambda: layers.Attention(None), "`score`", "score=None"),
+            (lambda: layers.FeedForward(-1), "`intermediate_dim`", "intermediate_dim=-1"),
+            (lambda: layers.Maxout(0), "`group_size`", "group_size=0"),
+            (lambda: layers.Maxout(2)(np.zeros((2, 3))), "`group_size`=2", "(2, 3)"),
+        ]
+    )
+
+
+def test_heads_of_different_sizes_where_they_must_be_equal():
+    rotary, shaw = layers.RotaryPositions(), layers.ShawRelativePositions(3)
+    for kind, options, part in (
+        (layers.MultiHeadAttention, {}, "ScaledDotScore"),
+        (layers.MultiHeadAttention, {"score": "dot"}, "DotScore"),
+        (layers.GroupedQueryAttention, {"num_key_value_heads": 1, "score": "cosine"}, "CosineScore"),
+        (layers.SlidingWindowAttention, {"window": 3}, "ScaledDotScore"),
+        (layers.LinearAttention, {}, "ScaledDotScore"),
+        (layers.MultiHeadAttention, {"score": "general", "positions": rotary}, "RotaryPositions"),
+        (layers.MultiHeadAttention, {"score": "additive", "positions": shaw}, "ShawRelativePositions"),
+        (layers.MultiHeadAttention, {"score": "cosine", "share_score": False}, "CosineScore"),
+    ):
+        assert kind(num_heads=2, key_dim=4, query_dim=4, **options).query_dim == 4
+        wrong = partial(kind, num_heads=2, key_dim=4, query_dim=6, **options)
+        check_refusals([(wrong, "`query_dim`", "`key_dim`", part, "query_dim=6", "key_dim=4")])
 
 
 def test_sizes_of_numpy_are_plain_integers():
@@ -143,20 +92,20 @@ def test_sizes_of_numpy_are_plain_integers():
         assert type(made).from_config(config).get_config() == config
 
 
-@pytest.mark.parametrize("name", ["Dot", "ScaledDot", "Cosine"])
-def test_queries_and_keys_of_different_sizes(name):
-    score = getattr(layers, f"{name}Score")
-    single = getattr(layers, "ScaledDotProductAttention" if name == "ScaledDot" else f"{name}Attention")
-    message = (
-        rf"`query` and `key` must have the same last axis for {name}Score; `GeneralScore` takes different ones. "
-        r"Attention layers are called as \(query, value, key\). "
-        r"Received: query_shape=\(2, 3, 5\), key_shape=\(2, 3, 7\)."
-    )
-    for make in (score, single, lambda: layers.Attention(score())):
-        with pytest.raises(ValueError, match=message):
-            make().build((2, 3, 5), (2, 3, 7))
-        with pytest.raises(ValueError, match=message):
-            make()(np.zeros((2, 3, 5)), np.zeros((2, 3, 7)))
+def test_queries_and_keys_of_different_sizes():
+    shapes, words = ((2, 3, 5), (2, 3, 7)), ("`GeneralScore`", "(2, 3, 5)", "(2, 3, 7)")
+    for score, single in (
+        (layers.DotScore, layers.DotAttention),
+        (layers.ScaledDotScore, layers.ScaledDotProductAttention),
+        (layers.CosineScore, layers.CosineAttention),
+    ):
+        for make in (score, single, partial(layers.Attention, score())):
+            check_refusals(
+                [
+                    (partial(make().build, *shapes), score.__name__, *words),
+                    (partial(make(), *map(np.zeros, shapes)), score.__name__, *words),
+                ]
+            )
 
 
 def test_base_classes_say_what_to_override():
