@@ -64,3 +64,11 @@ class TokenizerGraph(tf.Module, abc.ABC):
 def string_table(texts: Sequence[str]) -> np.ndarray:
     """Returns UTF-8 bytes as objects; NumPy's own string type would cut a trailing NUL."""
     return np.array([text.encode() for text in texts], dtype=object)
+
+
+def joined(ids: tf.RaggedTensor, first: np.ndarray, within: np.ndarray) -> tf.Tensor:
+    """Returns the texts [B] of rows of ids, given what each id is at the beginning of a text and after another one."""
+    values = ids.flat_values
+    is_first = tf.range(tf.size(values, tf.int64)) == tf.gather(ids.row_starts(), ids.value_rowids())
+    pieces = tf.where(is_first, tf.gather(tf.constant(first), values), tf.gather(tf.constant(within), values))
+    return tf.strings.reduce_join(ids.with_flat_values(pieces), axis=1)

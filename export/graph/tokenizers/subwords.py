@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from export.graph.tokenizers.base import TokenizerGraph, tokenizer_graph
+from export.graph.tokenizers.base import TokenizerGraph, joined, tokenizer_graph
 from zoo.text import ReorderedSubwordTokenizer, SubwordTokenizer
 from zoo.text.mapped_subwords import SPACE
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN, UNKNOWN_SURFACE
@@ -46,15 +46,17 @@ class ReorderedSubwordGraph(SubwordGraph):
         # Of a piece of several spaces one is left where one is dropped.
         words = (i for i, piece in enumerate(pieces) if piece.startswith(SPACE) and not piece.startswith(2 * SPACE))
         spaced = next(words, None)
-        self._drops_space = spaced is None or not tokenizer.decode([[spaced]])[0].startswith(" ")
+        drops_space = spaced is None or not tokenizer.decode([[spaced]])[0].startswith(" ")
+        begun = zip(pieces, self._surfaces, strict=True)
+        first = [text[1:] if drops_space and piece.startswith(SPACE) else text for piece, text in begun]
+        self._first_surfaces = np.array(first, dtype=object)
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         return tf.ragged.map_flat_values(tf.gather, tf.constant(self._ids_of_model), super().encode(text))
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        pieces = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces), ids)
-        text = tf.strings.reduce_join(pieces, axis=1)
-        text = tf.strings.regex_replace(text, "^ ", "") if self._drops_space else text
+        is_text = tf.ragged.map_flat_values(tf.gather, tf.constant(self._surfaces != b""), ids)
+        text = joined(tf.ragged.boolean_mask(ids, is_text), self._first_surfaces, self._surfaces)
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
 
 

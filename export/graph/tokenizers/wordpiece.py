@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from export.graph.tokenizers.base import TokenizerGraph, string_table, tokenizer_graph
+from export.graph.tokenizers.base import TokenizerGraph, joined, string_table, tokenizer_graph
 from export.graph.tokenizers.tables import PagedTable, PairTable
 from zoo.text import WordPieceTokenizer
 from zoo.text.bert_characters import SPACE, character_classes
@@ -129,12 +129,7 @@ class WordPieceGraph(TokenizerGraph):
         return lengths, pieces
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        first, within = self._surfaces
-        places = tf.range(tf.size(ids.flat_values, tf.int64))
-        is_first = places == tf.gather(ids.row_starts(), ids.value_rowids())
-        values = ids.flat_values
-        pieces = tf.where(is_first, tf.gather(tf.constant(first), values), tf.gather(tf.constant(within), values))
-        return tf.strings.reduce_join(ids.with_flat_values(pieces), axis=1)
+        return joined(ids, *self._surfaces)
 
 
 def _tree(ids: dict[str, int]) -> tuple[PairTable, np.ndarray]:

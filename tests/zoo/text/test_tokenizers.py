@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
+from support.every import every
 
 import zoo.text
 from export.graph.tokenizers import tokenizer_graph
@@ -60,17 +61,6 @@ _TRICKY = [
 ]
 
 
-@pytest.fixture(scope="module", params=["subword", "words", "chars", "subword-lower", "words-lower", "chars-lower"])
-def tokenizer(request):
-    kind, _, lower = request.param.partition("-")
-    return train_tokenizer(kind, _CORPUS, vocab_size=97, lowercase=bool(lower))
-
-
-@pytest.fixture(scope="module")
-def graph(tokenizer):
-    return tokenizer_graph(tokenizer)
-
-
 def _strings(tensor) -> list:
     return np.frompyfunc(bytes.decode, 1, 1)(tensor).tolist()
 
@@ -85,11 +75,11 @@ def _assert_halves_agree(tokenizer, graph, texts):
     return decoded
 
 
-def test_halves_agree_on_tricky_text(tokenizer, graph):
+def halves_agree_on_tricky_text(tokenizer, graph, _):
     _assert_halves_agree(tokenizer, graph, _TRICKY)
 
 
-def test_halves_agree_on_any_ids(tokenizer, graph):
+def halves_agree_on_any_ids(tokenizer, graph, _):
     size = tokenizer.vocab_size
     ids = np.random.default_rng(11).integers(-7, size + 7, (53, 17), dtype=np.int32)
     ids[0], ids[1, 3], ids[2, 0] = PAD, END, END
@@ -98,28 +88,20 @@ def test_halves_agree_on_any_ids(tokenizer, graph):
     assert _strings(graph.pieces(ids).numpy()) == [tokenizer.pieces(row) for row in ids]
 
 
-def test_known_text_comes_back(tokenizer, graph):
+def known_text_comes_back(tokenizer, graph, _):
     texts = ["a man rides two horses", "zwei Frauen reiten", "Κυριακή 3"]
     expected = [text.lower() for text in texts] if tokenizer.lowercase else texts
     assert _assert_halves_agree(tokenizer, graph, texts) == expected
 
 
-def test_halves_break_ties_alike(tokenizer, graph):
+def halves_break_ties_alike(tokenizer, graph, _):
     """Periodic text has segmentations that differ only in order, and so in nothing but rounding."""
     chance = random.Random(13)
-    units = ["".join(chance.choices("ahnres. ", k=chance.randint(1, 5))) for _ in range(2_003)]
+    units = ["".join(chance.choices("ahnres. ", k=chance.randint(1, 5))) for _ in range(1_009)]
     _assert_halves_agree(tokenizer, graph, [unit * chance.randint(2, 11) for unit in units])
 
 
-def test_scores_are_rounded_to_what_float32_adds_exactly():
-    model = SubwordTokenizer.train(_CORPUS, vocab_size=97).model
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    scores = [processor.get_score(i) for i in range(processor.get_piece_size())]
-    assert len(set(scores)) > 7 and min(scores) < -3
-    assert all(float(64 * score).is_integer() for score in scores)
-
-
-def test_special_ids(tokenizer):
+def special_ids_are_no_text(tokenizer, graph, _):
     assert (PAD, START, END, UNKNOWN) == (0, 1, 2, 3)
     assert tokenizer.piece_table()[:4] == ("<pad>", "<s>", "</s>", "<unk>")
     assert tokenizer.pieces([PAD, START, END, UNKNOWN]) == ["", "<s>", "</s>", "<unk>"]
@@ -130,41 +112,61 @@ def test_special_ids(tokenizer):
     assert tokenizer.decode([np.array([UNKNOWN])])[0].strip() == "⁇"
 
 
-def test_empty_batches(tokenizer, graph):
+def batches_may_be_empty(tokenizer, graph, _):
     assert tokenizer.encode([]) == [] and tokenizer.decode([]) == []
     assert tokenizer.encode([""]) == [[]] and tokenizer.decode([[]]) == [""]
     assert graph.encode(tf.constant([], tf.string)).to_list() == []
-    for shape in ((0, 5), (2, 0), (0, 0)):
+    for shape in ((0, 5), (2, 0)):
         ids = tf.zeros(shape, tf.int32)
         assert graph.decode(ids).numpy().tolist() == [b""] * shape[0]
         assert graph.pieces(ids).shape == shape
 
 
-def test_invalid_utf8_never_fails_the_batch(tokenizer, graph):
+def what_is_no_text_never_fails_the_batch(tokenizer, graph, _):
     bad = [b"\xff", b"a man \xff\xfe rides", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xc0\x80", b"two horses"]
     rows = graph.encode(tf.constant(bad)).to_list()
     # Invalid bytes read as U+FFFD do, from either half; how many of them is the decoder's choice.
     replaced = ["\ufffd", "a man \ufffd\ufffd rides", "\ufffd\ufffd\ufffd", "\ufffd", "\ufffd\ufffd", "two horses"]
     assert rows == tokenizer.encode(replaced)
+    assert tokenizer.encode(["a \ud800b"]) == tokenizer.encode(["a \ufffdb"])  # half of a character
 
 
-def test_lone_surrogates_read_as_the_replacement_character(tokenizer):
-    assert tokenizer.encode(["a \ud800b"]) == tokenizer.encode(["a \ufffdb"])
-
-
-def test_save_and_load(tokenizer, tmp_path):
-    tokenizer.save(tmp_path / "deep" / "source.v1")
-    loaded = load_tokenizer(tmp_path / "deep" / "source.v1")
+def it_is_saved_and_loaded(tokenizer, graph, folder):
+    tokenizer.save(folder / "deep" / "source.v1")
+    loaded = load_tokenizer(folder / "deep" / "source.v1")
     assert type(loaded) is type(tokenizer)
     assert loaded.piece_table() == tokenizer.piece_table()
     assert loaded.encode(_TRICKY) == tokenizer.encode(_TRICKY)
     assert loaded.lowercase == tokenizer.lowercase
     suffixes = {".json"} if tokenizer.kind == "chars" else {".json", ".model"}
-    assert {path.name for path in (tmp_path / "deep").iterdir()} == {f"source.v1{suffix}" for suffix in suffixes}
+    assert {path.name for path in (folder / "deep").iterdir()} == {f"source.v1{suffix}" for suffix in suffixes}
 
 
-def test_saving_replaces_whole_files(tokenizer, tmp_path, monkeypatch):
-    tokenizer.save(tmp_path / "source")
+CHECKS = (
+    halves_agree_on_tricky_text,
+    halves_agree_on_any_ids,
+    known_text_comes_back,
+    halves_break_ties_alike,
+    special_ids_are_no_text,
+    batches_may_be_empty,
+    what_is_no_text_never_fails_the_batch,
+    it_is_saved_and_loaded,
+)
+
+
+@pytest.mark.parametrize("case", ["subword", "words", "chars", "subword-lower", "words-lower", "chars-lower"])
+def test_both_halves_of_each_kind(case, tmp_path):
+    kind, _, lower = case.partition("-")
+    tokenizer = train_tokenizer(kind, _CORPUS, vocab_size=97, lowercase=bool(lower))
+    graph = tokenizer_graph(tokenizer)
+    with every() as failures:
+        for check in CHECKS:
+            with failures.of(check.__name__):
+                check(tokenizer, graph, tmp_path)
+
+
+def test_saving_replaces_whole_files(tmp_path, monkeypatch):
+    train_tokenizer("subword", _CORPUS, 89).save(tmp_path / "source")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def fail(*_):
@@ -176,11 +178,19 @@ def test_saving_replaces_whole_files(tokenizer, tmp_path, monkeypatch):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("kind", ["subword", "words", "chars"])
-def test_training_is_deterministic(kind):
-    first, second = (train_tokenizer(kind, _CORPUS, 89) for _ in range(2))
-    assert first.piece_table() == second.piece_table()
-    assert first.vocab_size <= 89
+def test_scores_are_rounded_to_what_float32_adds_exactly():
+    model = SubwordTokenizer.train(_CORPUS, vocab_size=97).model
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    scores = [processor.get_score(i) for i in range(processor.get_piece_size())]
+    assert len(set(scores)) > 7 and min(scores) < -3
+    assert all(float(64 * score).is_integer() for score in scores)
+
+
+def test_training_is_deterministic():
+    for kind in ("subword", "words", "chars"):
+        first, second = (train_tokenizer(kind, _CORPUS, 89) for _ in range(2))
+        assert first.piece_table() == second.piece_table()
+        assert first.vocab_size <= 89
 
 
 def test_lower_case():
@@ -233,43 +243,39 @@ def test_long_lines_are_learned_from():
     assert UNKNOWN not in tokenizer.encode(["cd"])[0]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: SubwordTokenizer.train(["  ", ""]), "at least one line of text"),
-        (lambda: SubwordTokenizer.train(["abcdefgh"], vocab_size=7), "at least 13. Received: vocab_size=7"),
-        (lambda: SubwordTokenizer.train(["a"], vocab_size=4), "must exceed 4. Received: vocab_size=4"),
-        (lambda: SubwordTokenizer(b"junk"), "Not a SentencePiece model (4 bytes)"),
-        (lambda: CharTokenizer.train([""]), "at least one character"),
-        (lambda: CharTokenizer.train(["a"], vocab_size=4), "must exceed 4. Received: vocab_size=4"),
-        (lambda: CharTokenizer(["a", "bc"]), "distinct single characters. Received: ['bc']"),
-        (lambda: CharTokenizer(["a", "a"]), "distinct single characters"),
-        (lambda: train_tokenizer("subwords", ["a"]), "Unknown tokenizer 'subwords'. Did you mean subword"),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        call()
+def test_errors_name_what_is_wrong():
+    with every() as failures:
+        for call, message in (
+            (lambda: SubwordTokenizer.train(["  ", ""]), "none"),
+            (lambda: SubwordTokenizer.train(["abcdefgh"], vocab_size=7), "13.*vocab_size=7"),
+            (lambda: SubwordTokenizer.train(["a"], vocab_size=4), "`vocab_size`.*vocab_size=4"),
+            (lambda: SubwordTokenizer(b"junk"), "4 bytes"),
+            (lambda: CharTokenizer.train([""]), "none"),
+            (lambda: CharTokenizer.train(["a"], vocab_size=4), "`vocab_size`.*vocab_size=4"),
+            (lambda: CharTokenizer(["a", "bc"]), "'bc'"),
+            (lambda: CharTokenizer(["a", "a"]), "repeated"),
+            (lambda: train_tokenizer("subwords", ["a"]), "'subwords'.*subword"),
+        ):
+            with failures.of(message), pytest.raises(InputError, match=message):
+                call()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "cannot be read (No such file"),
-        (b"{", "invalid JSON"),
-        (b"\xff", "invalid JSON"),
-        (b"[1]", "Unknown tokenizer 'None'"),
-        (b'{"kind": "syllables"}', "Unknown tokenizer 'syllables'"),
-        (b'{"kind": "chars"}', "needs a list 'characters'"),
-        (b'{"kind": "subword"}', "source.model: cannot be read"),
-    ],
-)
-def test_loading_errors(tmp_path, content, message):
-    if content is not None:
-        (tmp_path / "source.json").write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        load_tokenizer(tmp_path / "source")
-    assert str(tmp_path) in str(caught.value)
+def test_loading_errors_name_the_file(tmp_path):
+    path = tmp_path / "source.json"
+    with every() as failures:
+        for content, message in (
+            (None, "No such file"),
+            (b"{", "JSON"),
+            (b"\xff", "JSON"),
+            (b"[1]", "'None'"),
+            (b'{"kind": "syllables"}', "'syllables'"),
+            (b'{"kind": "chars"}', "'characters'"),
+            (b'{"kind": "subword"}', "source.model"),
+        ):
+            if content is not None:
+                path.write_bytes(content)
+            with failures.of(content), pytest.raises(InputError, match=f"{re.escape(str(path))}.*{message}"):
+                load_tokenizer(tmp_path / "source")
 
 
 def test_other_models_are_refused():
@@ -277,7 +283,7 @@ def test_other_models_are_refused():
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(_CORPUS), model_writer=model, vocab_size=97, hard_vocab_limit=False, minloglevel=2
     )
-    with pytest.raises(InputError, match="ids 0-3 must be"):
+    with pytest.raises(InputError, match="0-3"):
         SubwordTokenizer(model.getvalue())
 
 
@@ -294,9 +300,11 @@ class _Served(tf.Module):
         return {"ids": ids, "pieces": self.graph.pieces(ids), "text": self.graph.decode(ids)}
 
 
-def test_survives_the_tf1_loader(tokenizer, graph, tmp_path):
+@pytest.mark.parametrize("kind", ["subword", "chars"])
+def test_survives_the_tf1_loader(kind, tmp_path):
     """The stock server loads a SavedModel into a session, which Python's own loader does not imitate."""
-    served = _Served(graph)
+    tokenizer = train_tokenizer(kind, _CORPUS, vocab_size=97, lowercase=True)
+    served = _Served(tokenizer_graph(tokenizer))
     tf.saved_model.save(served, str(tmp_path), signatures={"serving_default": served.__call__})
     tags, key = [tf.saved_model.SERVING], tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
     rows = tokenizer.encode(_TRICKY)
