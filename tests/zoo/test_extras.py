@@ -42,8 +42,8 @@ def run_without(tmp_path):
     [
         ("train", "training.train", "--model transformer_tiny --data dates --workdir"),
         ("serve", "export.serve", "--model_name m --model_base_path"),
-        ("serve", "export.client", "--model m text --server"),
-        ("beam", "export.batch", "--model_path m/1 --input in.txt --output"),
+        pytest.param("serve", "export.client", "--model m text --server", marks=pytest.mark.nightly),
+        pytest.param("beam", "export.batch", "--model_path m/1 --input in.txt --output", marks=pytest.mark.nightly),
     ],
 )
 def test_a_missing_extra_is_named_in_one_line(run_without, extra, command, arguments):
@@ -56,12 +56,11 @@ def test_a_missing_backend_is_named_in_one_line(run_without):
     arguments = "--model transformer_tiny --data dates --workdir run".split()
     done = run_without("tensorflow", "training.train", *arguments)
     assert done.returncode == 2, done.stderr
-    assert done.stderr == (
-        "error: The backend of Keras, tensorflow, is not installed: pip install 'attention-zoo[tensorflow]', or set "
-        "KERAS_BACKEND to the one that is (tensorflow, jax or torch).\n"
-    )
+    assert done.stderr.count("\n") == 1 and "KERAS_BACKEND" in done.stderr
+    assert "pip install 'attention-zoo[tensorflow]'" in done.stderr
 
 
+@pytest.mark.nightly
 def test_an_export_without_tensorflow_is_refused_in_one_line(run_without):
     done = run_without("tensorflow", "export.saved_model", "preset:dates_rnnsearch", "--output", "exported")
     assert done.returncode == 2, done.stderr

@@ -2,11 +2,11 @@
 
 import functools
 import json
-import re
 import shutil
 
 import numpy as np
 import pytest
+from support.every import every
 
 import zoo
 from training.data import load_data
@@ -27,14 +27,16 @@ def test_one_for_each_task():
     assert tasks == {"seq2seq", "classifier", "language_model"}
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_files(name):
-    folder = presets.preset_path(name)
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    assert sum(sizes.values()) <= LARGEST
-    assert {"config.json", "model.keras", "MODEL_CARD.md", CHECKSUMS} <= set(sizes)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert (config["model"]["name"], config["data"]["spec"]) == (RECIPES[name].model, RECIPES[name].spec)
+def test_files():
+    with every() as failures:
+        for name, recipe in RECIPES.items():
+            folder = presets.preset_path(name)
+            files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            with failures.of(name):
+                assert sum(path.stat().st_size for path in files.values()) <= LARGEST
+                assert {"config.json", "model.keras", "MODEL_CARD.md", CHECKSUMS} <= set(files)
+                assert (config["model"]["name"], config["data"]["spec"]) == (recipe.model, recipe.spec)
 
 
 def test_dates():
@@ -54,10 +56,11 @@ COURSES = {
 }
 
 
-@pytest.mark.parametrize("typed", [str, str.lower, str.upper, lambda text: text[:-1]])
-def test_senses_of_the_courses(typed):
-    answers = loaded("senses_self_attention_classifier").classify([typed(text) for text in COURSES])
-    assert [answer.label for answer in answers] == list(COURSES.values())
+def test_senses_of_the_courses_however_they_are_typed():
+    ways = (str, str.lower, str.upper, lambda text: text[:-1])
+    texts = [typed(text) for typed in ways for text in COURSES]
+    answers = loaded("senses_self_attention_classifier").classify(texts)
+    assert [answer.label for answer in answers] == [*COURSES.values()] * len(ways)
     assert min(answer.probabilities.max() for answer in answers) >= 0.9
 
 
@@ -100,7 +103,7 @@ def test_the_cat_sat_on_the_mat():
 
 
 def test_unknown():
-    with pytest.raises(InputError, match="Unknown preset 'dates_rnsearch'. Did you mean dates_rnnsearch"):
+    with pytest.raises(InputError, match="'dates_rnsearch'.*dates_rnnsearch"):
         zoo.load("preset:dates_rnsearch")
 
 
@@ -108,6 +111,5 @@ def test_damaged(tmp_path, monkeypatch):
     shutil.copytree(presets.preset_path("dates_rnnsearch"), tmp_path / "dates_rnnsearch")
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
     (tmp_path / "dates_rnnsearch" / "model.keras").write_bytes(b"other")
-    message = "The preset 'dates_rnnsearch' is damaged: model.keras. Install the package again."
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(InputError, match=r"'dates_rnnsearch'.*model\.keras"):
         zoo.load("preset:dates_rnnsearch")

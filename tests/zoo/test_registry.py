@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from support.every import every
 
 import zoo
 from zoo import registry
@@ -18,31 +19,27 @@ def test_names_are_sorted_and_match_patterns():
     assert "rnnsearch" in zoo.list_models("?nnsearch") and zoo.list_models("nothing*") == []
 
 
-@pytest.mark.parametrize("name", zoo.list_models())
-def test_specs_are_complete_and_frozen(name):
-    spec = zoo.get_spec(name)
-    assert (
-        spec.name == name
-        and spec.task in {"seq2seq", "classifier", "language_model", "sentence_encoder"}
-        and spec.summary.endswith((".", ")."))
-    )
+def test_specs_are_complete_and_frozen_and_their_options_declared_once():
+    with every() as failures:
+        for name in zoo.list_models():
+            with failures.of(name):
+                check_spec(name, zoo.get_spec(name))
+
+
+def check_spec(name, spec):
+    assert spec.name == name and spec.task in {"seq2seq", "classifier", "language_model", "sentence_encoder"}
+    assert spec.summary.endswith((".", ")."))
     assert spec.paper.title and 2014 <= spec.paper.year <= 2030 and spec.paper.url.startswith("https://")
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.name = "other"
     with pytest.raises(TypeError):
         spec.config["dropout"] = 0.0
-    assert spec.load_class().__module__.startswith("zoo.models.")
-
-
-@pytest.mark.parametrize("name", zoo.list_models())
-def test_options_are_declared_once(name):
-    spec = zoo.get_spec(name)
-    declared = spec.options.declared()
-    assert {*declared} == {*spec.config, *spec.required} and spec.required == spec.options.required()
-    assert spec.load_class().options_class is spec.options
+    loaded = spec.load_class()
+    assert loaded.__module__.startswith("zoo.models.") and loaded.options_class is spec.options
+    assert {*spec.options.declared()} == {*spec.config, *spec.required} and spec.required == spec.options.required()
     for option, declaration in spec.declared().items():
         assert declaration.meaning.endswith(".") and declaration.default == spec.config[option]
-        assert f"    {option}: {declaration.meaning}" in spec.load_class().__doc__
+        assert f"    {option}: {declaration.meaning}" in loaded.__doc__
 
 
 def test_a_spec_completes_and_checks_its_options():
@@ -52,9 +49,9 @@ def test_a_spec_completes_and_checks_its_options():
         **{name: option.default for name, option in spec.options.declared().items() if name not in spec.required},
         "units": 7,
     }
-    with pytest.raises(InputError, match="Unknown setting 'small.unit'. Did you mean small.units"):
+    with pytest.raises(InputError, match="'small.unit'.*small.units"):
         dataclasses.replace(spec, name="small", config={"unit": 7})
-    with pytest.raises(InputError, match="`small.units` must be a positive integer. Received: units=0."):
+    with pytest.raises(InputError, match="`small.units`.*units=0"):
         dataclasses.replace(spec, name="small", config={"units": 0})
 
 
@@ -67,7 +64,7 @@ def test_a_spec_without_declared_options_keeps_its_defaults():
 def test_required_options_can_be_given_by_position():
     model = zoo.get_spec("cnn_classifier").load_class()(13, 3, embedding_dim=5, name="model")
     assert (model.vocab_size, model.num_classes, model.embedding_dim, model.name) == (13, 3, 5, "model")
-    with pytest.raises(TypeError, match="CNNClassifier takes .'vocab_size', 'num_classes'. by position."):
+    with pytest.raises(TypeError, match="CNNClassifier.*'vocab_size', 'num_classes'"):
         type(model)(13, 3, 5)
 
 
@@ -76,35 +73,30 @@ def test_options_are_resolved():
     assert resolved == {**zoo.get_spec("rnnsearch").config, **SIZES, "units": 7}
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("transformer_tyni", SIZES, "Unknown model 'transformer_tyni'. Did you mean transformer_tiny"),
-        ("zzz", SIZES, "Unknown model 'zzz'. Known: .*rnnsearch"),
-        ("bahdanau", SIZES, "Unknown model 'bahdanau'. Did you mean rnnsearch?"),
-        ("rnnsearch", {**SIZES, "unit": 7}, "Unknown option of model rnnsearch 'unit'. Did you mean units"),
-        ("rnnsearch", {"source_vocab_size": 13}, "Model 'rnnsearch' needs target_vocab_size."),
-    ],
-)
-def test_errors_name_the_close_matches(name, options, message):
-    with pytest.raises(InputError, match=message):
-        zoo.create_model(name, **options)
+def test_errors_name_the_close_matches():
+    with every() as failures:
+        for name, options, message in (
+            ("transformer_tyni", SIZES, "'transformer_tyni'.*transformer_tiny"),
+            ("zzz", SIZES, "'zzz'.*rnnsearch"),
+            ("bahdanau", SIZES, "'bahdanau'.*rnnsearch"),
+            ("rnnsearch", {**SIZES, "unit": 7}, "rnnsearch 'unit'.*units"),
+            ("rnnsearch", {"source_vocab_size": 13}, "'rnnsearch'.*target_vocab_size"),
+        ):
+            with failures.of(message), pytest.raises(InputError, match=message):
+                zoo.create_model(name, **options)
     assert issubclass(InputError, ValueError)
 
 
-@pytest.mark.parametrize(
-    ("synonym", "meant"),
-    [
-        ("bahdanau", ["rnnsearch"]),
-        ("Multiplicative", ["luong_general"]),
-        ("luong", zoo.list_models("luong_*")),
-        ("vaswani", ["transformer_base", "transformer_big", "transformer_small", "transformer_tiny"]),
-        ("sutskever", ["rnn_encdec"]),
-        ("nobody", []),
-    ],
-)
-def test_models_are_found_by_the_names_that_the_field_has(synonym, meant):
-    assert zoo.list_models(synonym) == meant
+def test_models_are_found_by_the_names_that_the_field_has():
+    found = {synonym: zoo.list_models(synonym) for synonym in ("bahdanau", "Multiplicative", "sutskever", "nobody")}
+    assert found == {
+        "bahdanau": ["rnnsearch"],
+        "Multiplicative": ["luong_general"],
+        "sutskever": ["rnn_encdec"],
+        "nobody": [],
+    }
+    assert zoo.list_models("luong") == zoo.list_models("luong_*") and len(zoo.list_models("luong")) > 3
+    assert zoo.list_models("vaswani") == [f"transformer_{size}" for size in ("base", "big", "small", "tiny")]
 
 
 def test_a_name_is_registered_once(monkeypatch):
@@ -112,7 +104,7 @@ def test_a_name_is_registered_once(monkeypatch):
     spec = dataclasses.replace(zoo.get_spec("rnnsearch"), name="searcher", config={"units": 7})
     registered = zoo.register_model(spec)
     assert zoo.get_spec("searcher") is registered and "searcher" in zoo.list_models("search*")
-    with pytest.raises(ValueError, match="A model named 'searcher' is registered already."):
+    with pytest.raises(ValueError, match="'searcher'"):
         zoo.register_model(spec)
 
 
@@ -125,10 +117,5 @@ def test_created_models_are_built_in_the_policy_asked_for():
 
 def test_package_attributes():
     assert zoo.layers.AdditiveAttention.__name__ == "AdditiveAttention"
-    with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="'nothing'"):
         zoo.nothing  # noqa: B018
-
-
-def test_loading_what_is_no_work_directory(tmp_path):
-    with pytest.raises(InputError, match="is not a work directory"):
-        zoo.load(tmp_path)

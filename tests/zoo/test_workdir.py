@@ -7,6 +7,7 @@ import stat
 import subprocess
 
 import pytest
+from support.every import every
 
 from zoo.errors import InputError
 from zoo.workdir import WorkDir, replacing
@@ -60,18 +61,18 @@ def test_read_config(tmp_path):
     assert WorkDir(tmp_path).read_config() == {"model": {"name": "rnnsearch", "ü": 1}}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"{}", b'"text"', b'{"model": 5}', b'{"model": {}}'])
-def test_what_is_no_configuration(tmp_path, content):
-    (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/config.json is not a configuration: ")):
-        WorkDir(tmp_path).read_config()
-
-
-def test_what_is_no_work_directory(tmp_path):
-    (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "none", tmp_path / "file"):
-        with pytest.raises(InputError, match=re.escape(f"{path} is not a work directory: it has no config.json.")):
-            WorkDir(path).read_config()
+def test_what_is_no_configuration_and_no_work_directory(tmp_path):
+    with every() as failures:
+        for content in (b"", b"{", b"\xff", b"[]", b"{}", b'"text"', b'{"model": 5}', b'{"model": {}}'):
+            (tmp_path / "config.json").write_bytes(content)
+            named = re.escape(f"{tmp_path}/config.json")
+            with failures.of(content), pytest.raises(InputError, match=named):
+                WorkDir(tmp_path).read_config()
+        (tmp_path / "config.json").unlink()
+        (tmp_path / "file").touch()
+        for path in (tmp_path, tmp_path / "none", tmp_path / "file"):
+            with failures.of(path), pytest.raises(InputError, match=rf"{re.escape(str(path))} .*config\.json"):
+                WorkDir(path).read_config()
 
 
 def test_leftovers_of_processes_that_are_gone_are_removed(tmp_path):
@@ -95,10 +96,10 @@ def test_a_checked_file(tmp_path):
         workdir.check("parts")
     (tmp_path / "parts" / "a.txt").write_text("third")
     workdir.check("other")
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/parts/a.txt is damaged: its SHA-256 sum is another")):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/parts/a.txt")):
         workdir.check("parts")
     workdir.checksums.write_text("{")
-    with pytest.raises(InputError, match="checksums.json is damaged. Without this file, others are read unchecked"):
+    with pytest.raises(InputError, match="checksums.json"):
         workdir.check("parts")
 
 

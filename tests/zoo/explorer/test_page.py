@@ -9,6 +9,7 @@ from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
+from support.every import every
 
 from zoo.errors import InputError
 from zoo.explorer import Answer, Page, View
@@ -91,14 +92,18 @@ def test_nothing_comes_from_outside():
     assert not re.search(r"^(?:import|export)\b", bundled_script(), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", sorted(ASSETS.glob("*.js")), ids=lambda path: path.name)
-def test_modules_make_no_markup_of_text(path):
-    source = path.read_text(encoding="utf-8")
+def test_modules_make_no_markup_of_text():
     dangerous = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|setTimeout\(['\"`]|javascript:"
     )
-    assert not re.search(dangerous, source)
-    assert not re.search(r"\bimport\b[^;]*\bas\b", source), "one scope holds all modules in a file: no other names"
+    paths = sorted(ASSETS.glob("*.js"))
+    assert len(paths) > 9
+    with every() as failures:
+        for path in paths:
+            source = path.read_text(encoding="utf-8")
+            with failures.of(path.name):
+                assert not re.search(dangerous, source)
+                assert not re.search(r"\bimport\b[^;]*\bas\b", source), "one scope holds all modules: no other names"
 
 
 def test_one_scope_can_hold_all_modules():
@@ -129,10 +134,10 @@ def test_saving(tmp_path):
     path = page.save(tmp_path / "deep" / "page.html")
     assert path.read_text(encoding="utf-8") == page.html()
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
-    with pytest.raises(InputError, match="page.html/inside.html cannot be written"):
+    with pytest.raises(InputError, match="page.html/inside.html"):
         page.save(path / "inside.html")
 
 
 def test_without_views():
-    with pytest.raises(InputError, match="The explorer needs at least one text. Received: none."):
+    with pytest.raises(InputError, match="none"):
         Page([])

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.every import every
 
 from zoo.errors import InputError
 from zoo.explorer import Answer, Attention, View
@@ -63,7 +64,7 @@ def test_weights_that_are_no_weights_are_none():
 
 
 def test_attention_without_any_layer():
-    with pytest.raises(InputError, match="of at least one layer"):
+    with pytest.raises(InputError, match="layer"):
         Attention([None]).to_json()
 
 
@@ -73,27 +74,23 @@ def test_padding_is_left_out():
     np.testing.assert_array_equal(layers, weights[:, :, :2, 1:])
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ([], "This is no view of the explorer"),
-        ({"format": "attention-zoo-view", "version": 1, "task": "poetry"}, "This is no view of the explorer"),
-        ({**view().to_json(), "version": 7}, "The view has version 7; this explorer reads version 1."),
-        ({**view().to_json(), "answers": [{}]}, "The view is damaged: KeyError at 'predictions'."),
-        ({**view().to_json(), "classes": None}, "The view is damaged: TypeError"),
-        (
-            {**view().to_json(), "attention": {"encoder": {"heads": 1, "rows": 2, "columns": 2, "layers": ["AAAA"]}}},
-            "weights are not 1 × 2 × 2",
-        ),
-        (
-            {**view().to_json(), "attention": {"encoder": {"heads": 1, "rows": 1, "columns": 1, "layers": ["é"]}}},
-            "weights are not 1 × 1 × 1",
-        ),
-    ],
-)
-def test_what_is_no_view(value, message):
-    with pytest.raises(InputError, match=message):
-        View.from_json(value)
+def test_what_is_no_view_is_refused():
+    def weights(rows, columns, text):
+        attention = {"heads": 1, "rows": rows, "columns": columns, "layers": [text]}
+        return {**view().to_json(), "attention": {"encoder": attention}}
+
+    with every() as failures:
+        for value, message in (
+            ([], "attention-zoo-view"),
+            ({"format": "attention-zoo-view", "version": 1, "task": "poetry"}, "task"),
+            ({**view().to_json(), "version": 7}, "version 7.*version 1"),
+            ({**view().to_json(), "answers": [{}]}, "'predictions'"),
+            ({**view().to_json(), "classes": None}, "TypeError"),
+            (weights(2, 2, "AAAA"), "1 × 2 × 2"),
+            (weights(1, 1, "é"), "1 × 1 × 1"),
+        ):
+            with failures.of(message), pytest.raises(InputError, match=message):
+                View.from_json(value)
 
 
 def test_files(tmp_path):
@@ -103,7 +100,7 @@ def test_files(tmp_path):
     path.write_text(json.dumps(view().to_json()), encoding="utf-8")
     assert len(View.load(path)) == 1
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="views.json cannot be read as JSON"):
+    with pytest.raises(InputError, match="views.json"):
         View.load(path)
-    with pytest.raises(InputError, match="missing.json cannot be read as JSON"):
+    with pytest.raises(InputError, match="missing.json"):
         View.load(tmp_path / "missing.json")
