@@ -25,6 +25,12 @@ LANGUAGE_MODEL = (
     "training.eval_every=30 training.batch_tokens=512 training.learning_rate=0.01 training.warmup_steps=5 "
     "training.precision=float32 training.average_checkpoints=1 data.max_length=12"
 ).split()
+# Trained in half a second, with all that a checkpoint may have to hold.
+CONVOLUTIONS = (
+    "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2 model.dropout=0.1 training.max_steps=9 "
+    "training.eval_every=3 training.batch_tokens=512 training.learning_rate=0.01 training.warmup_steps=2 "
+    "training.precision=float32 training.average_checkpoints=2 training.ema=0.9 training.accumulate_steps=2"
+).split()
 
 _WORDS = {
     "articles": ("a ein", "the das", "my mein"),

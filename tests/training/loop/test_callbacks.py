@@ -52,15 +52,19 @@ def steps_of(workdir):
     return [int(path.stem.removeprefix("step_")) for path in list_checkpoints(workdir.checkpoints)]
 
 
-def test_a_round_leaves_a_log_line_and_a_checkpoint(tmp_path, model):
+def test_a_round_leaves_a_log_line_a_checkpoint_and_events(tmp_path, model):
     workdir = WorkDir(tmp_path)
     state = rounds(workdir, model, [3.0, 2.0])
     assert (state.rounds, state.best, state.best_round) == (2, 2.0, 2)
     records = [json.loads(line) for line in workdir.metrics.read_text().splitlines()]
-    assert [record["step"] for record in records] == [10, 20]
-    assert [record["val_cross_entropy"] for record in records] == [3.0, 2.0]
+    assert [(record["step"], record["val_cross_entropy"]) for record in records] == [(10, 3.0), (20, 2.0)]
     assert restore_checkpoint(list_checkpoints(workdir.checkpoints)[-1], model) == dataclasses.asdict(state)
-    assert list(workdir.tensorboard.glob("events*"))
+    (path,) = workdir.tensorboard.iterdir()
+    version, start, *rest = tf.compat.v1.train.summary_iterator(str(path))
+    assert version.file_version == "brain.Event:2"
+    assert (start.step, start.session_log.status) == (0, start.session_log.START)
+    found = {(event.step, value.tag): value.simple_value for event in rest for value in event.summary.value}
+    assert found == {(s, n): v for s, v in ((10, 3.0), (20, 2.0)) for n in ("loss", "val_cross_entropy")}
 
 
 def test_a_directory_that_was_removed_is_not_made_anew(tmp_path, model):
@@ -72,17 +76,6 @@ def test_a_directory_that_was_removed_is_not_made_anew(tmp_path, model):
     with contextlib.closing(callback), pytest.raises(InputError, match="/run was removed while a run wrote into it."):
         callback.on_epoch_end(0, {"loss": 1.0, "val_cross_entropy": 1.0})
     assert not workdir.path.exists()
-
-
-def test_events_are_those_of_tensorboard(tmp_path, model):
-    workdir = WorkDir(tmp_path)
-    rounds(workdir, model, [3.0, 2.0])
-    (path,) = workdir.tensorboard.iterdir()
-    version, start, *rest = tf.compat.v1.train.summary_iterator(str(path))
-    assert version.file_version == "brain.Event:2"
-    assert (start.step, start.session_log.status) == (0, start.session_log.START)
-    found = {(event.step, value.tag): value.simple_value for event in rest for value in event.summary.value}
-    assert found == {(s, n): v for s, v in ((10, 3.0), (20, 2.0)) for n in ("loss", "val_cross_entropy")}
 
 
 def test_a_full_disk_is_told_once(tmp_path, model, monkeypatch):
@@ -115,26 +108,25 @@ def test_the_last_checkpoints_are_kept_and_the_best(tmp_path, model):
 
 
 def test_early_stop(tmp_path, model):
+    """Waiting goes on in a resumed run."""
     state = rounds(WorkDir(tmp_path), model, [5.0, 4.0, 4.0, 4.5, 3.0, 2.0], patience=2)
     assert (state.rounds, state.best, state.best_round) == (4, 4.0, 2)
     assert state.has_stalled(2)
     assert not state.has_stalled(3)
     assert not state.has_stalled(0)
+    waiting = rounds(WorkDir(tmp_path / "resumed"), model, [4.0, 5.0], patience=2)
+    assert not waiting.has_stalled(2)
+    again = RunState(**dataclasses.asdict(waiting))
+    assert rounds(WorkDir(tmp_path / "resumed"), model, [4.5, 1.0], again, patience=2).rounds == 3
 
 
-def test_waiting_goes_on_in_a_resumed_run(tmp_path, model):
-    state = rounds(WorkDir(tmp_path), model, [4.0, 5.0], patience=2)
-    assert not state.has_stalled(2)
-    assert rounds(WorkDir(tmp_path), model, [4.5, 1.0], RunState(**dataclasses.asdict(state)), patience=2).rounds == 3
-
-
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_lost_run_ends_and_its_checkpoint_is_not_written(tmp_path, model, loss):
-    workdir = WorkDir(tmp_path)
-    with pytest.raises(LossLost, match="at step 20"):
-        rounds(workdir, model, [3.0, loss])
-    assert steps_of(workdir) == [10]
-    assert len(workdir.metrics.read_text().splitlines()) == 1
+def test_a_lost_run_ends_and_its_checkpoint_is_not_written(tmp_path, model):
+    for loss in (math.nan, math.inf):
+        workdir = WorkDir(tmp_path / str(loss))
+        with pytest.raises(LossLost, match="at step 20"):
+            rounds(workdir, model, [3.0, loss])
+        assert steps_of(workdir) == [10]
+        assert len(workdir.metrics.read_text().splitlines()) == 1
 
 
 def test_averages_stand_in_during_validation_alone():

@@ -42,7 +42,7 @@ def assert_same(left, right):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_a_restored_model_goes_on_bit_for_bit(tmp_path, dtype):
     model = make(dtype=dtype)
     steps(model, 3)
@@ -56,17 +56,6 @@ def test_a_restored_model_goes_on_bit_for_bit(tmp_path, dtype):
     assert_same(everything(other), before)
     assert steps(other, 3) == losses, "optimizer and dropout go on, too"
     assert_same(everything(other), everything(model))
-
-
-def test_dropout_goes_on_from_its_state_and_not_from_its_start(tmp_path):
-    model = make()
-    steps(model, 1)
-    restored = make()
-    path = CheckpointWriter(WorkDir(tmp_path)).save(1, model, {})
-    restore_checkpoint(path, restored)
-    (state,) = (np.array(v) for v in restored.variables if "seed" in v.path)
-    (fresh,) = (np.array(v) for v in make().variables if "seed" in v.path)
-    assert state.tolist() != fresh.tolist()
 
 
 def test_average(tmp_path):
@@ -96,17 +85,6 @@ def test_names_and_order(tmp_path):
     assert [path.name for path in list_checkpoints(tmp_path)] == [f"step_{step:08d}.npz" for step in (20, 300, 1000)]
 
 
-def test_the_checkpoint_of_another_model_is_refused(tmp_path):
-    model = make()
-    steps(model, 1)
-    path = CheckpointWriter(WorkDir(tmp_path)).save(1, model, {})
-    other = make(units=6)
-    before = everything(other)[:4]
-    with pytest.raises(InputError, match=r"step_00000001\.npz is a checkpoint of another model"):
-        restore_checkpoint(path, other)
-    assert_same(everything(other)[:4], before)
-
-
 class Trap:
     """Unpickling this writes a file."""
 
@@ -117,30 +95,28 @@ class Trap:
         return (open, (str(self.path), "w"))
 
 
-def test_nothing_is_unpickled(tmp_path):
-    trap = np.array([Trap(tmp_path / "sprung")], dtype=object)
-    path = tmp_path / "step_00000001.npz"
-    np.savez(path, state=trap)
-    with pytest.raises(InputError, match=r"step_00000001\.npz is not a checkpoint"):
-        restore_checkpoint(path, make())
-    trap.dump(path)
-    with pytest.raises(InputError, match="is not a checkpoint"):
-        restore_checkpoint(path, make())
+def test_what_is_no_checkpoint_of_the_model_is_refused(tmp_path, subtests):
+    """And nothing is unpickled."""
+    model, trap = make(), np.array([Trap(tmp_path / "sprung")], dtype=object)
+    path = CheckpointWriter(WorkDir(tmp_path)).save(1, make(units=6), {})
+    contents = {
+        "of another model": lambda: None,
+        "half": lambda: path.write_bytes(path.read_bytes()[:999]),
+        "no state": lambda: np.savez(path, something=np.zeros(3)),
+        "empty": lambda: path.write_bytes(b""),
+        "text": lambda: path.write_bytes(b"hello"),
+        "a pickled state": lambda: np.savez(path, state=trap),
+        "a pickle": lambda: trap.dump(path),
+    }
+    before = everything(model)[:4]
+    for name, write in contents.items():
+        with subtests.test(name):
+            write()
+            message = "is a checkpoint of another model" if name == "of another model" else "is not a checkpoint"
+            with pytest.raises(InputError, match=rf"step_00000001\.npz {message}"):
+                restore_checkpoint(path, model)
+    assert_same(everything(model)[:4], before)
     assert not (tmp_path / "sprung").exists()
-
-
-@pytest.mark.parametrize("content", ["half", "no state", "empty", "text"])
-def test_what_is_no_checkpoint_is_refused(tmp_path, content):
-    model = make()
-    steps(model, 1)
-    path = CheckpointWriter(WorkDir(tmp_path)).save(1, model, {})
-    if content == "no state":
-        np.savez(path, something=np.zeros(3))
-    else:
-        data = {"half": path.read_bytes()[:999], "empty": b"", "text": b"hello"}[content]
-        path.write_bytes(data)
-    with pytest.raises(InputError, match="is not a checkpoint"):
-        restore_checkpoint(path, model)
 
 
 def test_a_failed_save_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Damaged work directories, and origins that are gone: what can go on does, the rest ends with one line."""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -12,28 +11,19 @@ import zoo
 from training.train import main
 from zoo.errors import InputError
 
-SHORT = (
-    "training.max_steps=4 training.eval_every=2 training.batch_tokens=512 training.precision=float32 "
-    "training.average_checkpoints=2"
-).split()
 
-
-@pytest.fixture(scope="module")
-def begun(labelled_workdir, labelled_spec, tmp_path_factory):
-    """The work directory of a run that began from the classifier."""
-    workdir = tmp_path_factory.mktemp("runs") / "begun"
-    argv = ["--init_from", labelled_workdir, "--data", labelled_spec, "--workdir", workdir, "--set", *SHORT]
-    assert run_quietly(main, *argv) == 0
-    return workdir
+@pytest.fixture
+def finished(small_run, tmp_path):
+    """A copy of the run."""
+    return shutil.copytree(small_run, tmp_path / "run")
 
 
 @pytest.fixture
-def copy(begun, tmp_path):
+def unfinished(finished):
     """A copy that lacks what is written last."""
-    workdir = shutil.copytree(begun, tmp_path / "run")
     for name in ("model.keras", "MODEL_CARD.md"):
-        (workdir / name).unlink()
-    return workdir
+        (finished / name).unlink()
+    return finished
 
 
 def log_of(workdir):
@@ -53,128 +43,103 @@ def flip(path):
     path.write_bytes(content)
 
 
-def without_classes(copy):
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**config, "data": {**config["data"], "classes": None}}))
+def change(workdir, section, **values):
+    """Changes settings in the configuration of a run."""
+    config = json.loads((workdir / "config.json").read_text())
+    (workdir / "config.json").write_text(json.dumps({**config, section: {**config[section], **values}}))
 
 
-def test_a_run_finishes_without_the_one_it_began_from(copy, labelled_workdir):
-    """That may be moved, deleted, or named from another folder."""
-    config = (copy / "config.json").read_text()
-    (copy / "config.json").write_text(config.replace(str(labelled_workdir), "gone"))
-    assert run_quietly(main, "--workdir", copy, "--resume") == 0
-    assert "training.init_from=gone" in (copy / "MODEL_CARD.md").read_text()
+def weights_of(workdir):
+    return zoo.load(workdir).model.get_weights()
 
 
-@pytest.mark.parametrize("torn", [b'{"final": true, "st', b"\0\0\0\xff"])
-def test_a_torn_last_line(begun, copy, torn):
-    """Also where the model was written already."""
-    shutil.copy(begun / "model.keras", copy)
-    whole = log_of(begun)
-    lines = (begun / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (copy / "metrics.jsonl").write_bytes(b"".join(lines[:-1]) + torn)
-    assert run_quietly(main, "--workdir", copy, "--resume") == 0
-    assert log_of(copy) == whole
+def test_what_does_not_matter(small_run, unfinished):
+    """The run that it began from is gone, the last line is torn, and so is a checkpoint before the last two."""
+    change(unfinished, "training", init_from="gone")
+    lines = (small_run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (unfinished / "metrics.jsonl").write_bytes(b"".join(lines[:-1]) + b'{"final": true, "st\0\xff')
+    (unfinished / "checkpoints" / "step_00000003.npz").write_bytes(b"PK")
+    before = {path.name: path.stat().st_mtime for path in (unfinished / "checkpoints").glob("step_*[69].npz")}
+    assert run_quietly(main, "--workdir", unfinished, "--resume") == 0
+    assert log_of(unfinished) == log_of(small_run)
+    assert {name: (unfinished / "checkpoints" / name).stat().st_mtime for name in before} == before, "not trained anew"
+    assert "training.init_from=gone" in (unfinished / "MODEL_CARD.md").read_text()
+    np.testing.assert_equal(weights_of(unfinished), weights_of(small_run))
 
 
-def test_a_line_that_was_torn_before_its_checkpoint_was_written(begun, copy):
-    """What follows is in its place."""
-    lines = (begun / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (copy / "metrics.jsonl").write_bytes(lines[0][:9] + b"\n" + lines[1] + lines[2])
-    assert run_quietly(main, "--workdir", copy, "--resume") == 0
-    assert [record["step"] for record in log_of(copy)] == [4, 4]
-
-
-def test_damaged_checkpoints_are_passed_over(begun, copy, capsys):
-    halve(copy / "checkpoints" / "step_00000004.npz")
-    assert run_quietly(main, "--workdir", copy, "--resume") == 0
+def test_damaged_checkpoints_are_passed_over(small_run, unfinished, capsys):
+    """A line of the log that was torn before its checkpoint was written is left out, and what follows is in place."""
+    lines = (small_run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (unfinished / "metrics.jsonl").write_bytes(lines[0][:9] + b"\n" + b"".join(lines[1:]))
+    halve(unfinished / "checkpoints" / "step_00000009.npz")
+    assert run_quietly(main, "--workdir", unfinished, "--resume") == 0
     error = capsys.readouterr().err
-    assert "step_00000004.npz is damaged, and kept as step_00000004.npz.damaged" in error
-    assert "resuming from step_00000002.npz" in error
-    assert log_of(copy)[-1] == pytest.approx(log_of(begun)[-1], rel=1e-5)
+    assert "step_00000009.npz is damaged, and kept as step_00000009.npz.damaged" in error
+    assert "resuming from step_00000006.npz" in error
+    assert log_of(unfinished) == log_of(small_run)[1:]
 
 
-def test_a_damaged_checkpoint_before_the_last(copy):
-    halve(copy / "checkpoints" / "step_00000002.npz")
-    assert run_quietly(main, "--workdir", copy, "--resume") == 0
-    assert (copy / "model.keras").exists()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (
-            lambda copy: [halve(path) for path in (copy / "checkpoints").iterdir()],
-            "error: All checkpoints in {}/checkpoints are damaged. Without these files, --resume begins the run anew.",
-        ),
-        (lambda copy: shutil.rmtree(copy / "tokenizers"), "error: {}/tokenizers/text.json: "),
-        (without_classes, "error: {}/config.json is damaged: "),
-    ],
-)
-def test_what_cannot_be_resumed(copy, spoil, message, capsys):
-    spoil(copy)
-    assert run_quietly(main, "--workdir", copy, "--resume") == 2
-    error = capsys.readouterr().err.splitlines()
-    assert error[-1].startswith(message.format(copy)) and len(error) <= 2
-
-
-def test_an_origin_without_data_or_classes(begun, copy, labelled_spec, tmp_path, capsys):
-    shutil.copy(begun / "model.keras", copy)
-    config = json.loads((copy / "config.json").read_text())
-    argv = ["--init_from", copy, "--data", labelled_spec, "--workdir", tmp_path / "new", "--set", *SHORT]
-    (copy / "config.json").write_text(json.dumps({"model": config["model"]}))
-    assert run_quietly(main, *argv) == 2
-    assert f"{copy}/config.json: data.spec is missing." in capsys.readouterr().err
-    (copy / "config.json").write_text(json.dumps(config))
-    without_classes(copy)
-    assert run_quietly(main, *argv) == 2
-    assert "is not the configuration of a trained classifier: it has no data.classes." in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("damage", [flip, halve])
-@pytest.mark.parametrize("known", [True, False])
-def test_a_damaged_model_is_written_anew(begun, tmp_path, damage, known, capsys):
+def test_a_damaged_model_is_written_anew(small_run, finished, capsys, subtests):
     """Also where an earlier version wrote no checksums: there the sums within the file serve."""
-    copy = shutil.copytree(begun, tmp_path / "run")
-    damage(copy / "model.keras")
-    if not known:
-        (copy / "checksums.json").unlink()
-    with pytest.raises(InputError, match=f"^{copy}/model.keras is damaged: .* --resume writes it anew"):
-        zoo.load(copy)
-    assert run_quietly(main, "--workdir", copy, "--resume") == 0
+    model, whole = finished / "model.keras", (finished / "model.keras").read_bytes()
+    for known in (True, False):
+        if not known:
+            (finished / "checksums.json").unlink()
+        for damage in (halve, flip):
+            with subtests.test(f"{damage.__name__}, {known}"):
+                model.write_bytes(whole)
+                damage(model)
+                with pytest.raises(InputError, match=f"^{model} is damaged: .* --resume writes it anew"):
+                    zoo.load(finished)
+    assert run_quietly(main, "--workdir", finished, "--resume") == 0
     error = capsys.readouterr().err
-    assert f"{copy}/model.keras is damaged: " in error and "It is written anew from the checkpoints" in error
-    assert "trained already" not in error and log_of(copy) == log_of(begun)
-    for written, lost in zip(zoo.load(copy).model.weights, zoo.load(begun).model.weights, strict=True):
-        np.testing.assert_array_equal(written, lost)
+    assert f"{model} is damaged: " in error and "It is written anew from the checkpoints" in error
+    assert "trained already" not in error and log_of(finished) == log_of(small_run)
+    np.testing.assert_equal(weights_of(finished), weights_of(small_run))
 
 
-def test_a_damaged_model_without_checkpoints(begun, tmp_path, capsys):
-    """It is not trained anew without a word."""
-    copy = shutil.copytree(begun, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
-    flip(copy / "model.keras")
-    assert run_quietly(main, "--workdir", copy, "--resume") == 2
-    assert capsys.readouterr().err.endswith("There are no checkpoints to write it anew from.\n")
+def without_checkpoints(workdir):
+    """Its model is not trained anew without a word."""
+    shutil.rmtree(workdir / "checkpoints")
+    flip(workdir / "model.keras")
 
 
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_damaged_tokenizer(begun, copy, finished, capsys):
-    """Other symbols would mean other weights."""
-    if finished:
-        shutil.copy(begun / "model.keras", copy)
-    flip(copy / "tokenizers" / "text.model")
-    assert run_quietly(main, "--workdir", copy, "--resume") == 2
-    line = f"error: {copy}/tokenizers/text.model is damaged: its SHA-256 sum is another than in checksums.json.\n"
-    assert capsys.readouterr().err.splitlines(keepends=True)[-1] == line
+def with_another_tokenizer(workdir):
+    """As an earlier version, which wrote no checksums, may have it: other symbols would mean other weights."""
+    (workdir / "checksums.json").unlink()
+    tokenizer = zoo.text.WordTokenizer.train(["a small one"], vocab_size=20)
+    tokenizer.save(workdir / "tokenizers" / "text")
 
 
-def test_a_tokenizer_of_another_size(copy, lines_workdir, capsys):
-    """As an earlier version, which wrote no checksums, may have it."""
-    (copy / "checksums.json").unlink()
-    for path in (lines_workdir / "tokenizers").iterdir():
-        shutil.copy(path, copy / "tokenizers")
-    assert run_quietly(main, "--workdir", copy, "--resume") == 2
-    assert re.search(
-        "tokenizers/text.json is not the tokenizer of this model: it has [0-9]+ symbols, and the model reads [0-9]+",
-        capsys.readouterr().err.splitlines()[-1],
-    )
+BEYOND_REPAIR = (  # whether its model was written, what happened to it, and what is said
+    (False, lambda run: [halve(path) for path in (run / "checkpoints").iterdir()], "{}/checkpoints are damaged"),
+    (True, without_checkpoints, "There are no checkpoints to write it anew from"),
+    (False, lambda run: shutil.rmtree(run / "tokenizers"), "{}/tokenizers/text.json: "),
+    (False, lambda run: flip(run / "tokenizers" / "text.model"), "{}/tokenizers/text.model is damaged"),
+    (True, lambda run: flip(run / "tokenizers" / "text.model"), "{}/tokenizers/text.model is damaged"),
+    (False, with_another_tokenizer, "{}/tokenizers/text.json is not the tokenizer of this model"),
+    (False, lambda run: change(run, "data", classes=None), "{}/config.json is damaged"),
+)
+
+
+def test_what_cannot_be_resumed(small_run, tmp_path, capsys, subtests):
+    for number, (is_finished, spoil, message) in enumerate(BEYOND_REPAIR):
+        workdir = shutil.copytree(small_run, tmp_path / str(number))
+        spoil(workdir)
+        if not is_finished:
+            (workdir / "model.keras").unlink()
+        status, error = run_quietly(main, "--workdir", workdir, "--resume"), capsys.readouterr().err.splitlines()
+        with subtests.test(message):
+            assert status == 2 and len(error) <= 2
+            assert error[-1].startswith("error: ") and message.format(workdir) in error[-1]
+
+
+def test_an_origin_without_data_or_classes(finished, labelled_spec, tmp_path, capsys):
+    argv = ["--init_from", finished, "--data", labelled_spec, "--workdir", tmp_path / "new"]
+    change(finished, "data", classes=None)
+    assert run_quietly(main, *argv) == 2
+    assert "data.classes" in capsys.readouterr().err
+    config = json.loads((finished / "config.json").read_text())
+    (finished / "config.json").write_text(json.dumps({"model": config["model"]}))
+    assert run_quietly(main, *argv) == 2
+    assert f"{finished}/config.json: data.spec is missing." in capsys.readouterr().err

@@ -69,20 +69,17 @@ def test_fit_sees_the_batches_in_their_order():
     assert_equal(train(PairBatches(source, target, **options), epochs=5, initial_epoch=3), expected[12:])
 
 
-@pytest.mark.parametrize(
-    "batches",
-    [
+def test_every_kind_of_batch_passes_as_often_as_asked_for(subtests):
+    for batches in (
         LabelledBatches([[7, 8, END], [9, END]], [1, 0], batch_tokens=3),
         DocumentBatches([[5, END], [6, 7, END]], batch_tokens=3),
         WindowBatches(np.arange(4, 30), 5, 10),
-    ],
-    ids=lambda batches: type(batches).__name__,
-)
-def test_every_kind_of_batch_passes_as_often_as_asked_for(batches):
-    model, feed = Recorder(), ValidationFeed(batches)
-    for _ in range(2):
-        model.evaluate(feed.dataset, callbacks=[feed], verbose=0)
-    assert_equal(model.seen, rounds_of(batches, 1) * 2)
+    ):
+        with subtests.test(type(batches).__name__):
+            model, feed = Recorder(), ValidationFeed(batches)
+            for _ in range(2):
+                model.evaluate(feed.dataset, callbacks=[feed], verbose=0)
+            assert_equal(model.seen, rounds_of(batches, 1) * 2)
 
 
 class Failing(Batches):
@@ -129,6 +126,7 @@ model.fit(feed.dataset, callbacks=[feed, Stop()], verbose=0)
 """
 
 
+@pytest.mark.nightly
 def test_a_process_whose_training_failed_ends():
     """Python threads of TensorFlow kept it from that, in the destructor of the iterator."""
     done = subprocess.run([sys.executable, "-c", STOPPING], capture_output=True, text=True, timeout=300)

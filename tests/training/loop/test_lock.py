@@ -48,12 +48,15 @@ def test_it_ends_with_the_block(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "tokenizers", "tb"])
-def test_a_file_where_a_folder_belongs_is_named(name, labelled_spec, tmp_path, capsys):
-    (tmp_path / name).write_text("in the way")
-    assert train("cnn_classifier", labelled_spec, tmp_path, "--set", *CLASSIFIER[1:]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / name} is a file where a run keeps a folder. Move it away.\n"
-    assert (tmp_path / name).read_text() == "in the way"
+def test_a_file_where_a_folder_belongs_is_named(labelled_spec, tmp_path, capsys):
+    for name in ("checkpoints", "tokenizers", "tb"):
+        workdir = tmp_path / f"run with {name}"
+        workdir.mkdir()
+        (workdir / name).write_text("in the way")
+        assert train("cnn_classifier", labelled_spec, workdir, "--set", *CLASSIFIER[1:]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: {workdir / name} is a file") and error.count("\n") == 1
+        assert (workdir / name).read_text() == "in the way"
 
 
 def test_without_locks_there_is_no_protection(tmp_path, monkeypatch):

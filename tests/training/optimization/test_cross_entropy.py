@@ -47,28 +47,6 @@ def test_a_case_by_hand():
     np.testing.assert_allclose(cross_entropy(np.array([[0, 1]]), logits), [[np.log(4 / 3), np.log(4)]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
-def test_loss(data, smoothing):
-    symbols, logits, weights = data
-    loss = MeanOverSymbols(label_smoothing=smoothing)(symbols, logits, weights)
-    np.testing.assert_allclose(float(loss), reference(symbols, logits, weights, smoothing), rtol=1e-5)
-    unweighted = MeanOverSymbols(label_smoothing=smoothing)(symbols, logits)
-    np.testing.assert_allclose(
-        float(unweighted), reference(symbols, logits, np.ones_like(weights), smoothing), rtol=1e-5
-    )
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_padding_changes_nothing(data, smoothing):
-    symbols, logits, weights = data
-    other_logits = np.where(weights[..., None] > 0, logits, 99 - logits)
-    other_symbols = np.where(weights > 0, symbols, 0)
-    loss = MeanOverSymbols(label_smoothing=smoothing)
-    assert float(loss(symbols, logits, weights)) == float(loss(other_symbols, other_logits, weights))
-    wider = [np.concatenate([array, array[:, :2] * 0], axis=1) for array in data]
-    np.testing.assert_allclose(float(loss(*wider)), float(loss(*data)), rtol=1e-6)
-
-
 def gradient(function, logits):
     """Returns the gradient of a scalar function of the logits."""
     if keras.backend.backend() == "tensorflow":
@@ -88,10 +66,29 @@ def gradient(function, logits):
     return logits.grad.numpy()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradient_is_softmax_minus_target_distribution(data, smoothing):
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_loss(data, smoothing):
+    """Of what has weight alone; in float32; its gradient is softmax minus the smoothed distribution."""
     symbols, logits, weights = data
-    found = gradient(lambda z: MeanOverSymbols(label_smoothing=smoothing)(symbols, z, weights), logits)
+    loss = MeanOverSymbols(label_smoothing=smoothing)
+    plain = float(loss(*data))
+    np.testing.assert_allclose(plain, reference(*data, smoothing), rtol=1e-5)
+    unweighted = reference(symbols, logits, np.ones_like(weights), smoothing)
+    np.testing.assert_allclose(float(loss(symbols, logits)), unweighted, rtol=1e-5)
+
+    other_logits = np.where(weights[..., None] > 0, logits, 99 - logits)
+    assert float(loss(np.where(weights > 0, symbols, 0), other_logits, weights)) == plain
+    wider = [np.concatenate([array, array[:, :2] * 0], axis=1) for array in data]
+    np.testing.assert_allclose(float(loss(*wider)), plain, rtol=1e-6)
+    assert float(loss(symbols, logits, weights * 0)) == 0.0
+
+    rounded = keras.ops.cast(logits, "bfloat16")
+    of_rounded = loss(symbols, rounded, weights)
+    assert keras.backend.standardize_dtype(of_rounded.dtype) == "float32"
+    expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), weights, smoothing)
+    np.testing.assert_allclose(float(of_rounded), expected, rtol=1e-5)
+
+    found = gradient(lambda z: loss(symbols, z, weights), logits)
     for b in range(B):
         for t in range(T):
             target = np.full(V, smoothing / V)
@@ -100,28 +97,14 @@ def test_gradient_is_softmax_minus_target_distribution(data, smoothing):
             np.testing.assert_allclose(found[b, t], expected, atol=1e-6)
 
 
-def test_nothing_but_padding_costs_nothing(data):
-    symbols, logits, weights = data
-    assert float(MeanOverSymbols(label_smoothing=0.1)(symbols, logits, weights * 0)) == 0.0
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_is_computed_in_float32(data, smoothing):
-    symbols, logits, weights = data
-    rounded = keras.ops.cast(logits, "bfloat16")
-    loss = MeanOverSymbols(label_smoothing=smoothing)(symbols, rounded, weights)
-    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-    expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), weights, smoothing)
-    np.testing.assert_allclose(float(loss), expected, rtol=1e-5)
-
-
 def test_large_logits_are_finite():
     logits = np.array([[[1e4, 0.0, -1e4]]], "float32")
     for symbol, expected in ((0, 0.0), (2, 2e4)):
         assert float(MeanOverSymbols()(np.array([[symbol]]), logits)) == expected
 
 
-def test_metric_is_a_mean_over_symbols_and_not_of_means(data):
+def test_metric(data):
+    """A mean over symbols and not of means, in float32 whatever the logits are."""
     symbols, logits, weights = data
     metric = TokenCrossEntropy()
     for b in range(B):
@@ -131,15 +114,10 @@ def test_metric_is_a_mean_over_symbols_and_not_of_means(data):
     assert abs(np.mean(means) - float(metric.result())) > 0.01, "the case tells the two apart"
     metric.reset_state()
     assert float(metric.result()) == 0.0
-
-
-def test_metric_without_weights(data):
-    symbols, logits, weights = data
-    metric = TokenCrossEntropy()
-    metric.update_state(symbols, logits)
-    np.testing.assert_allclose(
-        float(metric.result()), reference(symbols, logits, np.ones_like(weights), 0.0), rtol=1e-5
-    )
+    rounded = keras.ops.cast(logits, "bfloat16")
+    metric.update_state(symbols, rounded)
+    expected = reference(symbols, np.array(keras.ops.cast(rounded, "float32")), np.ones_like(weights), 0.0)
+    np.testing.assert_allclose(float(metric.result()), expected, rtol=1e-5)
 
 
 def test_perplexity_is_finite():

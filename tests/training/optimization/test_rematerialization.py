@@ -8,20 +8,21 @@ import zoo
 from training.optimization.rematerialization import rematerialize
 from zoo.errors import InputError
 
-SMALL = {"source_vocab_size": 12, "target_vocab_size": 12, "dropout": 0.3}
+SIDES = {"source_vocab_size": 12, "target_vocab_size": 12}
 
 
 def steps_of(remat, name, **options):
     """Returns losses, weights and the states of the generators of seeds after three steps."""
     keras.utils.set_random_seed(1)
-    model = zoo.create_model(name, **SMALL, **options)
+    model = zoo.create_model(name, dropout=0.3, **options)
     if remat:
         rematerialize(model)
     model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     draw = np.random.default_rng(0)
     source, target, following = (draw.integers(4, 12, (3, 5)).astype("int32") for _ in range(3))
     source[0, 3:] = 0
-    losses = [float(model.train_on_batch({"source": source, "target": target}, following)) for _ in range(3)]
+    inputs = {"source": source, "target": target} if "source_vocab_size" in options else {"tokens": target}
+    losses = [float(model.train_on_batch(inputs, following)) for _ in range(3)]
     weights, seeds = model.trainable_variables, model.non_trainable_variables
     return losses, *([keras.ops.convert_to_numpy(variable) for variable in group] for group in (weights, seeds))
 
@@ -29,13 +30,13 @@ def steps_of(remat, name, **options):
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
-        ("transformer_tiny", {"num_layers": 1, "model_dim": 16, "intermediate_dim": 16}),
+        ("causal_lm_tiny", {"vocab_size": 12, "num_layers": 1, "model_dim": 16, "intermediate_dim": 16}),
         pytest.param(
             "transformer_tiny_relative",
-            {"num_layers": 1, "model_dim": 16, "intermediate_dim": 16},
+            {**SIDES, "num_layers": 1, "model_dim": 16, "intermediate_dim": 16},
             marks=pytest.mark.nightly,
         ),
-        pytest.param("convs2s_small", {"embedding_dim": 8, "units": 8}, marks=pytest.mark.nightly),
+        pytest.param("convs2s_small", {**SIDES, "embedding_dim": 8, "units": 8}, marks=pytest.mark.nightly),
     ],
 )
 def test_steps_are_the_same_with_dropout(name, sizes):
