@@ -117,28 +117,42 @@ def number_of_weights(model):
     return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
 
 
-def make_step(task, model):
-    """Returns a step of training of a module from source and target to logits."""
+def make_training(task, model, device="cpu"):
+    """Returns a step of training of a module from inputs to logits, of tensors: all inputs, then what to predict.
+
+    It returns the loss, for which nobody has to wait.
+    """
     optimizer = make_optimizer(model)
 
-    def loss_of(source, target, outputs):
-        logits = model(source, target).flatten(0, 1)
+    def loss_of(*tensors):
+        *inputs, outputs = tensors
+        logits = model(*inputs).flatten(0, 1)
         smoothing = task["label_smoothing"]
         return functional.cross_entropy(logits, outputs.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
     if task["compile"]:
         loss_of = torch.compile(loss_of)
 
-    def step(*batch):
-        source, target, outputs = (torch.tensor(ids, dtype=torch.long) for ids in batch)
-        with torch.autocast("cpu", torch.bfloat16, enabled=task["precision"] == "bfloat16"):
-            loss = loss_of(source, target, outputs)
+    def step(*tensors):
+        with torch.autocast(device, torch.bfloat16, enabled=task["precision"] == "bfloat16"):
+            loss = loss_of(*tensors)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss.detach()
 
     return step
+
+
+def as_tensors(batch, device="cpu"):
+    """Returns arrays of symbols as tensors."""
+    return [torch.tensor(ids, dtype=torch.long, device=device) for ids in batch]
+
+
+def make_step(task, model):
+    """Returns a step of training, from arrays to a number, of a module from source and target to logits."""
+    train = make_training(task, model)
+    return lambda *batch: train(*as_tensors(batch)).item()
 
 
 def prepare(task):

@@ -11,7 +11,25 @@ _BYTES = {"f64": 8, "s64": 8, "u64": 8, "f32": 4, "s32": 4, "u32": 4, "bf16": 2,
 
 
 def compile_step(model: keras.Model, batch: tuple[Any, ...]) -> Any:
-    """Returns the compiled training step of a compiled model on JAX, with the layout that its weights have.
+    """Returns the compiled training step of a compiled model on JAX; see `lower_step`."""
+    return lower_step(model, batch).compile()
+
+
+def step_state(model: keras.Model) -> tuple[list[Any], ...]:
+    """Returns the values that a training step on JAX takes and replaces."""
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    return tuple([variable.value for variable in group] for group in groups)
+
+
+def lower_step(model: keras.Model, batch: tuple[Any, ...]) -> Any:
+    """Returns the training step of a compiled model on JAX, traced, with the layout that its weights have.
+
+    Compiled, it takes `step_state(model)`, which it uses up, and a batch, and returns the logs and the new state.
 
     Args:
         model: The model, whose optimizer is built.
@@ -24,14 +42,17 @@ def compile_step(model: keras.Model, batch: tuple[Any, ...]) -> Any:
         put = keras.distribution.distribute_tensor
         batch = keras.tree.map_structure(lambda each: put(each, mesh.get_data_layout(each.shape)), batch)
     model._symbolic_build(data_batch=batch)  # as `fit` does: else metrics have no variables yet
-    groups = (
-        model.trainable_variables,
-        model.non_trainable_variables,
-        model.optimizer.variables,
-        model.metrics_variables,
-    )
-    state = tuple([variable.value for variable in group] for group in groups)
-    return jax.jit(model.train_step, donate_argnums=0).lower(state, batch).compile()
+    return jax.jit(model.train_step, donate_argnums=0).lower(step_state(model), batch)
+
+
+def planned_peak(compiled: Any) -> int:
+    """Returns the bytes that a compiled program has in memory at most, by XLA's own plan, its arguments included.
+
+    Results take the place of arguments where they can.
+    """
+    memory = compiled.memory_analysis()
+    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return int(kept + memory.temp_size_in_bytes)
 
 
 def step_cost(compiled: Any) -> dict[str, Any]:
@@ -43,13 +64,12 @@ def step_cost(compiled: Any) -> dict[str, Any]:
         they can, and the bytes that a device sends, `sent`, and `sent_by` kind of operation.
     """
     memory, cost, sent = compiled.memory_analysis(), compiled.cost_analysis(), sent_bytes(compiled.as_text())
-    kept = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     return {
         "operations": cost.get("flops", math.nan),
         "bytes_accessed": cost.get("bytes accessed", math.nan),
         "arguments": memory.argument_size_in_bytes,
         "temporary": memory.temp_size_in_bytes,
-        "peak": kept + memory.temp_size_in_bytes,
+        "peak": planned_peak(compiled),
         "sent": sum(sent.values()),
         "sent_by": sent,
     }

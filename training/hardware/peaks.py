@@ -25,6 +25,12 @@ _KINDS = {
 }
 """What drivers call them. Others of the same series, such as the H100 for PCIe, have other peaks."""
 
+
+def peak_of(kind: str) -> float | None:
+    """Returns the operations per second of a device by what its driver calls it; `None` if they are not known."""
+    return PEAKS.get(_KINDS.get(kind, ""))
+
+
 _BATCHES = 16
 """Batches whose mean lengths stand for all."""
 
@@ -39,9 +45,9 @@ def symbols_per_second_at_peak(model: keras.Model, batches: Batches, hardware: H
     Returns:
         The rate; `None` if the peak is not known, as of processors, or is not that of the precision.
     """
-    if "float16" not in hardware.precision or (name := _KINDS.get(_device_kind())) is None:
+    if "float16" not in hardware.precision or (peak := peak_of(device_kind())) is None:
         return None
-    return max(1, len(hardware.devices)) * PEAKS[name] / operations_per_symbol(model, batches)
+    return max(1, len(hardware.devices)) * peak / operations_per_symbol(model, batches)
 
 
 def operations_per_symbol(model: keras.Model, batches: Batches) -> float:
@@ -61,7 +67,7 @@ def operations_per_symbol(model: keras.Model, batches: Batches) -> float:
     return 3 * forward / counted
 
 
-def _device_kind() -> str:
+def device_kind() -> str:
     """Returns what the driver calls the first device."""
     if keras.backend.backend() == "jax":
         import jax

@@ -46,7 +46,7 @@ def test_texts_with_a_class():
 
 
 def test_the_peak_is_that_of_all_devices(model, batches, monkeypatch):
-    monkeypatch.setattr(peaks, "_device_kind", lambda: "NVIDIA H200")
+    monkeypatch.setattr(peaks, "device_kind", lambda: "NVIDIA H200")
     one = symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16"))
     assert one == pytest.approx(989e12 / operations_per_symbol(model, batches))
     two = symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16", devices=("gpu:0", "gpu:1")))
@@ -56,7 +56,7 @@ def test_the_peak_is_that_of_all_devices(model, batches, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["NVIDIA H100 PCIe", "cpu", ""])
 def test_nothing_is_said_of_other_devices(model, batches, monkeypatch, kind):
-    monkeypatch.setattr(peaks, "_device_kind", lambda: kind)
+    monkeypatch.setattr(peaks, "device_kind", lambda: kind)
     assert symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16")) is None
 
 

@@ -1,0 +1,58 @@
+"""Greedy decoding on JAX: as many symbols as the source has, whatever the weights say."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from keras import ops
+
+import zoo
+from benchmarks.gpu.serving import Answer, described, take_turns
+from benchmarks.gpu.steps import POLICIES
+from benchmarks.peers.batches import END, FIRST
+from zoo.decoding import Constraints
+from zoo.inference.decoders import SYMBOLS
+from zoo.inference.translator import Translator
+
+
+class ExactLength(Translator):
+    """A translator whose answers have as many symbols as the source, the end alone at their end."""
+
+    def _constraints(self, source: Any, prefix: Any) -> Constraints:
+        width = ops.shape(source)[1]
+        limits = ops.zeros_like(source[:, 0]) + width
+        return Constraints(SYMBOLS, limits, width, prefix, min_length=width - 1)
+
+
+class Greedy:
+    """Sentences that are decoded together."""
+
+    def __init__(self, task: Mapping[str, Any]):
+        vocabulary, shape = task["vocabulary"], (task["batch"], task["source_length"])
+        sizes = {"source_vocab_size": vocabulary, "target_vocab_size": vocabulary, **task["options"]}
+        model = zoo.create_model(task["model"], **sizes, dtype=POLICIES[task["precision"]])
+        self.translator = ExactLength(model)
+        self.source = np.random.default_rng(0).integers(FIRST, vocabulary, shape).astype("int32")
+
+    def lower(self) -> Any:
+        def decode(trained: Any, others: Any, source: Any) -> Any:
+            return self.translator.stateless_call(trained, others, {"source": source})[0]["ids"]
+
+        return jax.jit(decode).lower(*self._arguments())
+
+    def _arguments(self) -> tuple[Any, ...]:
+        groups = self.translator.trainable_variables, self.translator.non_trainable_variables
+        return *([variable.value for variable in group] for group in groups), self.source
+
+    def measure(self, compiled: Any, task: Mapping[str, Any]) -> Answer:
+        arguments, found = jax.device_put(self._arguments()), {}
+
+        def turn() -> None:
+            found["ids"] = compiled(*arguments)
+
+        seconds = take_turns(turn, lambda: jax.block_until_ready(found["ids"]), task)
+        ids = np.asarray(found["ids"])[:, 0]
+        if ids.shape != self.source.shape or (ids[:, :-1] == END).any():
+            raise ValueError(f"Expected {self.source.shape} symbols. Received: {ids.shape}, or an end within them.")
+        return described(seconds, ids.size, "tokens", 0, task["card"])

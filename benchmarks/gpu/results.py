@@ -1,0 +1,86 @@
+"""Where figures are written as soon as they are there: a line of JSON with all that was found, and a row of a table."""
+
+import csv
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.process import ROOT
+
+COLUMNS = (
+    "figure",
+    "contestant",
+    "rate",  # units a second, the median
+    "unit",
+    "milliseconds",  # of a turn, the median
+    "share_of_peak",  # of the operations per second that the card can do at most, by our own count of operations
+    "peak_memory",  # bytes
+    "remark",
+    "card",
+    "versions",
+    "commit",
+)
+
+
+class Results:
+    """The files of results in a folder: `figures.jsonl`, and `figures.csv` with the columns above.
+
+    Attributes:
+        rows: What was written, in order.
+    """
+
+    def __init__(self, folder: Path, commit: str):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.commit = folder, commit
+        self.rows: list[dict[str, Any]] = []
+        self._lines, self._table = folder / "figures.jsonl", folder / "figures.csv"
+        self._lines.unlink(missing_ok=True)
+        with self._table.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerow(COLUMNS)
+
+    def write(self, figure: str, contestant: str = "", **found: Any) -> None:
+        """Appends what was found, and waits until it is on the disk: the machine may be taken away at any time."""
+        row = {"figure": figure, "contestant": contestant, **found, "commit": self.commit}
+        self.rows.append(row)
+        with self._lines.open("a", encoding="utf-8") as file:
+            print(json.dumps(row), file=file)
+            _keep(file)
+        with self._table.open("a", encoding="utf-8", newline="") as file:
+            csv.DictWriter(file, COLUMNS, extrasaction="ignore").writerow(row)
+            _keep(file)
+
+    def rate(self, figure: str, contestant: str) -> float | None:
+        """Returns the last rate of a contestant; `None` if it was not measured."""
+        return self.value(figure, contestant, "rate")
+
+    def value(self, figure: str, contestant: str, column: str) -> float | None:
+        """Returns the last value of a contestant in a column; `None` if it was not measured."""
+        values = [
+            row[column]
+            for row in self.rows
+            if (row["figure"], row["contestant"]) == (figure, contestant) and row.get(column) is not None
+        ]
+        return values[-1] if values else None
+
+
+def as_row(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a process has found with its texts as they are written, such as the versions."""
+    versions = answer.get("versions", {})
+    return {**answer, "versions": ", ".join(f"{name} {version}" for name, version in versions.items())}
+
+
+def commit_here() -> str:
+    """Returns the commit of this checkout; empty where there is no repository."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    except OSError:  # no git
+        return ""
+
+
+def _keep(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())

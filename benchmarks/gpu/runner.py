@@ -1,0 +1,159 @@
+"""Takes figures in order, each in the process of its library: goes on after a failure, and stops in time."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from benchmarks.gpu.figure import OURS, Figure
+from benchmarks.gpu.results import Results, as_row
+from benchmarks.process import Failed
+
+RESERVE = 5.0
+"""Seconds that are kept to pack what was compiled."""
+
+
+class Contestants(Protocol):
+    """What a process of a library answers; see `benchmarks.process.Process`."""
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    def answer(self, within: float | None = None) -> dict[str, Any]: ...
+
+    def ask(self, within: float | None = None, /, **request: Any) -> dict[str, Any]: ...
+
+    def kill(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Runner:
+    """Takes figures.
+
+    Args:
+        results: Where each is written.
+        start: Starts the process of a library.
+        deadline: When everything has to be done, on the clock.
+        clock: Returns the seconds since some time.
+    """
+
+    def __init__(
+        self,
+        results: Results,
+        start: Callable[[str], Contestants],
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._results, self._start, self._deadline, self._clock = results, start, deadline, clock
+        self._processes: dict[str, Contestants] = {}
+
+    @property
+    def left(self) -> float:
+        """Seconds until everything has to be done."""
+        return self._deadline - RESERVE - self._clock()
+
+    def run(self, figures: Sequence[Figure]) -> None:
+        """Takes the figures; the first while the others are compiled, and those after it when that is done."""
+        libraries = dict.fromkeys(figure.library for figure in figures)
+        for library in libraries:  # start side by side
+            self._launch(library)
+        for library in libraries:
+            self._prepare(library, figures)
+        for number, figure in enumerate(figures):
+            if number == 1:
+                self._wait(libraries)
+            self._take(figure)
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for process in self._processes.values():
+            process.kill()
+            process.close()
+        self._processes.clear()
+
+    def _launch(self, library: str) -> None:
+        try:
+            self._processes[library] = self._start(library)
+        except (Failed, OSError) as error:
+            self._results.write(library, remark=f"not started: {error}")
+
+    def _prepare(self, library: str, figures: Sequence[Figure]) -> None:
+        """Waits until a process has started, and lets it compile what its figures need while it goes on."""
+        if (process := self._processes.get(library)) is None:
+            return
+        tasks = [figure.task() for figure in figures if figure.library == library]
+        try:
+            process.answer(self._at_most(120))
+            process.ask(self._at_most(120), prepare=tasks)
+        except Failed as error:
+            self._end(library)
+            self._results.write(library, remark=f"not started: {error}")
+
+    def _wait(self, libraries: Sequence[str] | dict[str, None]) -> None:
+        """Waits until everything is compiled, so that it disturbs no figure, but no longer than half of the time."""
+        for library in libraries:
+            process = self._processes.get(library)
+            if process is None or self.left < 0:
+                continue
+            try:
+                answer = process.ask(self._at_most(self.left / 2 + 30), wait=self.left / 2)
+                self._results.write("compiled", library, **as_row(answer))
+            except Failed as error:
+                self._end(library)
+                self._results.write("compiled", library, remark=f"failed: {error}")
+
+    def _take(self, figure: Figure) -> None:
+        if self.left < figure.seconds:
+            remark = f"left out: {self.left:.0f} s were left, and it takes up to {figure.seconds:.0f}"
+            self._results.write(figure.name, figure.contestant, remark=remark)
+            return
+        try:
+            process = self._process_of(figure)
+            answer = process.ask(self._at_most(figure.limit), measure=self._task_of(figure))
+        except Failed as error:
+            self._results.write(figure.name, figure.contestant, remark=f"failed: {error}")
+            print(f"{figure.label}: {error}", file=sys.stderr, flush=True)
+            return
+        self._results.write(figure.name, figure.contestant, **as_row(answer))
+        print(f"{figure.label}: {_summary(answer)}", flush=True)
+
+    def _task_of(self, figure: Figure) -> dict[str, Any]:
+        """Returns what the process is told; for a peer of ours, the operations that ours has been counted to have."""
+        counted = self._results.value(figure.name, OURS, "operations")
+        return {"operations": counted or 0, **figure.task()}
+
+    def _process_of(self, figure: Figure) -> Contestants:
+        """Returns the process that takes a figure; starts another one where it has ended."""
+        library = figure.library
+        process = self._processes.get(library)
+        if process is not None and process.has_ended:
+            self._end(library)
+            process = None
+        if process is None:
+            self._launch(library)
+            self._prepare(library, [figure])
+        if library not in self._processes:
+            raise Failed(f"{library} does not start")
+        return self._processes[library]
+
+    def _end(self, library: str) -> None:
+        process = self._processes.pop(library)
+        process.kill()
+        process.close()
+
+    def _at_most(self, seconds: float) -> float:
+        return max(1.0, min(seconds, self.left))
+
+
+def _summary(answer: dict[str, Any]) -> str:
+    parts = []
+    if answer.get("rate") is not None:
+        parts.append(f"{answer['rate']:,.0f} {answer.get('unit', '')}/s")
+    if answer.get("milliseconds") is not None:
+        parts.append(f"{answer['milliseconds']:,.2f} ms")
+    if answer.get("share_of_peak") is not None:
+        parts.append(f"{answer['share_of_peak']:.1%} of the peak")
+    if answer.get("peak_memory") is not None:
+        parts.append(f"{answer['peak_memory'] / 1e9:,.2f} GB")
+    return ", ".join([*parts, *([answer["remark"]] if answer.get("remark") else [])]) or "done"
