@@ -25,9 +25,8 @@ def test_large_weights_of_every_model_are_covered(name):
             assert splittable and len({*layout_of(variable.path, shape, mesh)} - {None}) == splittable, variable.path
 
 
-@pytest.mark.parametrize(
-    ("path", "shape", "axes"),
-    [
+def test_layout():
+    for path, shape, axes in (
         ("m/block_0/attention/query/kernel", (6, 10), ("fsdp", "model")),
         ("m/block_0/self_attention/output/kernel", (10, 6), ("model", "fsdp")),
         ("m/block_0/feed_forward/intermediate/kernel", (6, 10), ("fsdp", "model")),
@@ -43,10 +42,8 @@ def test_large_weights_of_every_model_are_covered(name):
         ("m/output/bias", (10,), (None,)),
         ("m/mykernel", (6, 10), (None, None)),
         ("adam/iteration", (), ()),
-    ],
-)
-def test_layout(path, shape, axes):
-    assert layout_of(path, shape, {"fsdp": 2, "model": 2}) == axes
+    ):
+        assert layout_of(path, shape, {"fsdp": 2, "model": 2}) == axes, (path, shape)
 
 
 def test_data_and_single_devices_split_nothing():

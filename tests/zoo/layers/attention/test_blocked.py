@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from support.layers.contract import random_array, random_mask, tensorflow_only, to_numpy
 from support.layers.efficient import B, D, H, N, V, blocked_kinds, build_layer, near_pairs, results_and_gradients
+from support.layers.refusals import check_refusals
 
 from zoo import layers
 from zoo.layers.attention import linear as linear_attention
@@ -68,25 +69,27 @@ def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
 
 
 @blocked_kinds
-@pytest.mark.parametrize("budget", [100, 500, 10**6])
-def test_chunks_of_rows_of_some_and_of_all_blocks_agree(make, budget, monkeypatch):
+def test_chunks_of_rows_of_some_and_of_all_blocks_agree(make, monkeypatch):
     layer, inputs = build_layer(make()), random_array((B, 19, D), 1)
     expected = layer(inputs, inputs, return_attention_scores=True)
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", budget)
     layer.implementation = "blockwise"
-    for result, reference in zip(layer(inputs, inputs, return_attention_scores=True), expected, strict=True):
-        np.testing.assert_allclose(to_numpy(result), to_numpy(reference), atol=1e-6)
+    for budget in (100, 500, 10**6):
+        monkeypatch.setattr(execution, "CHUNK_BUDGET", budget)
+        for result, reference in zip(layer(inputs, inputs, return_attention_scores=True), expected, strict=True):
+            np.testing.assert_allclose(to_numpy(result), to_numpy(reference), atol=1e-6)
 
 
 @blocked_kinds
-@pytest.mark.parametrize("shape", [(19,), (1, 19), (19, 1), (N, 1, 19), (B, 1, 19, 19), (1, N, 19, 1)], ids=str)
-def test_biases_broadcast(make, shape):
-    layer, inputs, bias = build_layer(make()), random_array((B, 19, D), 1), random_array(shape, 2)
-    near = np.broadcast_to(near_pairs(layer, 19, 19), (B, 19, 19))
-    expected = _dense_twin(layer)(inputs, inputs, attention_mask=near, attention_bias=bias)
-    np.testing.assert_allclose(to_numpy(layer(inputs, inputs, attention_bias=bias)), to_numpy(expected), atol=1e-5)
-    with pytest.raises(ValueError, match="`attention_bias` must be floating point.*Received: dtype=int32"):
-        layer(inputs, inputs, attention_bias=np.zeros(shape, "int32"))
+def test_biases_broadcast(make):
+    layer, inputs = build_layer(make()), random_array((B, 19, D), 1)
+    dense, near = _dense_twin(layer), np.broadcast_to(near_pairs(layer, 19, 19), (B, 19, 19))
+    for shape in ((19,), (1, 19), (19, 1), (N, 1, 19), (B, 1, 19, 19), (1, N, 19, 1)):
+        bias = random_array(shape, 2)
+        expected = dense(inputs, inputs, attention_mask=near, attention_bias=bias)
+        found = layer(inputs, inputs, attention_bias=bias)
+        np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=1e-5, err_msg=str(shape))
+    integers = np.zeros((19, 19), "int32")
+    check_refusals([(lambda: layer(inputs, inputs, attention_bias=integers), "`attention_bias`", "dtype=int32")])
 
 
 @blocked_kinds
@@ -132,7 +135,7 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
     layer = build_layer(make())
     cache = layer.create_cache(B, 1000)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(query, value, key, index):
         visible = layers.attention.masks.build_visibility((1, 1000), index, causal=True, heads=True)
         return layer.attend(query, {"key": key, "value": value}, visible, None, False, False)["output"]
@@ -160,15 +163,14 @@ def test_blocked_base_says_what_to_override():
 @blocked_kinds
 def test_large_windows_are_computed_in_tiles(make, monkeypatch):
     monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
-    inputs, kept = random_array((B, 67, D), 1), []
-    for small in (4, 8):
-        monkeypatch.setattr(tiles, "SMALLEST_SIDE", small)
-        layer = build_layer(make())
-        assert layer.explain_execution(inputs, inputs).path == "tiles"
-        kept.append(to_numpy(layer(inputs, inputs)))
-        layer.implementation = "dense"
-        assert layer.explain_execution(inputs, inputs).path == "dense"
-        np.testing.assert_allclose(kept[-1], to_numpy(layer(inputs, inputs)), atol=1e-5)
+    inputs = random_array((B, 67, D), 1)
+    monkeypatch.setattr(tiles, "SMALLEST_SIDE", 8)
+    layer = build_layer(make())
+    assert layer.explain_execution(inputs, inputs).path == "tiles"
+    in_tiles = to_numpy(layer(inputs, inputs))
+    layer.implementation = "dense"
+    assert layer.explain_execution(inputs, inputs).path == "dense"
+    np.testing.assert_allclose(in_tiles, to_numpy(layer(inputs, inputs)), atol=1e-5)
 
 
 @blocked_kinds

@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.layers.contract import compiled, random_array, to_numpy
+from support.layers.contract import compiled, graph_and_xla, random_array, to_numpy
 from support.layers.recurrent import expected_alignment
+from support.layers.refusals import check_refusals
 
 import zoo
 from zoo import layers
@@ -103,7 +104,7 @@ def test_noise_is_of_training_alone_and_another_at_each_step():
     assert np.unique(np.round(stopping, 4)).size == stopping.size
 
 
-@pytest.mark.parametrize("xla", [False, True])
+@graph_and_xla
 def test_steps_that_are_compiled(xla):
     layer = _layer(hard=False)
     expected = to_numpy(layer(QUERY, VALUE, training=True))
@@ -113,7 +114,7 @@ def test_steps_that_are_compiled(xla):
     np.testing.assert_allclose(to_numpy(found), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "luong_general"])
+@pytest.mark.parametrize("name", ["rnnsearch", pytest.param("luong_general", marks=pytest.mark.nightly)])
 def test_models_step_as_they_read(name):
     sizes = {"embedding_dim": 5, "units": 6, "source_vocab_size": 11, "target_vocab_size": 13}
     model = zoo.create_model(name, alignment="monotonic", **sizes, **({"tied_embeddings": "none"}))
@@ -135,23 +136,20 @@ def test_models_step_as_they_read(name):
     assert np.all(np.isfinite(trained))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: layers.MonotonicAttention(noise=-1), "`noise` must be a number, 0 or more. Received: noise=-1"),
-        (lambda: layers.MonotonicAttention(normalization="sink"), "MonotonicAttention makes weights of scores by its"),
-        (lambda: _layer().create_cache(2), "MonotonicAttention has no cache: give `memory=layer.project_memory"),
-        (
-            lambda: zoo.create_model(
-                "rnnsearch", source_vocab_size=5, target_vocab_size=5, alignment="monotonic", coverage="sum"
+def test_errors():
+    sizes = {"source_vocab_size": 5, "target_vocab_size": 5}
+    check_refusals(
+        [
+            (lambda: layers.MonotonicAttention(noise=-1), "`noise`", "noise=-1"),
+            (lambda: layers.MonotonicAttention(normalization="sink"), "`normalization`", "SinkNormalization"),
+            (lambda: _layer().create_cache(2), "MonotonicAttention", "`memory=layer.project_memory"),
+            (
+                lambda: zoo.create_model("rnnsearch", **sizes, alignment="monotonic", coverage="sum"),
+                "`coverage`",
+                "monotonic",
             ),
-            "`coverage` does not go together with alignment='monotonic'",
-        ),
-    ],
-)
-def test_errors(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+        ]
+    )
 
 
 def test_its_steps_can_be_counted():
