@@ -1,7 +1,7 @@
 """Checks of many items in one test, which tells every item that fails."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -28,3 +28,11 @@ def every() -> Iterator[Failures]:
     yield failures
     if failures.found:
         raise BaseExceptionGroup(f"failed: {', '.join(failures.found)}", list(failures.found.values()))
+
+
+def assert_refused(cases: list[tuple[Callable[[], object], str]], error: type[Exception] = ValueError) -> None:
+    """Checks that each call raises an error whose text names what was wrong: a pattern for each."""
+    with every() as failures:
+        for number, (call, pattern) in enumerate(cases):
+            with failures.of(f"{number}: {pattern}"), pytest.raises(error, match=f"(?s){pattern}"):
+                call()

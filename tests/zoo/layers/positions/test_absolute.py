@@ -15,14 +15,13 @@ from zoo.layers import (
 from zoo.layers.positions.absolute import AbsolutePositions
 
 
-@pytest.mark.parametrize("start", [0, 3, 4001])
-@pytest.mark.parametrize("wavelength", [97.0, 10000.0])
-def test_sinusoids(start, wavelength):
+def test_sinusoids():
     inputs = random_array((2, 5, 22), 1)
-    output = to_numpy(SinusoidalPositions(wavelength)(inputs, start_index=start))
-    expected = inputs + sinusoids(5, 22, wavelength, start)
-    # float32 angles of a few thousand are good to some 1e-4.
-    np.testing.assert_allclose(output, expected, atol=1e-6 if start < 10 else 1e-3)
+    for wavelength, start in ((10000.0, 0), (97.0, 3), (97.0, 4001)):
+        output = to_numpy(SinusoidalPositions(wavelength)(inputs, start_index=start))
+        expected = inputs + sinusoids(5, 22, wavelength, start)
+        # float32 angles of a few thousand are good to some 1e-4.
+        np.testing.assert_allclose(output, expected, atol=1e-6 if start < 10 else 1e-3)
 
 
 def test_sinusoids_by_hand():
@@ -54,17 +53,18 @@ def test_learned_positions():
             np.testing.assert_allclose(output[b, t], inputs[b, t] + table[start + t], rtol=1e-6)
 
 
-@pytest.mark.parametrize("make", [LearnedPositions, lambda _, **options: SinusoidalPositions(**options)])
-def test_concatenated_positions(make):
-    layer, inputs = make(11, concatenate=True, size=6), random_array((2, 5, 4), 1)
-    output = to_numpy(layer(inputs, start_index=3))
-    np.testing.assert_array_equal(output[:, :, :4], inputs)
-    encodings = sinusoids(5, 6, start=3) if not layer.weights else to_numpy(layer.embeddings)[3:8]
-    for sequence in output:
-        np.testing.assert_allclose(sequence[:, 4:], encodings, atol=1e-6)
-    # By default as many as there are features.
-    alike = make(11, concatenate=True)
-    assert alike(inputs).shape == (2, 5, 8) and alike.encoded_size(4) == 8 and layer.encoded_size(4) == 10
+def test_concatenated_positions():
+    inputs = random_array((2, 5, 4), 1)
+    for make in (LearnedPositions, lambda _, **options: SinusoidalPositions(**options)):
+        layer = make(11, concatenate=True, size=6)
+        output = to_numpy(layer(inputs, start_index=3))
+        np.testing.assert_array_equal(output[:, :, :4], inputs)
+        encodings = sinusoids(5, 6, start=3) if not layer.weights else to_numpy(layer.embeddings)[3:8]
+        for sequence in output:
+            np.testing.assert_allclose(sequence[:, 4:], encodings, atol=1e-6)
+        # By default as many as there are features.
+        alike = make(11, concatenate=True)
+        assert alike(inputs).shape == (2, 5, 8) and alike.encoded_size(4) == 8 and layer.encoded_size(4) == 10
 
 
 def test_learned_positions_by_hand():
@@ -77,14 +77,13 @@ def test_learned_positions_by_hand():
     np.testing.assert_array_equal(to_numpy(beside(inputs, start_index=1)), [[[10, 20, 8], [30, 40, 9]]])
 
 
-@pytest.mark.parametrize("make", [lambda **options: LearnedPositions(7, **options), SinusoidalPositions])
-@pytest.mark.parametrize("options", [{}, {"concatenate": True, "size": 4}])
-def test_steps_are_slices_of_the_whole(make, options):
-    layer, inputs = make(**options), random_array((2, 7, 10), 2)
-    whole = to_numpy(layer(inputs))
-    for position in range(7):
-        step = layer(inputs[:, position : position + 1], start_index=int_tensor(position))
-        np.testing.assert_allclose(to_numpy(step)[:, 0], whole[:, position], atol=5e-7)
+def test_steps_are_slices_of_the_whole():
+    inputs = random_array((2, 7, 10), 2)
+    for layer in (LearnedPositions(7, concatenate=True, size=4), SinusoidalPositions()):
+        whole = to_numpy(layer(inputs))
+        for position in range(7):
+            step = layer(inputs[:, position : position + 1], start_index=int_tensor(position))
+            np.testing.assert_allclose(to_numpy(step)[:, 0], whole[:, position], atol=5e-7)
 
 
 def test_behind_the_learned_table_its_last_row_goes_on():
@@ -124,11 +123,10 @@ def test_sinusoids_and_rotations_go_on_before_the_start():
 def test_a_known_excess_over_the_learned_table_is_an_error():
     layer = LearnedPositions(7)
     assert layer(np.zeros((2, 5, 4), "float32"), start_index=2).shape == (2, 5, 4)
-    message = r"`max_length` must be at least 8 .* max_length=7, start_index=3, inputs.shape=\(2, 5, 4\)."
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"max_length.*8.*7.*3.*\(2, 5, 4\)"):
         layer(np.zeros((2, 5, 4), "float32"), start_index=3)
 
 
 def test_base_class_says_what_to_override():
-    with pytest.raises(NotImplementedError, match="AbsolutePositions must override `encodings`"):
+    with pytest.raises(NotImplementedError, match="AbsolutePositions.*encodings"):
         AbsolutePositions().encodings(None, 2)

@@ -1,9 +1,12 @@
 """Positions that the caller gives: packed texts, each of which counts from 0."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from support.every import assert_refused
 from support.layers.contract import compiled, random_array, randomize, to_numpy
 
 from zoo import layers
@@ -35,41 +38,33 @@ def test_packed_texts_are_as_texts_by_themselves(name):
     for row, text in ((0, slice(0, 3)), (0, slice(3, 7)), (1, slice(0, 7))):
         alone = to_numpy(layer(inputs[row : row + 1, ..., text, :]))
         np.testing.assert_allclose(output[row : row + 1, ..., text, :], alone, atol=1e-6)
-
-
-@every_kind
-def test_positions_of_all_rows(name):
-    layer, inputs = _built(name)
-    output = to_numpy(layer(inputs, positions=PACKED[0]))
-    np.testing.assert_allclose(output, to_numpy(layer(inputs, positions=np.stack([PACKED[0]] * 2))), atol=1e-6)
-    np.testing.assert_allclose(
-        to_numpy(layer(inputs, positions=np.arange(3, 10))), to_numpy(layer(inputs, start_index=3)), atol=2e-6
-    )
-
-
-@every_kind
-def test_in_graphs_and_models(name):
-    layer, inputs = _built(name)
-    expected = to_numpy(layer(inputs, positions=PACKED))
-    in_graph = compiled(lambda inputs, positions: layer(inputs, positions=positions), False)
-    np.testing.assert_allclose(to_numpy(in_graph(ops.convert_to_tensor(inputs), PACKED)), expected, atol=2e-6)
     symbols = keras.Input(inputs.shape[1:-2] + (None, 6)), keras.Input((None,), dtype="int32")
     model = keras.Model(symbols, layer(symbols[0], positions=symbols[1]))
-    np.testing.assert_allclose(to_numpy(model([inputs, PACKED])), expected, atol=2e-6)
+    np.testing.assert_allclose(to_numpy(model([inputs, PACKED])), output, atol=2e-6)
+    # Positions of all rows.
+    found = to_numpy(layer(inputs, positions=PACKED[0]))
+    np.testing.assert_allclose(found, to_numpy(layer(inputs, positions=np.stack([PACKED[0]] * 2))), atol=1e-6)
+    found = to_numpy(layer(inputs, positions=np.arange(3, 10)))
+    np.testing.assert_allclose(found, to_numpy(layer(inputs, start_index=3)), atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"positions": PACKED, "start_index": 2}, "Give `positions` or `start_index`, not both"),
-        ({"positions": PACKED.astype("float32")}, "`positions` must be integers. Received: dtype=float32."),
-        ({"positions": PACKED[:, :5]}, "must be [T] or [B, T], T = 7. Received: shape=(2, 5)."),
-        ({"positions": PACKED[None]}, "must be [T] or [B, T], T = 7. Received: shape=(1, 2, 7)."),
-    ],
-)
-@pytest.mark.parametrize("name", ["sinusoidal", "rotary"])
-def test_errors(name, options, message):
-    layer, inputs = _built(name)
-    with pytest.raises(ValueError) as error:
-        layer(inputs, **options)
-    assert message in str(error.value)
+def test_in_a_graph():
+    for name in ("sinusoidal", "rotary"):
+        layer, inputs = _built(name)
+        in_graph = compiled(lambda inputs, positions, layer=layer: layer(inputs, positions=positions), False)
+        expected = to_numpy(layer(inputs, positions=PACKED))
+        np.testing.assert_allclose(to_numpy(in_graph(ops.convert_to_tensor(inputs), PACKED)), expected, atol=2e-6)
+
+
+WRONG = [
+    ({"positions": PACKED, "start_index": 2}, "positions.*start_index.*2"),
+    ({"positions": PACKED.astype("float32")}, "positions.*float32"),
+    ({"positions": PACKED[:, :5]}, r"positions.*7.*\(2, 5\)"),
+    ({"positions": PACKED[None]}, r"positions.*7.*\(1, 2, 7\)"),
+]
+
+
+def test_errors():
+    for name in ("sinusoidal", "rotary"):
+        layer, inputs = _built(name)
+        assert_refused([(functools.partial(layer, inputs, **options), pattern) for options, pattern in WRONG])

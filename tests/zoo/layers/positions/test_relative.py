@@ -4,7 +4,6 @@ import math
 
 import keras
 import numpy as np
-import pytest
 from keras import ops
 from support.layers.contract import (
     gradients,
@@ -26,19 +25,12 @@ from zoo.layers.positions.alibi import head_slopes
 from zoo.layers.positions.t5 import distance_buckets
 
 
-@pytest.mark.parametrize(
-    ("num_heads", "expected"),
-    [
-        (1, [2**-8]),
-        (2, [2**-4, 2**-8]),
-        (3, [2**-4, 2**-8, 2**-2]),
-        (4, [2**-2, 2**-4, 2**-6, 2**-8]),
-        (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]),
-        (8, [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]),
-    ],
-)
-def test_slopes_by_hand(num_heads, expected):
-    assert head_slopes(num_heads) == expected
+def test_slopes_by_hand():
+    assert head_slopes(1) == [2**-8] and head_slopes(2) == [2**-4, 2**-8]
+    assert head_slopes(3) == [2**-4, 2**-8, 2**-2]
+    assert head_slopes(4) == [2**-2, 2**-4, 2**-6, 2**-8]
+    assert head_slopes(6) == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
+    assert head_slopes(8) == [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
 
 
 def test_slopes_of_any_number_of_heads():
@@ -59,26 +51,19 @@ def test_linear_biases():
         np.testing.assert_allclose(bias[n, t, s], expected, rtol=1e-6)
 
 
-def _clipped(step, largest):
-    return max(-largest, min(largest, int(step)))
-
-
-@pytest.mark.parametrize("max_distance", [1, 2, 6, 31])
-def test_relative_vectors(max_distance):
-    positions = build_positions(ShawRelativePositions(max_distance))
-    keys, values = to_numpy(positions.key_embeddings), to_numpy(positions.value_embeddings)
+def test_relative_vectors():
     query, weights = random_array((2, 7, 3, 19), 1), random_array((2, 7, 3, 5), 2)
     places = QUERY_POSITIONS, KEY_POSITIONS
-    scores, sums = to_numpy(positions.scores(query, *places)), to_numpy(positions.values(weights, *places))
-    assert scores.shape == (2, 7, 3, 5) and sums.shape == (2, 7, 3, 23)
-    for b, n, t in np.ndindex(2, 7, 3):
-        total = np.zeros(23)
-        for s in range(5):
-            row = _clipped(KEY_POSITIONS[s] - QUERY_POSITIONS[t], max_distance) + max_distance
-            product = sum(q * a for q, a in zip(query[b, n, t], keys[row], strict=True)) / math.sqrt(19)
-            np.testing.assert_allclose(scores[b, n, t, s], product, atol=2e-6)
-            total += weights[b, n, t, s] * values[row]
-        np.testing.assert_allclose(sums[b, n, t], total, atol=2e-6)
+    for max_distance in (1, 6, 31):
+        positions = build_positions(ShawRelativePositions(max_distance))
+        keys, values = to_numpy(positions.key_embeddings), to_numpy(positions.value_embeddings)
+        scores, sums = to_numpy(positions.scores(query, *places)), to_numpy(positions.values(weights, *places))
+        assert scores.shape == (2, 7, 3, 5) and sums.shape == (2, 7, 3, 23)
+        steps = np.clip(KEY_POSITIONS[None] - QUERY_POSITIONS[:, None], -max_distance, max_distance)
+        rows = steps + max_distance
+        for b, n, t in np.ndindex(2, 7, 3):
+            np.testing.assert_allclose(scores[b, n, t], keys[rows[t]] @ query[b, n, t] / math.sqrt(19), atol=2e-6)
+            np.testing.assert_allclose(sums[b, n, t], weights[b, n, t] @ values[rows[t]], atol=2e-6)
 
 
 def test_relative_vectors_by_hand():
@@ -134,16 +119,15 @@ def _bucket(step, num_buckets, max_distance, bidirectional):
     return first + min(num_buckets - 1, exact + math.floor(share * (num_buckets - exact)))
 
 
-@pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (4, 2), (6, 3), (14, 91), (64, 1000)])
-def test_buckets(num_buckets, max_distance, bidirectional):
-    if not bidirectional:
-        max_distance *= 2  # half the buckets are exact
-    positions = T5RelativePositions(num_buckets, max_distance, bidirectional)
+def test_buckets():
     places = np.arange(-700, 701, dtype="int32")
-    buckets = ops.convert_to_numpy(positions.buckets([0], places))[0]
-    expected = [_bucket(int(place), num_buckets, max_distance, bidirectional) for place in places]
-    assert buckets.tolist() == expected
+    for num_buckets, max_distance in ((32, 128), (4, 2), (6, 3), (14, 91), (64, 1000)):
+        for bidirectional in (True, False):
+            largest = max_distance if bidirectional else 2 * max_distance  # half the buckets are exact
+            positions = T5RelativePositions(num_buckets, largest, bidirectional)
+            buckets = ops.convert_to_numpy(positions.buckets([0], places))[0]
+            expected = [_bucket(int(place), num_buckets, largest, bidirectional) for place in places]
+            assert buckets.tolist() == expected
 
 
 def test_buckets_by_hand():
@@ -157,12 +141,12 @@ def test_buckets_by_hand():
     assert causal.tolist() == [0, 15, 0, 16, 31]
 
 
-@pytest.mark.parametrize("bidirectional", [True, False])
-def test_bucket_biases(bidirectional):
-    positions = build_positions(T5RelativePositions(14, 91, bidirectional, dtype="mixed_bfloat16"))
-    table = to_numpy(positions.embeddings)
-    bias = positions.bias(QUERY_POSITIONS, KEY_POSITIONS)
-    assert keras.backend.standardize_dtype(bias.dtype) == "float32"
-    for n, t, s in np.ndindex(7, 3, 5):
-        bucket = _bucket(int(KEY_POSITIONS[s]) - int(QUERY_POSITIONS[t]), 14, 91, bidirectional)
-        assert to_numpy(bias)[n, t, s] == table[n, bucket]
+def test_bucket_biases():
+    for bidirectional in (True, False):
+        positions = build_positions(T5RelativePositions(14, 91, bidirectional, dtype="mixed_bfloat16"))
+        table = to_numpy(positions.embeddings)
+        bias = positions.bias(QUERY_POSITIONS, KEY_POSITIONS)
+        assert keras.backend.standardize_dtype(bias.dtype) == "float32"
+        for n, t, s in np.ndindex(7, 3, 5):
+            bucket = _bucket(int(KEY_POSITIONS[s]) - int(QUERY_POSITIONS[t]), 14, 91, bidirectional)
+            assert to_numpy(bias)[n, t, s] == table[n, bucket]

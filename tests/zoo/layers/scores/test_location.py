@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from support.layers.contract import random_array, tensorflow_only, to_numpy
+from support.tiers import nightly_unless
 
 from zoo import layers
 
@@ -16,7 +17,7 @@ def test_a_location_score_knows_its_places():
     whole = to_numpy(score(query, key))
     # Fewer keys are the first places; what stands there plays no part, not even if it is no number.
     np.testing.assert_array_equal(to_numpy(score(query, np.full((2, 3, 17), np.nan, "float32"))), whole[..., :3])
-    message = r"`max_length` must be at least the number of keys. Received: max_length=5, and 7 keys."
+    message = "max_length.*5.*7 keys"
     with pytest.raises(ValueError, match=message):
         score(query, random_array((2, 7, 17), 3))
     for shapes in ([(2, 3, 11), (2, 7, 17)], [(2, 13, 3, 11), (2, 13, 7, 17)]):
@@ -34,7 +35,9 @@ def test_a_location_score_takes_keys_of_unknown_number():
 
 
 @tensorflow_only("only TensorFlow has graphs of unknown lengths")
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", nightly_unless("mixed_float16".__eq__, ["float32", "mixed_bfloat16", "mixed_float16"])
+)
 def test_nobody_attends_to_places_that_have_no_score(policy):
     import tensorflow as tf
 
@@ -68,8 +71,7 @@ def _unknown_lengths(layer):
 
 
 @tensorflow_only("only TensorFlow has graphs of unknown lengths")
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-@pytest.mark.parametrize("share_score", [True, False])
+@pytest.mark.parametrize(("implementation", "share_score"), [("dense", False), ("blockwise", True)])
 def test_no_bias_moves_weight_to_places_that_have_no_score(implementation, share_score):
     layer = layers.MultiHeadAttention(
         7, 19, score=layers.LocationScore(3), implementation=implementation, share_score=share_score
@@ -83,14 +85,14 @@ def test_no_bias_moves_weight_to_places_that_have_no_score(implementation, share
     np.testing.assert_allclose(weights[..., :3], to_numpy(expected[1]), atol=1e-6)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_a_score_in_float32_serves_a_layer_in_half_precision(policy):
+def test_a_score_in_float32_serves_a_layer_in_half_precision():
     query, value = random_array((2, 3, 11), 1), random_array((2, 5, 11), 2)
     exact = layers.Attention(layers.LocationScore(7))
     expected = to_numpy(exact(query, value))
-    layer = layers.Attention(layers.LocationScore(7), dtype=policy)
-    layer.build(query.shape, value.shape)
-    layer.set_weights(exact.get_weights())
-    output = layer(query, value)
-    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
-    np.testing.assert_allclose(to_numpy(output), expected, atol=0.02)
+    for policy in ("mixed_float16", "mixed_bfloat16"):
+        layer = layers.Attention(layers.LocationScore(7), dtype=policy)
+        layer.build(query.shape, value.shape)
+        layer.set_weights(exact.get_weights())
+        output = layer(query, value)
+        assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
+        np.testing.assert_allclose(to_numpy(output), expected, atol=0.02)
