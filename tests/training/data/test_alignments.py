@@ -20,23 +20,24 @@ def test_links_are_read(tmp_path):
     assert read_alignments(path, PAIRS) == [[(0, 0), (2, 2), (1, 1)], [(1, 0)], []]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("0-0\n", "alignments need a line for each of the 3 pairs. Received: 1."),
-        ("0-0\n0-0 1:0\n\n", r"train.align:2: a link is SOURCE-TARGET, .* Received: '1:0'"),
-        ("0-0\n0--1\n\n", "train.align:2: a link is SOURCE-TARGET"),
-        ("0-0\n²-0\n\n", "train.align:2: a link is SOURCE-TARGET"),
-        ("0-3\n\n\n", "train.align:1: 0-3 links word 3 of a target of 3 words, counted from 0"),
-        ("\n2-0\n\n", "train.align:2: 2-0 links word 2 of a source of 2 words"),
-        ("", "empty file"),
-    ],
+BAD = (
+    ("0-0\n", "train.align: .* 3 pairs.* Received: 1"),
+    ("0-0\n0-0 1:0\n\n", "train.align:2: .* Received: '1:0'"),
+    ("0-0\n0--1\n\n", "train.align:2: .* Received: '0--1'"),
+    ("0-0\n²-0\n\n", "train.align:2: .* Received: '²-0'"),
+    ("0-3\n\n\n", "train.align:1: 0-3 links word 3 of a target of 3 words"),
+    ("\n2-0\n\n", "train.align:2: 2-0 links word 2 of a source of 2 words"),
+    ("", "empty file"),
 )
-def test_bad_alignments(tmp_path, lines, message):
+
+
+def test_bad_alignments(tmp_path, subtests):
     path = tmp_path / "train.align"
-    path.write_text(lines, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        read_alignments(path, PAIRS)
+    for lines, message in BAD:
+        with subtests.test(message):
+            path.write_text(lines, encoding="utf-8")
+            with pytest.raises(InputError, match=message):
+                read_alignments(path, PAIRS)
 
 
 @pytest.mark.parametrize("kind", [SubwordTokenizer, WordTokenizer, CharTokenizer])

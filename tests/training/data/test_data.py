@@ -32,12 +32,9 @@ def test_reads_pairs(tmp_path):
     assert len(data.split("test")) == 2
 
 
-def test_the_direction_is_the_specs(tmp_path):
+def test_direction_and_folder_are_the_specs(tmp_path):
     pairs = load_data(f"text:{_folder(tmp_path)}:de-en").split("train")
     assert (pairs.source[0], pairs.target[0]) == ("train one de", "train one en")
-
-
-def test_a_folder_with_colons(tmp_path):
     (tmp_path / "a:b").mkdir()
     assert len(load_data(f"text:{_folder(tmp_path / 'a:b')}:en-de").split("train")) == 2
 
@@ -60,24 +57,25 @@ def test_a_pair_blank_on_both_sides_is_kept(tmp_path):
     assert load_data(f"text:{tmp_path}:en-de").split("val") == Pairs(["a", "", "b"], ["c", " ", "d"])
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"train_en": b"1\n2\n3\n4\n5\n", "train_de": b"1\n2\n3\n"}, r"train\.en:4: .*unequal line counts, 5 .* 3 "),
-        ({"train_en": b"1\n2\n", "train_de": b"1\n2\n3\n"}, r"train\.de:3: .*unequal line counts, 2 .* and 3 "),
-        ({"train_en": b"1\n\n3\n", "train_de": b"1\n2\n3\n"}, r"train\.en:2: blank line"),
-        ({"train_en": b"1\n2\n3\n", "train_de": b"1\n2\n \t\n"}, r"train\.de:3: blank line"),
-        ({"train_en": b"1\n2\n3 \xff\n"}, r"train\.en:3: invalid UTF-8 \(byte 0xff\)"),
-        ({"train_de": b"\xef\xbb\xbf1\n\xed\xa0\x80\n"}, r"train\.de:2: invalid UTF-8 \(byte 0xed\)"),
-        ({"train_de": b""}, r"train\.de:1: empty file"),
-        ({"train_en": b"", "train_de": b""}, r"train\.en:1: empty file"),
-        ({"train_en": b"1\n2\n3", "train_de": b"1\n2\n3\n\n"}, r"train\.de:4: .*unequal"),
-        ({"train_en": b"\xef\xbb\xbf"}, r"train\.en:1: empty file"),
-    ],
+BAD_LINES = (
+    ({"train_en": b"1\n2\n3\n4\n5\n", "train_de": b"1\n2\n3\n"}, r"train\.en:4: .*unequal line counts, 5 .* 3 "),
+    ({"train_en": b"1\n2\n", "train_de": b"1\n2\n3\n"}, r"train\.de:3: .*unequal line counts, 2 .* and 3 "),
+    ({"train_en": b"1\n\n3\n", "train_de": b"1\n2\n3\n"}, r"train\.en:2: blank line"),
+    ({"train_en": b"1\n2\n3\n", "train_de": b"1\n2\n \t\n"}, r"train\.de:3: blank line"),
+    ({"train_en": b"1\n2\n3 \xff\n"}, r"train\.en:3: invalid UTF-8 \(byte 0xff\)"),
+    ({"train_de": b"\xef\xbb\xbf1\n\xed\xa0\x80\n"}, r"train\.de:2: invalid UTF-8 \(byte 0xed\)"),
+    ({"train_de": b""}, r"train\.de:1: empty file"),
+    ({"train_en": b"", "train_de": b""}, r"train\.en:1: empty file"),
+    ({"train_en": b"1\n2\n3", "train_de": b"1\n2\n3\n\n"}, r"train\.de:4: .*unequal"),
+    ({"train_en": b"\xef\xbb\xbf"}, r"train\.en:1: empty file"),
 )
-def test_bad_lines(tmp_path, files, expected):
-    message = _error(_folder(tmp_path, **files))
-    assert re.search(re.escape(str(tmp_path)) + "/" + expected, message)
+
+
+def test_bad_lines(tmp_path, subtests):
+    for files, expected in BAD_LINES:
+        with subtests.test(str(files)):
+            message = _error(_folder(tmp_path, **files))
+            assert re.search(re.escape(str(tmp_path)) + "/" + expected, message)
 
 
 def test_other_splits_are_checked_when_used(tmp_path):
@@ -87,51 +85,32 @@ def test_other_splits_are_checked_when_used(tmp_path):
     assert re.search(r"test\.en:2: .*unequal", _error(tmp_path, "test"))
 
 
-def test_a_missing_file_is_noticed_at_once(tmp_path):
+def test_what_is_missing_is_noticed_at_once(tmp_path):
     (_folder(tmp_path) / "test.de").unlink()
     with pytest.raises(InputError, match=re.escape(f"{tmp_path}/test.de: no such file")):
         load_data(f"text:{tmp_path}:en-de")
-
-
-def test_a_missing_folder(tmp_path):
     with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none: no such folder")):
         load_data(f"text:{tmp_path}/none:en-de")
 
 
-@pytest.mark.parametrize("spec", ["text", "text:", "text:a", "text::en-de", "text:a:en", "text:a:-", "text:a:b-c-d"])
-def test_malformed_specs(spec):
-    with pytest.raises(InputError, match=f"Malformed data SPEC '{spec}'; expected text:DIR:SRC-TGT"):
-        load_data(spec)
+BAD_SPECS = {
+    "date": "Unknown data SPEC 'date'. Did you mean dates",
+    "txt:here:en-de": "Unknown data SPEC 'txt'. Did you mean text?",
+    "tvs:here": "Unknown data SPEC 'tvs'. Did you mean tsv",
+    "": (
+        "Expected one of dates, lines:DIR, prepared:DIR, senses[:natural|:twins], subjects, sums, "
+        "text:DIR:SRC-TGT, tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR"
+    ),
+    "lines:caf\udce9": "Received: 'lines:caf\\udce9'",
+}
+MALFORMED = "text text: text:a text::en-de text:a:en text:a:- text:a:b-c-d tsv tsv: lines lines: tfds tfds:".split()
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("date", "Unknown data SPEC 'date'. Did you mean dates"),
-        ("txt:here:en-de", "Unknown data SPEC 'txt'. Did you mean text?"),
-        ("tvs:here", "Unknown data SPEC 'tvs'. Did you mean tsv"),
-        (
-            "",
-            "Expected one of dates, lines:DIR, prepared:DIR, senses[:natural|:twins], subjects, sums, "
-            "text:DIR:SRC-TGT, tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR",
-        ),
-    ],
-)
-def test_unknown_specs(spec, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        load_data(spec)
-
-
-@pytest.mark.parametrize("spec", ["tsv", "tsv:", "lines", "lines:", "tfds", "tfds:"])
-def test_specs_that_name_nothing(spec):
-    form = data_format(spec).form
-    with pytest.raises(InputError, match=re.escape(f"Malformed data SPEC {spec!r}; expected {form}")):
-        load_data(spec)
-
-
-def test_a_folder_whose_name_is_not_utf8():
-    with pytest.raises(InputError, match=r"A data SPEC is UTF-8; rename the folder\. Received: 'lines:caf.udce9'"):
-        load_data("lines:caf\udce9")
+def test_bad_specs(subtests):
+    malformed = {spec: f"{spec!r}; expected {data_format(spec).form}" for spec in MALFORMED}
+    for spec, message in {**BAD_SPECS, **malformed}.items():
+        with subtests.test(ascii(spec)), pytest.raises(InputError, match=re.escape(message)):
+            load_data(spec)
 
 
 def test_splits_are_made_once_and_when_asked_for():
@@ -150,17 +129,11 @@ def test_splits_are_made_once_and_when_asked_for():
         data.split("test")
 
 
-@pytest.mark.parametrize(
-    ("split", "part"),
-    [
-        (Pairs(["a", "b", "c"], ["A", "B", "C"]), Pairs(["c", "a"], ["C", "A"])),
-        (Labelled(["a", "b", "c"], ["A", "B", "C"]), Labelled(["c", "a"], ["C", "A"])),
-        (Texts(["a", "b", "c"]), Texts(["c", "a"])),
-    ],
-)
-def test_some_examples_of_a_split(split, part):
-    assert len(split) == 3
-    assert split.take(iter([2, 0])) == part
+def test_some_examples_of_a_split():
+    for kind, columns in ((Pairs, 2), (Labelled, 2), (Texts, 1)):
+        split = kind(*(["a", "b", "c"], ["A", "B", "C"])[:columns])
+        assert len(split) == 3
+        assert split.take(iter([2, 0])) == kind(*(["c", "a"], ["C", "A"])[:columns])
 
 
 def test_unknown_split(tmp_path):

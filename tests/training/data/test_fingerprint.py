@@ -2,11 +2,11 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support.tiny_runs import TRANSFORMER, train, write_labelled, write_text
+from support.tiny_runs import CONVOLUTIONS, train, write_labelled
 
 from training.data import Pairs, ParallelData, load_data
 from training.data.fingerprint import check_unchanged, save_fingerprint
@@ -23,27 +23,30 @@ def _pairs(train=("a", "b"), val=("c",), target=str.upper):
     return ParallelData(spec="text:x:a-b", tokenizer="chars", shared_vocabulary=True, load_split=splits.get)
 
 
-@pytest.mark.parametrize(
-    ("changed", "difference"),
-    [
-        ({"train": ("a",)}, "train had 2 examples and now has 1."),
-        ({"val": ("c", "d")}, "val had 1 example and now has 2."),
-        ({"train": ("b", "a")}, "train has as many examples, of which the source and target changed."),
-        ({"target": str.lower}, "train has as many examples, of which the target changed; val has as many"),
-        ({"train": ("a", "bb"), "val": ()}, "of which the source and target changed; val had 1 example and now has 0."),
-    ],
-)
-def test_what_changed(tmp_path, changed, difference):
-    workdir = WorkDir(tmp_path)
-    save_fingerprint(workdir, _pairs())
-    check_unchanged(workdir, _pairs(), accept=False)
-    with pytest.raises(InputError, match=re.escape(f"since the run in {tmp_path} was begun: ")) as refusal:
-        check_unchanged(workdir, _pairs(**changed), accept=False)
-    assert difference in str(refusal.value) and str(refusal.value).endswith(GO_ON)
-    check_unchanged(workdir, _pairs(**changed), accept=True)
-    check_unchanged(workdir, _pairs(**changed), accept=False)
-    with pytest.raises(InputError, match="changed since the run"):
-        check_unchanged(workdir, _pairs(), accept=False)
+def test_what_changed(tmp_path, subtests):
+    many = tuple(map(str, range(5000)))
+    for number, (changed, difference) in enumerate(
+        (
+            ({"train": ("a",)}, "train had 2 examples and now has 1"),
+            ({"val": ("c", "d")}, "val had 1 example and now has 2"),
+            ({"train": ("b", "a")}, "train has as many examples, of which the source and target changed"),
+            ({"target": str.lower}, "train has as many examples, of which the target changed; val has as many"),
+            ({"train": ("a", "bb"), "val": ()}, "the source and target changed; val had 1 example and now has 0"),
+            ({"train": (*many, "a")}, "train has as many examples, of which the source and target changed"),
+        )
+    ):
+        with subtests.test(difference):
+            workdir = WorkDir(tmp_path / str(number))
+            before = _pairs(train=(*many, "b")) if len(changed.get("train", ())) > 5000 else _pairs()
+            save_fingerprint(workdir, before)
+            check_unchanged(workdir, before, accept=False)
+            with pytest.raises(InputError, match=re.escape(str(workdir.path))) as refusal:
+                check_unchanged(workdir, _pairs(**changed), accept=False)
+            assert difference in str(refusal.value) and str(refusal.value).endswith(GO_ON)
+            check_unchanged(workdir, _pairs(**changed), accept=True)
+            check_unchanged(workdir, _pairs(**changed), accept=False)
+            with pytest.raises(InputError, match="changed since the run"):
+                check_unchanged(workdir, before, accept=False)
 
 
 def test_labels_that_came_and_went(tmp_path):
@@ -57,14 +60,14 @@ def test_labels_that_came_and_went(tmp_path):
         check_unchanged(workdir, load_data(spec), accept=False)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"train": 1, "val": 2}', '{"train": {"examples": 2}}'])
-def test_a_damaged_fingerprint(tmp_path, content):
-    workdir = WorkDir(tmp_path)
-    workdir.write_text(workdir.data, content)
-    with pytest.raises(InputError, match=f"{re.escape(str(workdir.data))} is damaged. If the data are those that"):
+def test_a_damaged_fingerprint(tmp_path):
+    for content in ("", "{", "[]", "{}", '{"train": 1, "val": 2}', '{"train": {"examples": 2}}'):
+        workdir = WorkDir(tmp_path)
+        workdir.write_text(workdir.data, content)
+        with pytest.raises(InputError, match=f"{re.escape(str(workdir.data))} is damaged"):
+            check_unchanged(workdir, _pairs(), accept=False)
+        check_unchanged(workdir, _pairs(), accept=True)
         check_unchanged(workdir, _pairs(), accept=False)
-    check_unchanged(workdir, _pairs(), accept=True)
-    check_unchanged(workdir, _pairs(), accept=False)
 
 
 def test_a_run_without_fingerprint_gets_one(tmp_path):
@@ -75,34 +78,30 @@ def test_a_run_without_fingerprint_gets_one(tmp_path):
 
 
 def _state(run: Path) -> dict:
-    import numpy as np
-
     with np.load(sorted((run / "checkpoints").glob("*.npz"))[-1]) as arrays:
         return json.loads(str(arrays["state"]))
 
 
 def test_resuming_with_other_data(tmp_path, capsys):
-    spec, run = write_text(tmp_path / "data", sizes=(60, 9, 5)), tmp_path / "run"
-    settings = [*TRANSFORMER, "training.max_steps=4", "training.eval_every=2", "training.patience=1"]
-    assert train("transformer_tiny", spec, run, "--set", *settings) == 0
-    best = _state(run)["best"]
-    val = tmp_path / "data" / "val.de"
-    val.write_text(val.read_text().replace("Haus", "Hut"))
+    spec, run = write_labelled(tmp_path / "data", sizes=(60, 9, 5)), tmp_path / "run"
+    settings = [*CONVOLUTIONS, "training.max_steps=4", "training.eval_every=2", "training.patience=1"]
+    assert train("cnn_classifier", spec, run, "--set", *settings) == 0
+    before = _state(run)
+    val = tmp_path / "data" / "val.tsv"
+    val.write_text(val.read_text().replace("sees", "eats"))
     capsys.readouterr()
-    assert train("transformer_tiny", spec, run, "--resume", "--set", "training.max_steps=6") == 2
+    longer = ["--resume", "--set", "training.max_steps=6"]
+    assert train("cnn_classifier", spec, run, *longer) == 2
     error = capsys.readouterr().err
     assert f"The data {spec} changed since the run in {run} was begun: val has as many examples, of" in error
-    assert error.endswith(f"{GO_ON}\n") and "target changed" in error
-    longer = ["--resume", "--set", "training.max_steps=6"]
-    assert train("transformer_tiny", spec, run, *longer, "data.changed=accept") == 0
+    assert error.endswith(f"{GO_ON}\n") and "texts changed" in error
+    assert train("cnn_classifier", spec, run, *longer, "data.changed=accept") == 0
     assert "but training.max_steps=6, but data.changed=accept" in capsys.readouterr().err
     # The best round so far was of other data: patience and the choice of weights begin anew.
-    assert _state(run)["best_round"] == 3 and _state(run)["best"] != best
-    changes = json.loads((run / "config.json").read_text())["changes"]
-    assert changes == [{"step": 4, "training.max_steps": 6, "data.changed": "accept"}]
-    assert (
-        "After step 4 it went on with training.max_steps=6, data.changed=accept" in (run / "MODEL_CARD.md").read_text()
-    )
-    shutil.rmtree(tmp_path / "data")
-    write_text(tmp_path / "data", seed=1, sizes=(60, 9, 5))
-    assert train("transformer_tiny", spec, run, "--resume", "--set", "training.max_steps=8") == 2
+    assert _state(run)["best_round"] == 3 and _state(run)["best"] != before["best"]
+    config = json.loads((run / "config.json").read_text())
+    assert config["changes"] == [{"step": 4, "training.max_steps": 6, "data.changed": "accept"}]
+    card = (run / "MODEL_CARD.md").read_text()
+    assert "After step 4 it went on with training.max_steps=6, data.changed=accept" in card
+    write_labelled(tmp_path / "data", seed=1, sizes=(60, 9, 5))
+    assert train("cnn_classifier", spec, run, "--resume", "--set", "training.max_steps=8") == 2

@@ -46,18 +46,23 @@ def shards(folder, split="train"):
     return sorted(path for path in folder.iterdir() if f"-{split}." in path.name)
 
 
-def test_whole_files_are_read(folder):
-    assert len(read(folder)) == 45
-
-
-@pytest.mark.parametrize("at", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_a_flipped_bit_anywhere_in_the_records(folder, at):
+def test_damage_anywhere_is_noticed(folder, subtests):
+    """A flipped bit, or a file that is cut off."""
     path = shards(folder)[0]
-    content = bytearray(path.read_bytes())
-    content[int(at * min(len(content), 2000))] ^= 4  # array_record fills a file up to 64 KiB with what is not read
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="damaged"):
-        read(folder)
+    whole = path.read_bytes()
+    assert len(read(folder)) == 45
+    for at in (0.1, 0.3, 0.5, 0.7, 0.9):
+        with subtests.test(f"a bit at {at}"):
+            content = bytearray(whole)
+            content[int(at * min(len(content), 2000))] ^= 4  # array_record fills up to 64 KiB with what is not read
+            path.write_bytes(content)
+            with pytest.raises(InputError, match="damaged"):
+                read(folder)
+    for keep in (0, 0.3, 0.999):
+        with subtests.test(f"cut off at {keep}"):
+            path.write_bytes(whole[: int(keep * len(whole))])
+            with pytest.raises(InputError, match="damaged"):
+                read(folder)
 
 
 def test_every_byte_of_a_file_counts(tfrecords):
@@ -84,33 +89,25 @@ def test_a_file_that_ends_between_two_records(tfrecords):
         read(path.parent, "test")
 
 
-@pytest.mark.parametrize("keep", [0, 0.3, 0.999])
-def test_a_file_that_is_cut_off(folder, keep):
-    path = shards(folder)[0]
-    content = path.read_bytes()
-    path.write_bytes(content[: int(keep * len(content))])
-    with pytest.raises(InputError, match="damaged"):
-        read(folder)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"\xff" * 20, "the file ends within a record; it is damaged"),
-        (bytes(5), "the file ends within a record; it is damaged"),
-        (bytes(16), "record 0 does not fit its checksum; the file is damaged"),
-        (b"no example", "record 0 is not such an example; the file is damaged"),
-        (b"", "record 0 is not such an example; the file is damaged"),
-    ],
+RECORDS = (
+    (b"\xff" * 20, "the file ends within a record"),
+    (bytes(5), "the file ends within a record"),
+    (bytes(16), "record 0 does not fit its checksum"),
+    (b"no example", "record 0 is not such an example"),
+    (b"", "record 0 is not such an example"),
 )
-def test_what_is_no_record(tfrecords, content, message):
-    if "example" in message:
-        head = struct.pack("<Q", len(content))
-        crcs = [struct.pack("<I", _reference(part)) for part in (head, content)]
-        content = head + crcs[0] + content + crcs[1]
-    tfrecords[0].write_bytes(content)
-    with pytest.raises(InputError, match=f"{re.escape(str(tfrecords[0]))}: {message}"):
-        read(tfrecords[0].parent, "test")
+
+
+def test_what_is_no_record(tfrecords, subtests):
+    for content, message in RECORDS:
+        with subtests.test(f"{content!r}"):
+            if "example" in message:
+                head = struct.pack("<Q", len(content))
+                crcs = [struct.pack("<I", _reference(part)) for part in (head, content)]
+                content = head + crcs[0] + content + crcs[1]
+            tfrecords[0].write_bytes(content)
+            with pytest.raises(InputError, match=f"{re.escape(str(tfrecords[0]))}: {message}"):
+                read(tfrecords[0].parent, "test")
 
 
 def test_files_that_are_missing(tfrecords, capsys):
@@ -120,13 +117,15 @@ def test_files_that_are_missing(tfrecords, capsys):
     assert capsys.readouterr().err == ""  # nothing is downloaded in place of a folder, whatever its name
 
 
-@pytest.mark.parametrize("name", ["features.json", "dataset_info.json"])
-def test_damaged_metadata(tfrecords, name):
+def test_damaged_metadata(tfrecords):
     folder = tfrecords[0].parent
-    for content in ('{"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"}', "{", "{}", ""):
-        (folder / name).write_text(content)
-        with pytest.raises(InputError, match=f"{re.escape(str(folder))} is not a prepared dataset"):
-            load_data(f"tfds:{folder}")
+    for name in ("features.json", "dataset_info.json"):
+        whole = (folder / name).read_text()
+        for content in ('{"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"}', "{", "{}", ""):
+            (folder / name).write_text(content)
+            with pytest.raises(InputError, match=f"{re.escape(str(folder))} is not a prepared dataset"):
+                load_data(f"tfds:{folder}")
+        (folder / name).write_text(whole)
 
 
 def _reference(record: bytes) -> int:

@@ -52,13 +52,9 @@ def test_splits_share_no_operands_whatever_the_seed(splits):
     assert len(set(both)) == len(both) == 100 * 101 // 2
 
 
-def test_seeds(splits):
-    assert sums.lines("test", seed=0) == splits["test"]
-    assert sums.lines("test", seed=5) != splits["test"]
-
-
 def test_this_very_data(splits):
     """Results are only comparable while the data stays."""
+    assert sums.lines("test", seed=0) == splits["test"] != sums.lines("test", seed=5)
     assert splits["train"][:3] == ["84-32=52", "10+18=28", "42+39=81"]
     assert splits["test"][:3] == ["62+60=122", "5+26=31", "9+88=97"]
 

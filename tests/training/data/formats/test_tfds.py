@@ -199,20 +199,16 @@ def test_a_label_that_training_lacks(mocked):
         load_data("tfds:ag_news_subset").split("test")
 
 
-def test_hidden_labels_of_a_test_split(mocked, tmp_path, capsys):
+def test_hidden_labels_of_a_test_split(mocked):
     """As in GLUE. Training does not read them; who asks for them is told."""
     rows = [{"sentence": f"{'good' if i % 2 else 'bad'} text {i}", "label": i % 2, "idx": i} for i in range(8)]
     hidden = [{**row, "label": -1} for row in rows]
     mocked("glue/cola", {"train": rows, "validation": rows, "test": hidden})
-    settings = (
-        "training.max_steps=1 training.eval_every=1 model.embedding_dim=3 model.num_filters=2 data.max_examples=6"
-    )
-    assert train("cnn_classifier", "tfds:glue/cola", tmp_path / "run", "--set", *settings.split()) == 0
-    capsys.readouterr()
-    assert run_quietly(main, tmp_path / "run") == 2
-    expected = "split test hides its labels (label is -1 in all examples); use a split that has them, such as val"
-    assert capsys.readouterr() == ("", f"error: glue/cola: {expected}.\n")
-    assert ", 6 train, 8 val texts;" in (tmp_path / "run" / "MODEL_CARD.md").read_text()
+    data = load_data("tfds:glue/cola", max_examples=6)
+    data.check()
+    assert [len(data.split(split)) for split in ("train", "val")] == [6, 8]
+    with pytest.raises(InputError, match="glue/cola: split test hides its labels"):
+        data.split("test")
 
 
 @pytest.mark.parametrize("name", ["reviews", "records"])
@@ -257,41 +253,36 @@ def test_files_that_tfds_cannot_read_one_by_one(mocked, monkeypatch):
         data.split("test")
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("ag_new_subset", "Unknown TFDS dataset 'ag_new_subset'. Did you mean ag_news_subset"),
-        ("zzzzzz", "Unknown TFDS dataset 'zzzzzz', and no such folder. Names: https://"),
-        ("wmt14_translate/en-de", "Unknown configuration of wmt14_translate 'en-de'. Known: cs-en, de-en"),
-        ("ag_news_subset/plain", "The TFDS dataset ag_news_subset takes no configuration"),
-        ("lm1b:9.9.9", "TFDS cannot open 'lm1b:9.9.9' (AssertionError: "),
-        ("wmt14_translate/de-en:de-fr", "are de (Text), en (Text); expected texts named as in de-fr"),
-        ("imdb_reviews:en-de", "expected texts named as in en-de"),
-        ("mnist", "The features of mnist are image (Image), label (ClassLabel); expected a translation, a text and"),
-        ("ted_multi_translate", "are talk_name (Text), translations (TranslationVariableLanguages); expected a"),
-        ("glue/mnli", "expected a translation, a text and its class, or a text"),
-        ("./nowhere", "nowhere: no dataset_info.json there; name the folder of one version"),
-    ],
+NAMES = (
+    ("ag_new_subset", "Unknown TFDS dataset 'ag_new_subset'. Did you mean ag_news_subset"),
+    ("zzzzzz", "Unknown TFDS dataset 'zzzzzz', and no such folder. Names: https://"),
+    ("wmt14_translate/en-de", "Unknown configuration of wmt14_translate 'en-de'. Known: cs-en, de-en"),
+    ("ag_news_subset/plain", "The TFDS dataset ag_news_subset takes no configuration"),
+    ("lm1b:9.9.9", "TFDS cannot open 'lm1b:9.9.9' (AssertionError: "),
+    ("wmt14_translate/de-en:de-fr", "are de (Text), en (Text); expected texts named as in de-fr"),
+    ("imdb_reviews:en-de", "expected texts named as in en-de"),
+    ("mnist", "The features of mnist are image (Image), label (ClassLabel); expected a translation, a text and"),
+    ("ted_multi_translate", "are talk_name (Text), translations (TranslationVariableLanguages); expected a"),
+    ("glue/mnli", "expected a translation, a text and its class, or a text"),
+    ("./nowhere", "nowhere: no dataset_info.json there; name the folder of one version"),
 )
-def test_names_that_will_not_do(spec, expected, monkeypatch):
+
+
+def test_names_that_will_not_do(monkeypatch, subtests):
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_: pytest.fail("a download"))
-    with pytest.raises(InputError, match=re.escape(expected)):
-        load_data(f"tfds:{spec}")
+    for spec, expected in NAMES:
+        with subtests.test(spec), pytest.raises(InputError, match=re.escape(expected)):
+            load_data(f"tfds:{spec}")
 
 
-def test_a_folder_that_is_not_one_version(prepared):
-    with pytest.raises(InputError, match="no dataset_info.json there; name the folder of one version"):
-        load_data(f"tfds:{prepared['reviews'].parent}")
-
-
-def test_a_text_with_two_classes(prepared):
-    with pytest.raises(InputError, match=r"are style \(ClassLabel\), text \(Text\), tone \(ClassLabel\); expected a"):
-        load_data(f"tfds:{prepared['twice']}")
-
-
-def test_a_translation_without_a_direction(prepared):
-    with pytest.raises(InputError, match="translates between de and en; end the SPEC in :SRC-TGT"):
-        load_data(f"tfds:{prepared['pairs']}")
+def test_folders_that_will_not_do(prepared):
+    for folder, expected in (
+        (prepared["reviews"].parent, "no dataset_info.json there; name the folder of one version"),
+        (prepared["twice"], "are style (ClassLabel), text (Text), tone (ClassLabel); expected a"),  # two classes
+        (prepared["pairs"], "translates between de and en; end the SPEC in :SRC-TGT"),
+    ):
+        with pytest.raises(InputError, match=re.escape(expected)):
+            load_data(f"tfds:{folder}")
 
 
 def test_a_failing_download_is_announced_and_one_line(monkeypatch, capsys):

@@ -34,12 +34,11 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("tokens", [lambda text: text.lower().split(), list], ids=["words", "characters"])
-def test_a_pair_has_the_same_tokens_and_different_labels(splits, split, tokens):
+def test_a_pair_has_the_same_tokens_and_different_labels(splits):
     """So a model that does not see the order is right about exactly one half of each pair, whatever it has learned."""
-    for (text, label), (other_text, other_label) in _pairs(splits[split]):
-        assert Counter(tokens(text)) == Counter(tokens(other_text))
+    for (text, label), (other_text, other_label) in (pair for made in splits.values() for pair in _pairs(made)):
+        for tokens in (str.split, list):
+            assert Counter(tokens(text.lower())) == Counter(tokens(other_text.lower()))
         assert text != other_text and label != other_label
         word = label.split(".")[0]
         assert word == other_label.split(".")[0]
@@ -76,9 +75,8 @@ def test_a_bag_of_words_is_at_chance(splits):
     assert 0.49 < np.mean(answers == labels) < 0.51
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_the_nearest_verb_before_it_tells_the_sense(splits, split):
-    for text, label in splits[split]:
+def test_the_nearest_verb_before_it_tells_the_sense(splits):
+    for text, label in (example for made in splits.values() for example in made[:1000]):
         word, sense = label.split(".")
         before = " ".join(_words(text.partition(f" {word} ")[0])) + " "
         places = {
@@ -146,13 +144,9 @@ def test_ambiguous_words_are_only_what_is_asked_for(splits):
         assert set(_words(text)) & set(twins.SENSES) == {label.split(".")[0]}
 
 
-def test_seeds(splits):
-    assert twins.examples("test", seed=0) == splits["test"]
-    assert twins.examples("test", seed=5) != splits["test"]
-
-
 def test_this_very_data(splits):
     """Results are only comparable while the data stays."""
+    assert twins.examples("test", seed=0) == splits["test"] != twins.examples("test", seed=5)
     assert splits["val"][:2] == [
         ("Yesterday I told them how Felix sued apple and then tasted a good many more again.", "apple.company"),
         ("Yesterday I told them how Felix sued a good many more and then tasted apple again.", "apple.fruit"),
