@@ -1,20 +1,18 @@
 """Models written for CTranslate2: the same when they come in again, and its package gives the same answers."""
 
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support import checkpoints
+from support.conversions import assert_same_weights, changed, read_json, refused, write
+from support.tiers import nightly_unless
 
 import zoo
-from export.convert import main
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
-from zoo.checkpoints.families import Trained, get_writers
 from zoo.errors import InputError
-from zoo.registry import get_spec
 from zoo.text import SubwordTokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
@@ -24,47 +22,18 @@ PROMPTS = {"gpt2": ["it's a", "the man"], "llama": ["a man"], "qwen3": ["a man",
 LONGEST = 19
 
 
-def write(workdir, out):
-    main([str(workdir), "--to", f"ctranslate2:{out}"])
-    return out
+def write_to(workdir, out):
+    return write(workdir, f"ctranslate2:{out}")
 
 
 def round_trip(workdir, path):
-    """Writes a work directory, makes another one of what was written, and returns the runs of both."""
-    import_checkpoint(f"ctranslate2:{write(workdir, path / 'out')}", path / "again")
-    return zoo.load(workdir), zoo.load(path / "again")
-
-
-def assert_same(first, again):
-    for one, other in zip(first.model.weights, again.model.weights, strict=True):
-        assert one.path.partition("/")[2] == other.path.partition("/")[2]
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    """Writes a work directory, makes another one of what was written, and returns the runs of both, which are alike."""
+    import_checkpoint(f"ctranslate2:{write_to(workdir, path / 'out')}", path / "again")
+    first, again = zoo.load(workdir), zoo.load(path / "again")
+    assert_same_weights(first, again, prefix=False)
     texts = [*SOURCES, *SENTENCES, "bad", ""]
     assert first.source_ids(texts) == again.source_ids(texts)
-
-
-def read_json(path):
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def changed(workdir, path, **options):
-    """Copies a work directory with other options and new, random weights."""
-    shutil.copytree(workdir, path)
-    config = read_json(path / "config.json")
-    config["model"] |= options
-    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    named = dict(config["model"])
-    save(zoo.create_model(named.pop("name"), **named), path)
-    return path
-
-
-def save(model, workdir):
-    random = np.random.default_rng(5)
-    for variable in model.weights:
-        value = np.asarray(variable)
-        variable.assign(value + random.normal(scale=0.2, size=value.shape).astype("float32"))
-    model.save(workdir / "model.keras")
-    (workdir / "checksums.json").unlink()
+    return first, again
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +51,6 @@ def test_a_marian_leaves_and_comes_in_again(tmp_path):
     (folder / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": true}')
     import_checkpoint(f"hf:{folder}", tmp_path / "run")
     first, again = round_trip(tmp_path / "run", tmp_path)
-    assert_same(first, again)
     assert first.tokenizers.target.tidy and again.tokenizers.target.tidy
     assert again.tokenizers.source.original_ids == first.tokenizers.source.original_ids
     assert {key: value for key, value in again.config["model"].items() if first.config["model"][key] != value} == {}
@@ -91,89 +59,65 @@ def test_a_marian_leaves_and_comes_in_again(tmp_path):
     assert config["decoder_start_token"] == "<pad>" and config["add_source_eos"] and config["eos_token"] == "</s>"
 
 
-@pytest.mark.nightly  # it trains
-def test_a_transformer_of_ours_keeps_its_tokenizer(text_workdir, tmp_path):
-    first, again = round_trip(text_workdir, tmp_path)
-    assert_same(first, again)
-    assert isinstance(again.tokenizers.target, SubwordTokenizer)
-    assert again.tokenizers.target.identity() == first.tokenizers.target.identity()
-
-
 @pytest.mark.nightly
 def test_characters_come_and_go_with_tables_of_their_own(tmp_path):
     shutil.copytree(checkpoints.FIXTURES / "ctranslate2" / "characters", tmp_path / "model")
     import_checkpoint(f"ctranslate2:{tmp_path / 'model'}", tmp_path / "run")
-    first, again = round_trip(tmp_path / "run", tmp_path)
-    assert_same(first, again)
+    _, again = round_trip(tmp_path / "run", tmp_path)
     assert again.model.tied_embeddings == "none" and again.source_ids(["ab"]) == [[4, 5]]
+
+
+LEARNED = {"normalize_first": False, "positions": "learned", "max_length": 23}
+GATED = {"normalization": "rms_norm", "use_bias": False, "gated": True, "activation": "silu", "output_bias": True}
 
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"normalize_first": False, "tied_embeddings": "none", "positions": "learned", "max_length": 23},
-        {
-            "normalization": "rms_norm",
-            "use_bias": False,
-            "gated": True,
-            "activation": "silu",
-            "output_bias": True,
-            "tied_embeddings": "target",
-        },
-    ],
+    nightly_unless(
+        {**LEARNED, **GATED, "tied_embeddings": "none"}.__eq__,
+        [
+            {},
+            {**LEARNED, **GATED, "tied_embeddings": "none"},
+            {**LEARNED, "tied_embeddings": "none"},
+            {**GATED, "tied_embeddings": "target"},
+        ],
+    ),
+    ids=str,
 )
-def test_options_that_both_have_leave_and_come_in_again(options, text_workdir, tmp_path):
+def test_a_transformer_of_ours_leaves_and_comes_in_again(options, text_workdir, tmp_path):
+    """With options that both have, and its tokenizer."""
     first, again = round_trip(changed(text_workdir, tmp_path / "run", **options), tmp_path)
-    assert_same(first, again)
     assert {name: again.config["model"][name] for name in options} == options
+    assert isinstance(again.tokenizers.target, SubwordTokenizer)
+    assert again.tokenizers.target.identity() == first.tokenizers.target.identity()
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"positions": "rotary"}, "has positions sinusoidal and learned only. Received: positions='rotary'"),
-        ({"activation": "elu"}, "CTranslate2 has the activations relu, .* only. Received: activation='elu'"),
-        ({"score": "dot"}, "CTranslate2 has score='scaled_dot' only. Received: score='dot'"),
-        ({"decoder_self_attention": "ssru"}, "CTranslate2 has decoder_self_attention='same' only"),
-        ({"num_key_value_heads": 1}, "CTranslate2 has num_key_value_heads=0 only"),
-    ],
-)
-def test_an_encoder_decoder_that_it_does_not_have_is_refused(options, reason, text_workdir):
-    check_refused(text_workdir, options, reason)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"positions": "alibi"}, "CTranslate2 has positions sinusoidal, learned, rotary only"),
-        ({"positions": "rotary", "rope_scaling": "yarn", "rope_factor": 2.0}, "rope_scaling none, linear, llama3 only"),
-        ({"logit_softcap": 30.0}, "CTranslate2 has logit_softcap=0.0 only. Received: logit_softcap=30.0"),
-        ({"self_attention": "local"}, "CTranslate2 has self_attention='full' only"),
-        ({"qk_norm": True}, "CTranslate2 has one epsilon, with qk_norm 1e-06. Received: epsilon=1e-05"),
-    ],
-)
-def test_a_language_model_that_it_does_not_have_is_refused(options, reason, gpt2):
-    check_refused(gpt2, options, reason)
-
-
-def check_refused(workdir, options, reason):
-    run = zoo.load(workdir)
-    ((usual, write_model),) = get_writers(run.spec.model_class, "ctranslate2")
-    asked = {**run.config["model"], "tied_embeddings": run.model.tied_embeddings, **options}
-    del asked["name"]
-    with pytest.raises(InputError, match=reason):
-        write_model(Trained(run.model, asked, get_spec(usual).config, run.tokenizer_files(), run.config["data"]))
-
-
-def test_models_of_other_kinds_are_refused(tmp_path):
-    with pytest.raises(InputError, match="ctranslate2: has no family of checkpoints for this kind of model"):
-        write("preset:dates_rnnsearch", tmp_path / "out")
+def test_what_it_does_not_have_is_refused(gpt2, text_run, tmp_path):
+    for options, *words in (
+        ({"positions": "rotary"}, "sinusoidal and learned", "positions='rotary'"),
+        ({"activation": "elu"}, "relu", "activation='elu'"),
+        ({"score": "dot"}, "score='scaled_dot'", "score='dot'"),
+        ({"decoder_self_attention": "ssru"}, "decoder_self_attention='same'"),
+        ({"num_key_value_heads": 1}, "num_key_value_heads=0"),
+    ):
+        refused(text_run, "ctranslate2", options, "CTranslate2", *words)
+    decoder = zoo.load(gpt2)
+    for options, *words in (
+        ({"positions": "alibi"}, "sinusoidal, learned, rotary"),
+        ({"positions": "rotary", "rope_scaling": "yarn", "rope_factor": 2.0}, "rope_scaling none, linear, llama3"),
+        ({"logit_softcap": 30.0}, "logit_softcap=0.0", "logit_softcap=30.0"),
+        ({"self_attention": "local"}, "self_attention='full'"),
+        ({"qk_norm": True}, "qk_norm", "epsilon=1e-05"),
+    ):
+        refused(decoder, "ctranslate2", options, "CTranslate2", *words)
+    with pytest.raises(InputError, match="ctranslate2.*no family.*rnnsearch"):
+        write_to("preset:dates_rnnsearch", tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_language_model_is_written_by_the_names_of_the_format(tmp_path):
+def test_a_language_model_is_written_by_the_names_of_the_format(gpt2, tmp_path):
     run = zoo.load(imported("llama", tmp_path / "run"))
-    written = CTranslate2Checkpoint(write(tmp_path / "run", tmp_path / "out"))
+    written = CTranslate2Checkpoint(write_to(tmp_path / "run", tmp_path / "out"))
     assert written.config["model_type"] == "ctranslate2 TransformerDecoderSpec" and written.config["revision"] == 8
     attention = run.model.blocks[0].attention
     maps = [np.asarray(layer.kernel).T for layer in (attention.query_dense, attention.key_dense, attention.value_dense)]
@@ -186,14 +130,10 @@ def test_a_language_model_is_written_by_the_names_of_the_format(tmp_path):
     symbols = written.json("vocabulary.json")
     ids = run.tokenizers.text.model_ids
     assert [symbols[ids[i]] for i in (START, END, UNKNOWN)] == ["<s>", "</s>", "<unk>"]
-    assert (
-        len(symbols) == written.shape("decoder/embeddings/weight")[0] and (tmp_path / "out/tokenizer.model").is_file()
-    )
-
-
-def test_a_start_of_its_own_is_a_symbol_of_its_own(gpt2, tmp_path):
-    path = changed(gpt2, tmp_path / "run")
-    folder = write(path, tmp_path / "out")
+    assert len(symbols) == written.shape("decoder/embeddings/weight")[0]
+    assert (tmp_path / "out/tokenizer.model").is_file()
+    # A start of its own is a symbol of its own.
+    folder = write_to(changed(gpt2, tmp_path / "other"), tmp_path / "of_gpt2")
     assert read_json(folder / "config.json")["bos_token"] == "<|startoftext|>"
     assert read_json(folder / "vocabulary.json")[-1] == "<|startoftext|>"
 
@@ -237,7 +177,7 @@ def check_translations(run, folder, texts):
     assert len(answers) > 2
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 def test_the_package_translates_as_a_marian_does(tmp_path):
     path = imported("marian", tmp_path / "run")
     run = zoo.load(path)
@@ -246,10 +186,10 @@ def test_the_package_translates_as_a_marian_does(tmp_path):
     bias.assign(bias + 1.5 * np.eye(bias.shape[0])[END] - 9.0 * np.eye(bias.shape[0])[[PAD, START]].sum(0))
     run.model.save(path / "model.keras")
     (path / "checksums.json").unlink()
-    check_translations(zoo.load(path), write(path, tmp_path / "out"), SOURCES)
+    check_translations(zoo.load(path), write_to(path, tmp_path / "out"), SOURCES)
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 @pytest.mark.parametrize("normalize_first", [True, False])
 def test_the_package_translates_as_a_transformer_of_ours_does(normalize_first, trained, text_spec, tmp_path):
     from support.tiny_runs import TRANSFORMER
@@ -257,7 +197,7 @@ def test_the_package_translates_as_a_transformer_of_ours_does(normalize_first, t
     settings = (*TRANSFORMER, f"model.normalize_first={str(normalize_first).lower()}")
     path = trained(f"ctranslate2_{normalize_first}", "transformer_tiny", text_spec, *settings)
     texts = Path(text_spec.split(":")[1], "test.en").read_text(encoding="utf-8").splitlines()
-    check_translations(zoo.load(path), write(path, tmp_path / "out"), texts)
+    check_translations(zoo.load(path), write_to(path, tmp_path / "out"), texts)
 
 
 VARIANTS = {
@@ -272,14 +212,14 @@ VARIANTS = {
 }
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", [*PROMPTS, *VARIANTS])
 def test_the_package_goes_on_as_a_language_model_does(name, tmp_path):
     path = imported(name if name in PROMPTS else "gpt2", tmp_path / "first")
     if name in VARIANTS:
         path = changed(path, tmp_path / "run", **VARIANTS[name])
     run = zoo.load(path)
-    theirs = Theirs("Generator", write(path, tmp_path / "out"), run.tokenizers, ())
+    theirs = Theirs("Generator", write_to(path, tmp_path / "out"), run.tokenizers, ())
     symbols, texts = theirs.symbols[0], PROMPTS.get(name, PROMPTS["gpt2"])
     places = ids_of(run.tokenizers.text, theirs.model.forward_batch([[symbols[END]]]).shape[-1])
     known = [ours for ours, place in enumerate(places) if place >= 0]

@@ -1,5 +1,6 @@
 """The client class, against a running server and a scripted one."""
 
+import re
 import threading
 
 import grpc
@@ -35,10 +36,10 @@ def test_translate_and_predict(client):
     assert client.translate([]) == []
 
 
-@pytest.mark.parametrize("x", [np.array([[1, 0, 0]], np.float32), [[1.0, 0.0, 0.0]]], ids=["array", "list"])
-def test_predict_asks_any_signature(client, x):
-    outputs = client.predict("multiply", {"x": x}, outputs=["y"])
-    assert {name: array.tolist() for name, array in outputs.items()} == {"y": [[1.0, 2.0]]}
+def test_predict_asks_any_signature(client):
+    for x in (np.array([[1, 0, 0]], np.float32), [[1.0, 0.0, 0.0]]):
+        outputs = client.predict("multiply", {"x": x}, outputs=["y"])
+        assert {name: array.tolist() for name, array in outputs.items()} == {"y": [[1.0, 2.0]]}
 
 
 def test_attention_comes_without_padding(client):
@@ -49,35 +50,26 @@ def test_attention_comes_without_padding(client):
 
 
 def test_refusals_carry_the_status_code(client, address):
-    with pytest.raises(RequestRefused, match='FAILED_PRECONDITION: Serving signature key "nope" not found.') as caught:
+    with pytest.raises(RequestRefused, match='FAILED_PRECONDITION.*"nope"') as caught:
         client.predict("nope", {"text": ["a"]})
     assert caught.value.code == grpc.StatusCode.FAILED_PRECONDITION
-    with pytest.raises(RequestRefused, match="NOT_FOUND: Servable not found for request: Latest\\(other\\)"):
+    with pytest.raises(RequestRefused, match="NOT_FOUND.*other"):
         Client(address, model="other").translate(["a"])
-    with Client(address, model="toy", timeout=0.05) as hasty, pytest.raises(RequestRefused, match=r"within 0\.05 s"):
+    with Client(address, model="toy", timeout=0.05) as hasty, pytest.raises(RequestRefused, match=r"0\.05 s"):
         hasty.predict("slow", {"steps": 300_000})
 
 
-def test_a_single_text_is_no_list(client):
-    with pytest.raises(InputError, match="put it into a list"):
+def test_arguments_that_are_none(client, address):
+    with pytest.raises(InputError, match="list"):
         client.translate("ein")
-
-
-@pytest.mark.parametrize("server", ["localhost", "localhost:http", ":8500", "", "localhost:0", "localhost:65536"])
-def test_address(server):
-    with pytest.raises(InputError, match="HOST:PORT"):
-        Client(server, model="toy")
-
-
-@pytest.mark.parametrize("timeout", [0.0, -1.0, 1e20, float("inf"), float("nan")])
-def test_timeouts_that_are_none(timeout):
-    with pytest.raises(InputError, match="`timeout` must be positive, at most"):
-        Client("localhost:1", timeout=timeout)
-
-
-def test_the_longest_timeout(address):
-    with Client(address, model="toy", timeout=MAX_TIMEOUT) as client:
-        assert client.translate(["ein"]) == ["EIN"]
+    for server in ("localhost", "localhost:http", ":8500", "", "localhost:0", "localhost:65536"):
+        with pytest.raises(InputError, match=f"HOST:PORT.*{server!r}"):
+            Client(server, model="toy")
+    for timeout in (0.0, -1.0, 1e20, float("inf"), float("nan")):
+        with pytest.raises(InputError, match=re.escape("`timeout`") + ".*" + re.escape(f"timeout={timeout:g}")):
+            Client("localhost:1", timeout=timeout)
+    with Client(address, model="toy", timeout=MAX_TIMEOUT) as patient:
+        assert patient.translate(["ein"]) == ["EIN"]
 
 
 # Tasks
@@ -134,51 +126,41 @@ def test_older_models_take_one_seed_for_all_texts(scripted_client, service):
     assert numbers_sent(service.requests[-1]) == {"seed": 7, "temperature": 0.5, "top_p": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"temperature": np.nan}, "`temperature` must be a finite number of 0 or more"),
-        ({"temperature": -1.0}, "`temperature` must be a finite number of 0 or more"),
-        ({"top_p": 0.0}, r"`top_p` must be in \(0, 1\]"),
-        ({"top_p": 1.01}, r"`top_p` must be in \(0, 1\]"),
-        ({"seed": 1 << 31}, "`seed` must be an integer from -2147483648 to 2147483647"),
-    ],
-)
-def test_draws_out_of_range_are_never_sent(scripted_client, service, options, message):
-    with pytest.raises(InputError, match=message):
-        scripted_client.generate(["ein"], **{"temperature": 1.0, **options})
+def test_draws_out_of_range_are_never_sent(scripted_client, service):
+    for name, value in (
+        ("temperature", np.nan),
+        ("temperature", -1.0),
+        ("top_p", 0.0),
+        ("top_p", 1.01),
+        ("seed", 1 << 31),
+    ):
+        with pytest.raises(InputError, match=f"`{name}`.*{name}={value}"):
+            scripted_client.generate(["ein"], **{"temperature": 1.0, name: value})
     assert service.requests == []
 
 
 def test_an_output_that_the_model_does_not_have(scripted_client, service):
     service.before = lambda request, _: request.ClearField("output_filter") or request.output_filter.append("label")
-    with pytest.raises(InputError, match=r"The model gives no text, only \['label'\]"):
+    with pytest.raises(InputError, match="text.*label"):
         scripted_client.translate(["a"])
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "shape"),
-    [
+def test_types_of_inputs(scripted_client, service):
+    for value, dtype, shape in (
         (["a\0", b"\xff"], "object", (2,)),
         ("a", "object", ()),
         ([1, 2], "int32", (2,)),
         (0.5, "float32", ()),
         (np.float64(0.5), "float64", ()),
         ([True], "bool", (1,)),
-    ],
-)
-def test_types_of_inputs(scripted_client, service, value, dtype, shape):
-    scripted_client.predict(inputs={"text": ["a"], "other": value})
-    sent = to_array(service.requests[0].inputs["other"])
-    assert (sent.dtype.name, sent.shape) == (dtype, shape)
-    if shape == (2,) and dtype == "object":
-        assert sent.tolist() == [b"a\0", b"\xff"]
-
-
-@pytest.mark.parametrize("value", [[["a"], ["b", "c"]], [1j], [None]])
-def test_inputs_that_no_tensor_can_hold(scripted_client, value):
-    with pytest.raises(InputError, match="The input 'x' cannot be sent"):
-        scripted_client.predict(inputs={"x": value})
+    ):
+        scripted_client.predict(inputs={"text": ["a"], "other": value})
+        sent = to_array(service.requests[-1].inputs["other"])
+        assert (sent.dtype.name, sent.shape) == (dtype, shape)
+    assert to_array(service.requests[0].inputs["other"]).tolist() == [b"a\0", b"\xff"]
+    for value in ([["a"], ["b", "c"]], [1j], [None]):
+        with pytest.raises(InputError, match="'x' cannot be sent"):
+            scripted_client.predict(inputs={"x": value})
 
 
 # Many requests

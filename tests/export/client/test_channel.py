@@ -31,22 +31,16 @@ def test_a_large_request_is_asked_again_too(scripted_client, service):
     assert scripted_client.translate(["x" * 1_000_000]) == ["X" * 1_000_000]
 
 
-def test_nothing_else_is_asked_again(scripted_client, service):
+def test_nothing_else_is_asked_again(scripted_address, scripted_client, service):
     service.before = lambda _, context: context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
     with pytest.raises(RequestRefused, match="RESOURCE_EXHAUSTED: full"):
         scripted_client.translate(["a"])
     assert len(service.requests) == 1
-
-
-def test_retries_can_be_switched_off(scripted_address, service):
     service.before = lambda _, context: context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
-    with (
-        Client(scripted_address, retries=0) as client,
-        pytest.raises(RequestRefused, match=r"No server answers.*\(starting\)"),
-    ):
+    with Client(scripted_address, retries=0) as client, pytest.raises(RequestRefused, match="starting"):
         client.translate(["a"])
-    assert len(service.requests) == 1
-    with pytest.raises(InputError, match="0 to 4 times. Received: retries=5"):
+    assert len(service.requests) == 2, "retries can be switched off"
+    with pytest.raises(InputError, match="0 to 4.*retries=5"):
         Client(scripted_address, retries=5)
 
 
@@ -134,7 +128,7 @@ def pems(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["tls", "mutual"])
+@pytest.fixture(params=[False, True], ids=["tls", "mutual"])
 def secure(pems, request):
     """The address of an encrypted server, and whether it asks for the client's certificate."""
     pair = (pems / "localhost.key").read_bytes(), (pems / "localhost.pem").read_bytes()
@@ -144,6 +138,7 @@ def secure(pems, request):
 
 
 def test_encrypted(secure, pems, command):
+    """Who cannot prove who they are is refused."""
     address, mutual = secure
     own = {"certificate": pems / "client.pem", "key": pems / "client.key"} if mutual else {}
     with Client(address, tls=Tls(pems / "ca.pem", **own), timeout=SECONDS) as client:
@@ -151,10 +146,6 @@ def test_encrypted(secure, pems, command):
     flags = [f"--tls_{name}={path}" for name, path in zip(("cert", "key"), own.values(), strict=False)]
     flags = [f"--server={address}", "--model=m", f"--tls_ca={pems / 'ca.pem'}", *flags, "a"]
     assert command(*flags) == (0, "A\n", "")
-
-
-def test_who_cannot_prove_who_they_are_is_refused(secure, pems):
-    address, mutual = secure
     strangers = [None, Tls(pems / "client.pem"), Tls(pems / "ca.pem", server_name="client.test")]
     strangers += [Tls(pems / "ca.pem")] if mutual else []
     for tls in strangers:
@@ -163,27 +154,21 @@ def test_who_cannot_prove_who_they_are_is_refused(secure, pems):
         assert caught.value.code == grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.parametrize("content", ["", "junk", server_tls.AUTHORITY[:200], "-----BEGIN CERTIFICATE-----\n"])
-def test_pem_files_that_are_none(pems, tmp_path, content):
+def test_pem_files_that_are_none(pems, tmp_path):
     junk = tmp_path / "junk.pem"
-    junk.write_text(content)
-    for tls in (Tls(junk), Tls(certificate=junk, key=pems / "client.key")):
-        with pytest.raises(InputError, match=r"junk\.pem holds no certificate in PEM form"):
-            Client("localhost:1", tls=tls)
-    with pytest.raises(InputError, match=r"junk\.pem holds no private key in PEM form"):
-        Client("localhost:1", tls=Tls(certificate=pems / "client.pem", key=junk))
-
-
-def test_a_key_that_does_not_fit_its_certificate(pems, tmp_path):
+    for content in ("", "junk", server_tls.AUTHORITY[:200], "-----BEGIN CERTIFICATE-----\n"):
+        junk.write_text(content)
+        for tls in (Tls(junk), Tls(certificate=junk, key=pems / "client.key")):
+            with pytest.raises(InputError, match=r"junk\.pem.*certificate"):
+                Client("localhost:1", tls=tls)
+        with pytest.raises(InputError, match=r"junk\.pem.*private key"):
+            Client("localhost:1", tls=Tls(certificate=pems / "client.pem", key=junk))
     certificate, cut = pems / "client.pem", tmp_path / "cut.key"
     cut.write_text("\n".join(server_tls.CLIENT_KEY.splitlines()[:3]))
-    for key, reason in ((pems / "localhost.key", "it belongs to another"), (cut, "it is broken or has a password")):
-        with pytest.raises(InputError, match=rf"{key.name} does not fit the certificate .*client\.pem: {reason}"):
+    for key, reason in ((pems / "localhost.key", "another"), (cut, "broken")):
+        with pytest.raises(InputError, match=rf"{key.name}.*client\.pem.*{reason}"):
             Client("localhost:1", tls=Tls(certificate=certificate, key=key))
-
-
-def test_pem_files_that_are_missing(pems):
-    with pytest.raises(InputError, match=r"nope\.pem cannot be read \(No such file or directory\)"):
+    with pytest.raises(InputError, match=r"nope\.pem.*No such file or directory"):
         Client("localhost:1", tls=Tls(pems / "nope.pem"))
-    with pytest.raises(InputError, match="certificate and its private key go together"):
+    with pytest.raises(InputError, match="certificate.*key"):
         Tls(certificate=pems / "client.pem")
