@@ -2,7 +2,7 @@
 
 import keras
 import numpy as np
-import pytest
+from support.every import every
 from support.layers.contract import random_array, to_numpy
 
 from zoo import layers
@@ -24,13 +24,16 @@ def _convolution():
     return layers.GatedConvolutionBlock(3, attention=layers.DotAttention())
 
 
-@pytest.mark.parametrize(
-    ("make", "extra"),
-    [(_decoder, ()), (_recurrent, ()), (_convolution, (random_array((2, 5, 4), 2),))],
-    ids=["decoder", "recurrent", "convolution"],
-)
-def test_masks_of_embeddings_arrive(make, extra):
-    embedding, layer = keras.layers.Embedding(7, 4, mask_zero=True), make()
+def test_masks_of_embeddings_arrive():
+    makers = ((_decoder, ()), (_recurrent, ()), (_convolution, (random_array((2, 5, 4), 2),)))
+    with every() as failures:
+        for make, extra in makers:
+            with failures.of(make.__name__):
+                _check(make(), extra)
+
+
+def _check(layer, extra):
+    embedding = keras.layers.Embedding(7, 4, mask_zero=True)
     memory = (MEMORY, MEMORY) if extra else (MEMORY,)
     embedded = embedding(TOKENS)
     found = to_numpy(layer(embedded, *extra, *memory))

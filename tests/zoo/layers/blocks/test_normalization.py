@@ -2,8 +2,8 @@
 
 import keras
 import numpy as np
-import pytest
 from keras import ops
+from support.every import every
 from support.layers.contract import gradients, tensorflow_only, to_numpy
 
 from zoo import layers
@@ -32,24 +32,22 @@ def outputs_and_gradients(cls, **options):
     return [to_numpy(each) for each in (ops.stop_gradient(outputs()), *found)]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"epsilon": 0.1}, {"axis": 2}, {"axis": [1, 2]}, {"scale": False}, {"center": False}],
-    ids=str,
-)
-def test_outputs_and_gradients_are_those_of_keras(options):
-    ours, theirs = (
-        outputs_and_gradients(cls, **options) for cls in (LayerNormalization, keras.layers.LayerNormalization)
-    )
-    for own, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
+def test_outputs_and_gradients_are_those_of_keras():
+    kinds = [{}, {"epsilon": 0.1}, {"axis": 2}, {"axis": [1, 2]}, {"scale": False}, {"center": False}]
+    with every() as failures:
+        for options in kinds:
+            with failures.of(options):
+                classes = LayerNormalization, keras.layers.LayerNormalization
+                ours, theirs = (outputs_and_gradients(cls, **options) for cls in classes)
+                for own, other in zip(ours, theirs, strict=True):
+                    np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_is_worked_out_in_float32(dtype):
-    halves, wholes = (outputs_and_gradients(LayerNormalization, dtype=each) for each in (dtype, "float32"))
-    for half, whole in zip(halves, wholes, strict=True):
-        np.testing.assert_allclose(half, whole, rtol=0.02, atol=0.02 * np.abs(whole).max())
+def test_half_precision_is_worked_out_in_float32():
+    wholes = outputs_and_gradients(LayerNormalization, dtype="float32")
+    for dtype in ("mixed_bfloat16", "mixed_float16"):
+        for half, whole in zip(outputs_and_gradients(LayerNormalization, dtype=dtype), wholes, strict=True):
+            np.testing.assert_allclose(half, whole, rtol=0.02, atol=0.02 * np.abs(whole).max())
 
 
 @tensorflow_only("elsewhere it is Keras' own")
@@ -71,25 +69,24 @@ def test_the_gradient_is_written_out_in_training_alone(monkeypatch):
     assert asked
 
 
-@pytest.mark.parametrize("kind", normalization.NORMALIZATIONS)
-def test_blocks_pass_the_masks_of_embeddings_on_without_a_warning(kind):
-    block = layers.TransformerEncoderBlock(
-        layers.MultiHeadAttention(2, 4), layers.FeedForward(5), normalize_first=True, normalization=kind
-    )
+def test_blocks_pass_the_masks_of_embeddings_on_without_a_warning():
     embedded = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[3, 0]]))
-    np.testing.assert_array_equal(to_numpy(block(embedded)._keras_mask), [[True, False]])
+    for kind in normalization.NORMALIZATIONS:
+        block = layers.TransformerEncoderBlock(
+            layers.MultiHeadAttention(2, 4), layers.FeedForward(5), normalize_first=True, normalization=kind
+        )
+        np.testing.assert_array_equal(to_numpy(block(embedded)._keras_mask), [[True, False]])
 
 
 @tensorflow_only("elsewhere the layer is Keras' own")
-@pytest.mark.parametrize("training", [False, True])
-def test_second_derivatives_are_those_of_the_first_ones(training):
+def test_second_derivatives_are_those_of_the_first_ones():
     import tensorflow as tf
 
     chance, layer = np.random.default_rng(3), LayerNormalization(dtype="float64")
     layer.build(SHAPE)
     inputs, direction, factors = (tf.constant(chance.normal(size=SHAPE)) for _ in range(3))
 
-    def derivative(inputs):
+    def derivative(inputs, training):
         """Returns the derivative of the squared gradient in the direction."""
         with tf.GradientTape() as outer:
             outer.watch(inputs)
@@ -100,5 +97,6 @@ def test_second_derivatives_are_those_of_the_first_ones(training):
         return squared, tf.reduce_sum(outer.gradient(squared, inputs) * direction)
 
     step = 1e-5
-    after, before = (derivative(inputs + sign * step * direction)[0] for sign in (1, -1))
-    np.testing.assert_allclose(derivative(inputs)[1], (after - before) / (2 * step), rtol=1e-5)
+    for training in (False, True):
+        after, before = (derivative(inputs + sign * step * direction, training)[0] for sign in (1, -1))
+        np.testing.assert_allclose(derivative(inputs, training)[1], (after - before) / (2 * step), rtol=1e-5)

@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from support.every import assert_refused, every
 from support.layers.cases.blocks import CASES
-from support.layers.contract import arrays, build, call, case_masks, compiled, random_array, to_numpy
+from support.layers.contract import arrays, build, call, case_masks, compiled, random_array, randomize, to_numpy
 
 from zoo import layers
 
@@ -65,16 +66,17 @@ def _close(result, expected, atol=5e-6):
     np.testing.assert_allclose(to_numpy(result), expected, atol=atol, rtol=5e-5)
 
 
-@pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("use_bias", [False, True])
-def test_feed_forward(gated, activation, use_bias):
-    layer_class = layers.GatedFeedForward if gated else layers.FeedForward
-    layer = layer_class(13, activation=activation, use_bias=use_bias)
-    layer.build((2, 3, 5))
-    layer.set_weights([random_array(weight.shape, [i, 3]) for i, weight in enumerate(layer.weights)])
+def test_feed_forward():
     inputs = random_array((2, 3, 5), 1)
-    _close(layer(inputs), np.stack([_feed_forward(layer, sequence) for sequence in inputs]))
+    with every() as failures:
+        for number, activation in enumerate(ACTIVATIONS):
+            for layer_class in (layers.FeedForward, layers.GatedFeedForward):
+                with failures.of((layer_class.__name__, activation)):
+                    use_bias = (number % 2 == 0) == (layer_class is layers.FeedForward)
+                    layer = layer_class(13, activation=activation, use_bias=use_bias)
+                    layer.build((2, 3, 5))
+                    randomize(layer)
+                    _close(layer(inputs), np.stack([_feed_forward(layer, sequence) for sequence in inputs]))
 
 
 def test_gated_feed_forward_by_hand():
@@ -153,15 +155,13 @@ def _nothing_but_norms(normalization, normalize_first):
     )
 
 
-@pytest.mark.parametrize(
-    ("normalization", "expected"),
-    # (3, 4): mean 3.5, deviation 0.5; root of the mean square √12.5. Normed twice it stays.
-    [("layer_norm", [-1.0, 1.0]), ("rms_norm", [3.0 / math.sqrt(12.5), 4.0 / math.sqrt(12.5)])],
-)
-def test_normalizations_by_hand(normalization, expected):
+def test_normalizations_by_hand():
     inputs = np.array([[[3.0, 4.0], [3.0, 4.0]]], "float32")
-    _close(_nothing_but_norms(normalization, False)(inputs)[0, 0], expected)
-    _close(_nothing_but_norms(normalization, True)(inputs), inputs)
+    # (3, 4): mean 3.5, deviation 0.5; root of the mean square √12.5. Normed twice it stays.
+    by_hand = {"layer_norm": [-1.0, 1.0], "rms_norm": [3.0 / math.sqrt(12.5), 4.0 / math.sqrt(12.5)]}
+    for normalization, expected in by_hand.items():
+        _close(_nothing_but_norms(normalization, False)(inputs)[0, 0], expected)
+        _close(_nothing_but_norms(normalization, True)(inputs), inputs)
 
 
 def test_blocks_ask_for_the_weights_only_if_they_are_wanted():
@@ -189,28 +189,7 @@ ENCODERS = [
     for case in CASES
     if case.covers is layers.TransformerEncoderBlock and isinstance(build(case).attention, layers.MultiHeadAttention)
 ]
-every_encoder = pytest.mark.parametrize("case", ENCODERS, ids=lambda case: case.name)
-
-
-@every_encoder
-@pytest.mark.parametrize("chunks", [(7,), (1,) * 7, (3, 1, 1, 2)], ids=str)
-def test_decoder_only_steps_equal_the_full_pass(case, chunks):
-    block, inputs = build(case), random_array((B, LENGTH, D), 1)
-    expected, weights = block(inputs, use_causal_mask=True, return_attention_scores=True)
-    cache, start = block.attention.create_cache(B, ROOM), 0
-    for length in chunks:
-        part = slice(start, start + length)
-        output, scores, cache = block(inputs[:, part], cache=cache, return_attention_scores=True)
-        _close(output, to_numpy(expected)[:, part])
-        _close(scores[..., :LENGTH], to_numpy(weights)[:, :, part])
-        start += length
-    assert int(cache["index"]) == LENGTH
-    output, cache = block(inputs[:, :2], cache=block.attention.create_cache(B, ROOM))
-    _close(output, to_numpy(expected)[:, :2])
-
-
 BLOCKS = [*ENCODERS, *(case for case in CASES if case.covers is layers.TransformerDecoderBlock)]
-every_block = pytest.mark.parametrize("case", BLOCKS, ids=lambda case: case.name)
 # Row 0 is padded at the front, row 1 has a gap.
 REAL = np.array([[False, False, True, True, True, True, True], [True, False, True, True, True, False, True]])
 PAIRS = np.random.default_rng(3).random((B, 7, LENGTH, LENGTH)) < 0.7
@@ -243,53 +222,51 @@ def _padded(array, length, value=True):
     return np.pad(array, widths, constant_values=value)
 
 
-@every_block
-@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
+# One of each order of the parts.
+FAST = ("parallel_encoder_block", "sandwich_norm_encoder_block", "post_norm_decoder_block", "rms_norm_decoder_block")
+
+
 @pytest.mark.parametrize(
-    "chunks", [(3, 1, 1, 2), *(pytest.param(chunks, marks=pytest.mark.nightly) for chunks in ((7,), (1,) * 7))], ids=str
+    "case",
+    [pytest.param(case, marks=() if case.name in FAST else pytest.mark.nightly, id=case.name) for case in BLOCKS],
 )
-def test_masks_with_a_cache(case, chunks, room):
-    _, attention, function = _in_block(case)
-    inputs = random_array((B, LENGTH, D), 2)
-    found = _in_chunks(
-        attention, function, inputs, chunks, room, {"mask": lambda start, stop: _padded(REAL, ROOM)[:, : room or stop]}
-    )
-    _close(found, to_numpy(function(inputs, mask=REAL)))
-
-
-@every_block
-@pytest.mark.parametrize("room", [ROOM, pytest.param(None, marks=pytest.mark.nightly)], ids=["room", "grows"])
-@pytest.mark.parametrize("heads", [pytest.param(False, marks=pytest.mark.nightly), True], ids=["shared", "heads"])
-def test_pair_masks_and_biases_with_a_cache(case, heads, room):
+def test_a_cache_gives_what_the_full_pass_gives(case):
     _, attention, function = _in_block(case)
     inputs, bias = random_array((B, LENGTH, D), 2), random_array((B, 7, LENGTH, LENGTH), 5)
-    pairs = PAIRS if heads else PAIRS[:, 0]
-    expected = to_numpy(function(inputs, attention_mask=pairs, attention_bias=bias, mask=REAL))
-    options = {
-        "mask": lambda start, stop: _padded(REAL, ROOM)[:, : room or stop],
-        "attention_mask": lambda start, stop: _padded(pairs, ROOM)[..., start:stop, : room or stop],
-        "attention_bias": lambda start, stop: _padded(bias, ROOM, 0.0)[..., start:stop, : room or stop],
-    }
-    _close(_in_chunks(attention, function, inputs, (3, 1, 1, 2), room, options), expected)
-    for given in ({"attention_mask": pairs}, {"attention_bias": bias}):
-        assert np.abs(to_numpy(function(inputs, **given)) - to_numpy(function(inputs))).max() > 0.01
+    expected = {"pairs": to_numpy(function(inputs, attention_mask=PAIRS, attention_bias=bias, mask=REAL))}
+    expected["mask"] = to_numpy(function(inputs, mask=REAL))
+    plain = to_numpy(function(inputs))
+    for given in ({"attention_mask": PAIRS}, {"attention_bias": bias}):
+        assert np.abs(to_numpy(function(inputs, **given)) - plain).max() > 0.01
+    for name, room in (("pairs", ROOM), ("mask", None)):
+        options = {"mask": lambda start, stop, room=room: _padded(REAL, ROOM)[:, : room or stop]}
+        if name == "pairs":
+            options["attention_mask"] = lambda start, stop: _padded(PAIRS, ROOM)[..., start:stop, :]
+            options["attention_bias"] = lambda start, stop: _padded(bias, ROOM, 0.0)[..., start:stop, :]
+        _close(_in_chunks(attention, function, inputs, (3, 1, 1, 2), room, options), expected[name])
+        # A mask of the new positions alone is refused.
+        _, cache = function(inputs[:, :3], cache=attention.create_cache(B, room))
+        with pytest.raises(ValueError, match=rf"mask.* {room or 5}\b.*\(2, 2\)"):
+            function(inputs[:, 3:5], mask=REAL[:, 3:5], cache=cache)
 
 
-@every_block
-@pytest.mark.parametrize("room", [ROOM, None], ids=["room", "grows"])
-def test_a_mask_of_the_new_positions_alone_is_refused(case, room):
-    _, attention, function = _in_block(case)
-    inputs = random_array((B, LENGTH, D), 2)
-    _, cache = function(inputs[:, :3], cache=attention.create_cache(B, room))
-    message = rf"`mask` must be \[B, L\], L = {room or 5}: .* not the new ones alone. Received: shape=\(2, 2\)."
-    with pytest.raises(ValueError, match=message):
-        function(inputs[:, 3:5], mask=REAL[:, 3:5], cache=cache)
+def test_weights_of_decoder_only_steps():
+    block, inputs = build(BY_NAME["pre_norm_encoder_block"]), random_array((B, LENGTH, D), 1)
+    expected, weights = block(inputs, use_causal_mask=True, return_attention_scores=True)
+    cache, start = block.attention.create_cache(B, ROOM), 0
+    for length in (3, 1, 1, 2):
+        part = slice(start, start + length)
+        output, scores, cache = block(inputs[:, part], cache=cache, return_attention_scores=True)
+        _close(output, to_numpy(expected)[:, part])
+        _close(scores[..., :LENGTH], to_numpy(weights)[:, :, part])
+        start += length
+    assert int(cache["index"]) == LENGTH
 
 
 def test_masks_of_embeddings_with_a_cache_are_refused():
     block, attention, _ = _in_block(BY_NAME["pre_norm_encoder_block"])
     embedded = keras.layers.Embedding(5, D, mask_zero=True)(np.array([[3], [0]]))
-    with pytest.raises(ValueError, match=rf"mask` must be .* = {ROOM}\. Received: shape=\(2, 1\)"):
+    with pytest.raises(ValueError, match=rf"mask.* {ROOM}\b.*\(2, 1\)"):
         block(embedded, cache=attention.create_cache(B, ROOM))
 
 
@@ -345,21 +322,6 @@ def test_masks_of_rows_that_share_a_memory():
     _close(block(inputs, memory, mask=real, sharing=B), expected)
 
 
-def test_one_compiled_step_serves_all_positions():
-    block, inputs = build(BY_NAME["rms_norm_encoder_block"]), random_array((B, LENGTH, D), 3)
-    expected = to_numpy(block(inputs, use_causal_mask=True))
-
-    def step(inputs, key, value, index):
-        output, cache = block(inputs, cache={"key": key, "value": value, "index": index})
-        return output, cache["key"], cache["value"], cache["index"]
-
-    step, cache = compiled(step, xla=True), block.attention.create_cache(B, LENGTH)
-    cache = cache["key"], cache["value"], cache["index"]
-    for position in range(LENGTH):
-        output, *cache = step(ops.convert_to_tensor(inputs[:, position : position + 1]), *cache)
-        _close(output[:, 0], expected[:, position])
-
-
 def test_a_projected_memory_needs_no_mask():
     case = BY_NAME["rms_norm_decoder_block"]
     block, (inputs, memory) = build(case), arrays(case).values()
@@ -367,31 +329,20 @@ def test_a_projected_memory_needs_no_mask():
     _close(block(inputs, projected), to_numpy(block(inputs, memory)), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: layers.TransformerEncoderBlock(Nothing([]), layers.FeedForward(1), normalization="batch_norm"),
-            "`normalization` must be one of layer_norm, rms_norm. Received: normalization='batch_norm'.",
-        ),
-        (
-            lambda: layers.TransformerEncoderBlock("mha", layers.FeedForward(1)),
-            "`attention` must be a layer, not the name or the class of one. Received: attention='mha'.",
-        ),
-        (
-            lambda: layers.TransformerDecoderBlock(Nothing([]), layers.MultiHeadAttention, layers.FeedForward(1)),
-            "`cross_attention` must be a layer, not the name or the class of one. Received: cross_attention=<class",
-        ),
-        (
-            lambda: layers.TransformerEncoderBlock(Nothing([]), 2048),
-            "`feed_forward` must be a layer, not the name or the class of one. Received: feed_forward=2048.",
-        ),
-        (
-            lambda: layers.GatedFeedForward(0),
-            "`intermediate_dim` must be a positive integer. Received: intermediate_dim=0.",
-        ),
-    ],
-)
-def test_errors(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+WRONG = [
+    (
+        lambda: layers.TransformerEncoderBlock(Nothing([]), layers.FeedForward(1), normalization="batch_norm"),
+        "normalization.*'batch_norm'",
+    ),
+    (lambda: layers.TransformerEncoderBlock("mha", layers.FeedForward(1)), "attention='mha'"),
+    (
+        lambda: layers.TransformerDecoderBlock(Nothing([]), layers.MultiHeadAttention, layers.FeedForward(1)),
+        "cross_attention=<class",
+    ),
+    (lambda: layers.TransformerEncoderBlock(Nothing([]), 2048), "feed_forward=2048"),
+    (lambda: layers.GatedFeedForward(0), "intermediate_dim=0"),
+]
+
+
+def test_errors():
+    assert_refused(WRONG)
