@@ -5,6 +5,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from training.importing.workdir import import_checkpoint
+from zoo.errors import InputError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "importing"
 _TYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64"}
@@ -38,3 +42,36 @@ def write_safetensors(path, tensors):
         data += tensor.tobytes()
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def refused(source, path, *words):
+    """Checks that a SOURCE is not imported, that the line about it has certain words, and that nothing is left."""
+    with pytest.raises(InputError) as raised:
+        import_checkpoint(str(source), path)
+    message = str(raised.value)
+    assert not [word for word in words if word not in message] and "\n" not in message, message
+    assert not path.exists() and not list(path.parent.glob(".tmp*"))
+
+
+def near(found, expected, limit=1e-4):
+    """Returns whether numbers are those of the reference, but for a part of its largest one."""
+    expected = np.asarray(expected)
+    return np.abs(np.asarray(found) - expected).max() <= limit * np.abs(expected).max()
+
+
+def padded(rows, more=2):
+    """Returns rows of ids as one array [B, L], with some places of padding behind the longest."""
+    batch = np.zeros((len(rows), max(map(len, rows)) + more), "int32")
+    for place, row in zip(batch, rows, strict=True):
+        place[: len(row)] = row
+    return batch
+
+
+def check_graph(tokenizer, texts):
+    """Checks that the graph of a tokenizer reads and writes as Python does."""
+    from export.graph.tokenizers import tokenizer_graph
+
+    graph = tokenizer_graph(tokenizer)
+    rows = graph.encode([text.encode() for text in texts])
+    assert rows.to_list() == tokenizer.encode(texts)
+    assert [text.decode() for text in graph.decode(rows.to_tensor()).numpy()] == tokenizer.decode(rows.to_list())

@@ -2,4 +2,279 @@
 
 from tests.mutants.mutant import Mutant
 
-MUTANTS: list[Mutant] = []
+_TESTS = "tests/training/importing/"
+_SAME = "are_those_of_the_reference"
+_BERT = (f"{_TESTS}test_bert.py::test_vectors_{_SAME}_alone_and_with_padding",)
+_WORDPIECE = (f"{_TESTS}test_bert.py::test_ids_{_SAME}",)
+_CHARACTERS = (f"{_TESTS}test_ctranslate2.py::test_characters_are_read_without_an_end_and_translated_as_there",)
+_CONVERTED = (f"{_TESTS}test_ctranslate2.py::test_pieces_of_a_converted_marian_are_translated_as_there",)
+_FEWER_BITS = (f"{_TESTS}test_ctranslate2.py::test_weights_of_fewer_bits_are_what_they_stand_for",)
+_BEHIND = (f"{_TESTS}test_ctranslate2.py::test_an_unknown_symbol_may_be_a_row_behind_the_vocabulary",)
+_DECODER = f"{_TESTS}test_llama.py::test_ids_and_logits_{_SAME}_alone_with_padding_and_step_by_step"
+_GPT2 = (f"{_TESTS}test_gpt2.py::test_ids_and_logits_{_SAME}_alone_with_padding_and_step_by_step",)
+_MARIAN = (f"{_TESTS}test_marian.py::test_logits_{_SAME}_alone_and_with_padding",)
+_NATIVE = f"{_TESTS}test_marian_native.py::test_logits_are_those_of_the_arithmetic"
+_T5 = f"{_TESTS}test_t5.py::test_ids_and_logits_{_SAME}"
+_BAD = (f"{_TESTS}test_bad_checkpoints.py",)
+_HUB = (f"{_TESTS}test_hub.py",)
+
+MUTANTS: list[Mutant] = [
+    # Files.
+    Mutant(
+        "tensors in bfloat16 are shifted by too few bits",
+        "zoo/checkpoints/safetensors_file.py",
+        "(values.astype(np.uint32) << 16)",
+        "(values.astype(np.uint32) << 15)",
+        _BAD,
+    ),
+    Mutant(
+        "tensors are read from the place of the one before",
+        "zoo/checkpoints/safetensors_file.py",
+        '"r", self._first + start, (count,)',
+        '"r", self._first + max(0, start - (end - start)), (count,)',
+        _BAD,
+    ),
+    Mutant(
+        "only the first file that an index names is read",
+        "zoo/checkpoints/checkpoint.py",
+        'sorted(set(self.json(_INDEX)["weight_map"].values()))',
+        'sorted(set(self.json(_INDEX)["weight_map"].values()))[:1]',
+        _BAD,
+    ),
+    Mutant(
+        "a tensor that is transposed is taken",
+        "zoo/checkpoints/checkpoint.py",
+        "if found != shape:",
+        "if sorted(found) != sorted(shape):",
+        _BAD,
+    ),
+    Mutant(
+        "tensors that nobody reads are not named",
+        "zoo/checkpoints/checkpoint.py",
+        "for name in each._tensors if name not in each._used",
+        "for name in each._tensors if name not in each._tensors",
+        _BAD,
+    ),
+    Mutant(
+        "a failed import leaves its temporary folder",
+        "training/importing/workdir.py",
+        "shutil.rmtree(temporary, ignore_errors=True)",
+        "shutil.rmtree(temporary.parent / 'none', ignore_errors=True)",
+        _BAD,
+    ),
+    Mutant(
+        "weights of bfloat16 are kept in float32",
+        "training/importing/workdir.py",
+        "model = create_model(imported.model, dtype=dtype, **config.model)",
+        "model = create_model(imported.model, **config.model)",
+        (f"{_TESTS}test_dtype.py::test_weights_are_rounded_and_loaded_as_float32[gpt2]",),
+    ),
+    Mutant(
+        "pickled weights are of the newest revision, and not of the one that was brought",
+        "training/importing/hub.py",
+        "folder = _snapshot(repository, folder.name, (*FILES, PICKLED))",
+        "folder = _snapshot(repository, revision, (*FILES, PICKLED))",
+        _HUB,
+    ),
+    Mutant(
+        "a folder here is taken for a name on the hub",
+        "training/importing/hub.py",
+        "_NAME.fullmatch(name) is not None and not Path(name).exists()",
+        "_NAME.fullmatch(name) is not None",
+        _HUB,
+    ),
+    # CTranslate2.
+    Mutant(
+        "rows of 8 bits share one scale",
+        "zoo/checkpoints/ctranslate2_file.py",
+        "scale[:, None] if scale.size > 1 else scale.reshape(())",
+        "scale.max()",
+        _FEWER_BITS,
+    ),
+    Mutant(
+        "weights in whole numbers are multiplied by their scale",
+        "zoo/checkpoints/ctranslate2_file.py",
+        "values.astype(np.float32) / (",
+        "values.astype(np.float32) * (",
+        _FEWER_BITS,
+    ),
+    Mutant(
+        "positions of OpenNMT-tf count from 0",
+        "zoo/checkpoints/families/ctranslate2.py",
+        "np.arange(1, _LENGTH + 1)",
+        "np.arange(0, _LENGTH)",
+        _CHARACTERS,
+    ),
+    Mutant(
+        "sources of a converted Marian have no end",
+        "zoo/checkpoints/families/ctranslate2.py",
+        'checkpoint.option("add_source_eos", False) or _starts_from_zeros(checkpoint)',
+        'checkpoint.option("add_source_eos", False)',
+        _CONVERTED,
+    ),
+    Mutant(
+        "tied embeddings of CTranslate2 become two tables",
+        "zoo/checkpoints/families/ctranslate2.py",
+        'return "all" if source == target and orders["source"] == orders["target"] else "target"',
+        'return "target"',
+        _CONVERTED,
+    ),
+    Mutant(
+        "an unknown symbol behind the vocabulary is an ordinary one",
+        "zoo/checkpoints/families/ctranslate2.py",
+        "if unknown is None and rows == len(symbols) + 1:",
+        "if unknown is None and rows == len(symbols):",
+        _BEHIND,
+    ),
+    # What families share.
+    Mutant(
+        "square matrices are not transposed",
+        "zoo/checkpoints/families/layouts.py",
+        "return self._inner.split(tensor.T)",
+        "return self._inner.split(tensor if tensor.shape[0] == tensor.shape[1] else tensor.T)",
+        _BERT,
+    ),
+    Mutant(
+        "vectors that are rows of matrices are read as zeros",
+        "zoo/checkpoints/families/layouts.py",
+        "return self._inner.split(tensor[0])",
+        "return self._inner.split(0 * tensor[0])",
+        _MARIAN,
+    ),
+    Mutant(
+        "symbols that a checkpoint lacks share the row of its first symbol",
+        "zoo/checkpoints/vocabulary.py",
+        "taken[np.equal(self.original_ids, NEW)] = new",
+        "taken[np.equal(self.original_ids, NEW)] += 0",
+        (f"{_NATIVE}[pre_norm]",),
+    ),
+    Mutant(
+        "start and end of a vocabulary are exchanged",
+        "zoo/checkpoints/vocabulary.py",
+        "special = [NEW if pad is None else pad, start, end,",
+        "special = [NEW if pad is None else pad, end, start,",
+        _WORDPIECE,
+    ),
+    Mutant(
+        "rotary features stay half a head apart",
+        "zoo/checkpoints/families/base.py",
+        "return halves.swapaxes(-1, -2).reshape(columns.shape)",
+        "return halves.reshape(columns.shape)",
+        (f"{_DECODER}[llama]",),
+    ),
+    # BERT.
+    Mutant(
+        "the two normalisations of a block of BERT are exchanged",
+        "zoo/checkpoints/families/bert.py",
+        '("attention.output", "output"), strict=True',
+        '("output", "attention.output"), strict=True',
+        _BERT,
+    ),
+    Mutant(
+        "a sentence encoder reads more symbols than its limit",
+        "zoo/checkpoints/families/bert.py",
+        'limit = config.get("max_seq_length") or length',
+        "limit = length",
+        _WORDPIECE,
+    ),
+    Mutant(
+        "accents are kept where text is lower-cased",
+        "zoo/checkpoints/tokenizers.py",
+        "bool(lowercase if accents is None else accents)",
+        "bool(accents)",
+        _WORDPIECE,
+    ),
+    # Decoders.
+    Mutant(
+        "keys and values of GPT-2 are exchanged",
+        "zoo/checkpoints/families/gpt2.py",
+        '("attn.c_attn", attention.query_dense, attention.key_dense, attention.value_dense)',
+        '("attn.c_attn", attention.query_dense, attention.value_dense, attention.key_dense)',
+        _GPT2,
+    ),
+    Mutant(
+        "values of GPT-NeoX are put in the order of rotated features",
+        "zoo/checkpoints/families/gpt_neox.py",
+        "places[:, :2, :rotated] = paired(places[:, :2, :rotated], rotated)",
+        "places[:, :, :rotated] = paired(places[:, :, :rotated], rotated)",
+        (f"{_DECODER}[gpt_neox]",),
+    ),
+    Mutant(
+        "the last normalisation of Gemma is not shifted by 1",
+        "zoo/checkpoints/families/gemma.py",
+        'normalization("model.norm", model.final_norm, Shifted(1.0))',
+        'normalization("model.norm", model.final_norm, Shifted(0.0))',
+        (f"{_DECODER}[gemma2]",),
+    ),
+    Mutant(
+        "queries of Gemma 2 are scaled the other way round",
+        "zoo/checkpoints/families/gemma.py",
+        "(head / scalar) ** 0.5",
+        "(scalar / head) ** 0.5",
+        (f"{_DECODER}[gemma2]",),
+    ),
+    Mutant(
+        "a window of Mistral is one position too long",
+        "zoo/checkpoints/families/llama.py",
+        '"window": window - 1',
+        '"window": window',
+        (f"{_TESTS}test_llama.py::test_windows_are_those_of_the_configuration",),
+    ),
+    Mutant(
+        "runs of spaces are counted from one space",
+        "zoo/checkpoints/tokenizers.py",
+        "for length, index in enumerate(runs, start=2)}",
+        "for length, index in enumerate(runs, start=1)}",
+        (f"{_DECODER}[gpt_neox]",),
+    ),
+    # Encoder-decoders.
+    Mutant(
+        "logits of T5 1.1 are divided and those of T5 are not",
+        "zoo/checkpoints/families/t5.py",
+        "model.model_dim**-0.5 if divides else 1.0",
+        "1.0 if divides else model.model_dim**-0.5",
+        (f"{_T5}[t5]",),
+    ),
+    Mutant(
+        "the farthest distance of T5 is the usual one",
+        "zoo/checkpoints/families/t5.py",
+        'checkpoint.option("relative_attention_max_distance", 128)',
+        "128",
+        (f"{_T5}[t5_gated]",),
+    ),
+    Mutant(
+        "sines and cosines of Marian are taken for pairs",
+        "zoo/checkpoints/families/marian.py",
+        "np.arange(model.model_dim).reshape(2, -1).T.ravel()",
+        "np.arange(model.model_dim).reshape(-1, 2).T.ravel()",
+        _MARIAN,
+    ),
+    Mutant(
+        "embeddings of Marian are not scaled",
+        "zoo/checkpoints/families/marian.py",
+        'checkpoint.option("scale_embedding", False)',
+        "False",
+        _MARIAN,
+    ),
+    Mutant(
+        "epsilon of Marian is the usual one",
+        "zoo/checkpoints/families/marian_native.py",
+        "EPSILON = 1e-6",
+        "EPSILON = 1e-5",
+        (f"{_NATIVE}[student]",),
+    ),
+    Mutant(
+        "rates of Marian's sinusoids are those of the paper",
+        "zoo/checkpoints/families/marian_native.py",
+        "max(dim // 2 - 1, 1)",
+        "(dim // 2)",
+        (f"{_NATIVE}[pre_norm]",),
+    ),
+    Mutant(
+        "symbols that Marian never writes may be written",
+        "zoo/checkpoints/families/layouts.py",
+        "UNWRITTEN = -1e4",
+        "UNWRITTEN = 0.0",
+        (f"{_NATIVE}[pre_norm]",),
+    ),
+]

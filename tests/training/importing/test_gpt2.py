@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from support import checkpoints
+from support.checkpoints import near, padded
 
 import zoo
 from training.import_model import main
@@ -31,34 +32,35 @@ def in_its_order(run, logits):
     return np.asarray(logits)[..., [ids.index(i) for i in range(max(ids) + 1)]]
 
 
-def test_ids_are_those_of_the_reference(run):
-    ids = run.tokenizers.text.original_ids
-    assert [[ids[i] for i in row] for row in run.ids(EXPECTED["prompts"])] == EXPECTED["ids"]
-
-
-def test_logits_are_those_of_the_reference_alone_and_with_padding(run):
-    rows = run.ids(EXPECTED["prompts"])
-    batch = np.full((len(rows), 7), PAD, "int32")
-    for place, row in zip(batch, rows, strict=True):
-        place[: len(row)] = row
-    together = run.model({"tokens": batch})
-    for row, padded, expected in zip(rows, together, EXPECTED["logits"], strict=True):
-        expected = np.array(expected)
-        limit = 1e-4 * np.abs(expected).max()
-        alone = run.model({"tokens": np.array([row], "int32")})[0]
-        assert np.abs(in_its_order(run, alone) - expected).max() <= limit
-        assert np.abs(in_its_order(run, padded[: len(row)]) - expected).max() <= limit
-
-
-def test_logits_step_by_step_are_those_of_all_at_once(run):
-    row, state = run.ids(EXPECTED["prompts"])[2], run.model.initial_state(1)
-    for symbol, expected in zip(row, EXPECTED["logits"][2], strict=True):
+def test_ids_and_logits_are_those_of_the_reference_alone_with_padding_and_step_by_step(run):
+    original, rows = run.tokenizers.text.original_ids, run.ids(EXPECTED["prompts"])
+    assert [[original[i] for i in row] for row in rows] == EXPECTED["ids"]
+    assert original[PAD] == -1 and original[START] == original[END] == 0
+    assert sorted(original) == [-1, 0, *range(max(original) + 1)]
+    together = run.model({"tokens": padded(rows)})
+    for row, found, expected in zip(rows, together, EXPECTED["logits"], strict=True):
+        assert near(in_its_order(run, found[: len(row)]), expected)
+    row, expected, state = rows[2], EXPECTED["logits"][2], run.model.initial_state(1)
+    assert near(in_its_order(run, run.model({"tokens": np.array([row], "int32")})[0]), expected)
+    for symbol, values in zip(row, expected, strict=True):
         logits, state = run.model.decode_step(np.array([symbol], "int32"), state)
-        assert np.abs(in_its_order(run, logits[0]) - expected).max() <= 1e-4 * np.abs(expected).max()
+        assert near(in_its_order(run, logits[0]), values)
+
+
+def test_scores_and_what_is_inside_begin_with_the_first_symbol(run):
+    logits = np.array(EXPECTED["logits"][2])
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    log_prob = sum(logs[place, symbol] for place, symbol in enumerate(EXPECTED["ids"][2][1:]))
+    score, empty = run.score([EXPECTED["prompts"][2], ""])
+    assert score.log_prob == pytest.approx(log_prob, abs=1e-4) and score.num_tokens == len(EXPECTED["ids"][2])
+    assert empty.log_prob == 0
+    assert run.ids(["", "a man"])[0] == [START]
+    tokens, weights = run.attention(["a man"])[0]
+    assert tokens == ["a", "▁man"] and weights.shape == (2, 3, 2, 2)
+    assert run.embed(["a man"])[0][1].shape == (2, 6)
 
 
 def test_text_goes_on_as_with_the_reference(run):
-    assert run.generate(EXPECTED["prompts"], max_length=23) == EXPECTED["continuations"]
     # In any company, an empty text and one symbol alone included.
     mixed = ["", *EXPECTED["prompts"], "a"]
     assert run.generate(mixed, max_length=23)[1:5] == EXPECTED["continuations"]
@@ -66,25 +68,9 @@ def test_text_goes_on_as_with_the_reference(run):
 
 @pytest.mark.nightly
 def test_cold_draws_are_the_most_probable_text(run):
+    assert run.generate(EXPECTED["prompts"], max_length=23) == EXPECTED["continuations"]
     assert run.generate(EXPECTED["prompts"], max_length=23, temperature=1e-3, seed=3) == EXPECTED["continuations"]
     assert run.generate(["the"], max_length=1) == [""]
-
-
-def test_scores_leave_out_the_first_symbol(run):
-    (row,) = run.ids(EXPECTED["prompts"][2:3])
-    logits = in_its_order(run, run.model({"tokens": np.array([row], "int32")}))[0].astype("float64")
-    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    log_prob = sum(logs[place, symbol] for place, symbol in enumerate(EXPECTED["ids"][2][1:]))
-    score, empty = run.score([EXPECTED["prompts"][2], ""])
-    assert score.log_prob == pytest.approx(log_prob, abs=1e-4) and score.num_tokens == len(row)
-    assert empty.log_prob == 0
-
-
-def test_looking_inside_begins_with_the_first_symbol(run):
-    assert run.ids(["", "a man"])[0] == [START]
-    tokens, weights = run.attention(["a man"])[0]
-    assert tokens == ["a", "▁man"] and weights.shape == (2, 3, 2, 2)
-    assert run.embed(["a man"])[0][1].shape == (2, 6)
 
 
 def test_the_work_directory_says_where_it_comes_from(workdir):
@@ -94,12 +80,6 @@ def test_the_work_directory_says_where_it_comes_from(workdir):
     config = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
     assert config["model"]["activation"] == "gelu_tanh" and config["model"]["start_symbol"] is False
     assert sorted(path.name for path in workdir.parent.iterdir()) == ["gpt2"]
-
-
-def test_original_ids_tell_which_symbol_each_was(run):
-    ids = run.tokenizers.text.original_ids
-    assert ids[PAD] == -1 and ids[START] == ids[END] == 0
-    assert sorted(ids) == [-1, 0, *range(max(ids) + 1)]
 
 
 @pytest.mark.nightly

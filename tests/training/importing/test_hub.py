@@ -85,25 +85,23 @@ def test_all_files_that_families_read_are_brought():
     assert not [name for name in others for pattern in hub.FILES if fnmatch.fnmatchcase(name, pattern)]
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        ("RepositoryNotFoundError", "somebody/small cannot be had: the hub has no such model, or it is private"),
-        ("GatedRepoError", "it is for those who have accepted its licence"),
-        ("RevisionNotFoundError", "it has no revision v7"),
-        ("LocalEntryNotFoundError", r"the hub cannot be reached, and its cache has not all of it \(.*Error: no wire\)"),
-        (RuntimeError, "somebody/small cannot be had: RuntimeError: no wire."),
-    ],
-)
-def test_what_cannot_be_had_is_said_in_a_line(monkeypatch, tmp_path, error, message):
+def test_what_cannot_be_had_is_said_in_a_line(monkeypatch, tmp_path):
+    kinds = []
+
     def snapshot_download(*_, **__):
-        kind = getattr(errors, error) if isinstance(error, str) else error
-        raise kind("no wire\nand more")
+        raise kinds[-1]("no wire\nand more")
 
     errors = stub(monkeypatch, snapshot_download)
-    with pytest.raises(InputError, match=message) as raised:
-        import_checkpoint("hf:somebody/small@v7", tmp_path / "made" / "run")
-    assert "\n" not in str(raised.value) and not (tmp_path / "made").exists()
+    for kind, *words in [
+        (errors.RepositoryNotFoundError, "no such model", "private"),
+        (errors.GatedRepoError, "licence"),
+        (errors.RevisionNotFoundError, "v7"),
+        (errors.LocalEntryNotFoundError, "reached", "Error: no wire"),
+        (RuntimeError, "RuntimeError: no wire."),
+    ]:
+        kinds.append(kind)
+        checkpoints.refused("hf:somebody/small@v7", tmp_path / "made" / "run", "somebody/small", *words)
+        assert not (tmp_path / "made").exists()
 
 
 def test_a_full_disk_is_no_bad_input(monkeypatch):
@@ -121,15 +119,14 @@ def test_a_folder_comes_before_the_hub_and_other_names_are_none(tmp_path, monkey
     (tmp_path / "runs" / "small").mkdir(parents=True)
     for name in ("runs/small", "/a/b", "./a", "../a", "a", "a/b/c", "a/b@", "", "a/b\n"):
         assert not hub.is_repository(name), name
-    with pytest.raises(InputError, match="OWNER/NAME or OWNER/NAME@REVISION. Received: 'a'"):
+    with pytest.raises(InputError, match="OWNER/NAME@REVISION.* 'a'"):
         hub.bring("a")
 
 
 def test_the_package_is_asked_for_only_by_name(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.setattr("builtins.__import__", _without_the_package)
-    with pytest.raises(InputError, match=r"runs/gpt2 is no folder here.*pip install 'attention-zoo\[hub\]'"):
-        import_checkpoint("hf:runs/gpt2", tmp_path / "run")
+    checkpoints.refused("hf:runs/gpt2", tmp_path / "run", "runs/gpt2", "pip install 'attention-zoo[hub]'")
 
 
 _import = __import__

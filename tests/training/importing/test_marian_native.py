@@ -11,7 +11,6 @@ from support.tiers import nightly_unless
 import zoo
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
-from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, START, UNKNOWN, pad
 
 PRE_NORM = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-top": "n"}
@@ -63,17 +62,10 @@ def test_logits_are_those_of_the_arithmetic(name, tmp_path):
         assert np.abs(ours[:, known] - expected).max() <= 1e-5 * np.abs(expected).max()
         assert ours[:, [PAD, START]].max() < -9e3
     assert (sides[1][END], sides[1][UNKNOWN]) == (0, 1)
-
-
-def test_vocabularies_of_pieces_are_those_of_sentencepiece(tmp_path):
-    marian_models.write(tmp_path / "model")
-    run = imported(tmp_path / "model", tmp_path / "run")
-    texts = ["a man rides", "the Öld horse", ""]
-    model = run.tokenizers.source._processor
-    order = order_of(run.tokenizers.source)
-    rows = run.tokenizers.source.encode(texts)
-    assert [[order[i] for i in row] for row in rows] == model.encode(texts)
-    assert run.tokenizers.target.decode(rows) == model.decode(model.encode(texts))
+    for order, tokenizer in zip(sides, (run.tokenizers.source, run.tokenizers.target), strict=True):
+        model, rows = tokenizer._processor, tokenizer.encode(texts := ["a man rides", "the Öld horse", ""])
+        assert [[order[i] for i in row] for row in rows] == model.encode(texts)
+        assert tokenizer.decode(rows) == model.decode(model.encode(texts))
 
 
 def native(path):
@@ -135,36 +127,30 @@ def test_the_same_numbers_are_the_same_model_as_by_way_of_the_hub(tmp_path):
         found = np.asarray(run.model({"source": np.array([source]), "target": np.array([target])}))[0, : len(logits)]
         logits = np.array(logits)[:, :-1]  # without padding
         assert np.abs(found[:, [ours[i] for i in range(logits.shape[1])]] - logits).max() <= 1e-4 * np.abs(logits).max()
-    assert run.translate(expected["sources"], max_length=22) == expected["translations"]
 
 
-def refused(folder, match, path):
-    with pytest.raises(InputError, match=match):
-        import_checkpoint(f"marian:{folder}", path / "run")
-    assert not list(path.glob("*run*"))
+def refused(folder, path, *words):
+    checkpoints.refused(f"marian:{folder}", path / "run", *words)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"type": "s2s"}, "Unknown model_type 'marian s2s'"),
-        ({"transformer-decoder-autoreg": "average-attention"}, "must be self-attention, or rnn with dec-cell ssru"),
-        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "dec-cell must be 'ssru' .*Received: 'gru'"),
-        ({"transformer-postprocess": "dhn"}, "only post-norm .* and pre-norm blocks .*postprocess='dhn'"),
-        ({"transformer-postprocess-emb": "nd"}, "nothing but dropout behind embeddings"),
-        ({"transformer-decoder-dim-ffn": 7}, "transformer-decoder-dim-ffn must be 11"),
-        ({"transformer-tied-layers": [1, 1]}, "transformer-tied-layers must be empty"),
-        ({"transformer-train-positions": True}, "model.npz: transformer-train-positions must be False"),
-        ({"transformer-ffn-activation": "sinc"}, "activation"),
-        ({"dec-depth": 3}, "Unknown tensor 'decoder_l3_self_Wq'"),
-        ({"enc-depth": 1}, "nothing in a transformer_base is made of the tensors encoder_l2_"),
-        ({"transformer-dim-ffn": 10}, r"encoder_l1_ffn_W1 must have the shape \(8, 10\). Received: \(8, 11\)"),
-    ],
-)
-def test_options_and_tensors_that_do_not_fit_are_named(options, reason, tmp_path):
+def test_options_and_tensors_that_do_not_fit_are_named(tmp_path):
     weights, config = marian_models.write(tmp_path / "model")
-    marian_models.save(tmp_path / "model" / "model.npz", weights, {**config, **options})
-    refused(tmp_path / "model", reason, tmp_path)
+    for options, *words in [
+        ({"type": "s2s"}, "model_type", "marian s2s"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "transformer-decoder-autoreg", "average-attention"),
+        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "dec-cell", "ssru", "'gru'"),
+        ({"transformer-postprocess": "dhn"}, "transformer-postprocess='dhn'"),
+        ({"transformer-postprocess-emb": "nd"}, "transformer-postprocess-emb='nd'"),
+        ({"transformer-decoder-dim-ffn": 7}, "transformer-decoder-dim-ffn", "11", "7"),
+        ({"transformer-tied-layers": [1, 1]}, "transformer-tied-layers"),
+        ({"transformer-train-positions": True}, "model.npz", "transformer-train-positions", "False"),
+        ({"transformer-ffn-activation": "sinc"}, "activation", "sinc"),
+        ({"dec-depth": 3}, "decoder_l3_self_Wq"),
+        ({"enc-depth": 1}, "encoder_l2_"),
+        ({"transformer-dim-ffn": 10}, "encoder_l1_ffn_W1", "(8, 10)", "(8, 11)"),
+    ]:
+        marian_models.save(tmp_path / "model" / "model.npz", weights, {**config, **options})
+        refused(tmp_path / "model", tmp_path, *words)
 
 
 def test_damaged_folders_are_refused_and_leave_nothing(tmp_path):
@@ -172,38 +158,38 @@ def test_damaged_folders_are_refused_and_leave_nothing(tmp_path):
     weights, config = marian_models.write(folder)
     file, decoder = folder / "model.npz", folder / "decoder.yml"
     whole, named = file.read_bytes(), decoder.read_text()
-    for data, match in ((b"", "is no .npz file"), (whole[:-99], "is no .npz file"), (b"PK" * 99, "is no .npz file")):
+    for data in (b"", whole[:-99], b"PK" * 99):
         file.write_bytes(data)
-        refused(folder, match, tmp_path)
+        refused(folder, tmp_path, "model.npz", "no .npz file")
     np.savez(file, Wemb=np.array([{"a": 1}], dtype=object))
-    refused(folder, "holds no numbers", tmp_path)
+    refused(folder, tmp_path, "Wemb", "no numbers")
     np.savez(file, Wemb=weights["Wemb"])
-    refused(folder, "has no special:model.yml", tmp_path)
+    refused(folder, tmp_path, "special:model.yml")
     middle = whole.index(weights["encoder_l1_self_Wq"].tobytes())
     file.write_bytes(whole[:middle] + b"\xff" + whole[middle + 1 :])
-    refused(folder, "model.npz .*damaged.*encoder_l1_self_Wq", tmp_path)
+    refused(folder, tmp_path, "model.npz", "damaged", "encoder_l1_self_Wq")
     file.write_bytes(whole)
-    for text, match in (
-        ("models: [a.npz, b.npz]\n", "must have one .npz file"),
-        ("models: [other.npz]\n", "other.npz is missing"),
-        ("models: [model.npz]\n", "names the vocabularies"),
-        ("models: [model.npz]\nvocabs: [vocab.spm]\n", "two vocabularies. Received: vocab.spm"),
+    for text, *words in (
+        ("models: [a.npz, b.npz]\n", ".npz", "a.npz, b.npz"),
+        ("models: [other.npz]\n", "other.npz"),
+        ("models: [model.npz]\n", "vocabs"),
+        ("models: [model.npz]\nvocabs: [vocab.spm]\n", "two vocabularies", "vocab.spm"),
         ("models: [model.npz\n", "decoder.yml is damaged"),
-        ("- a\n", "holds no names with values"),
+        ("- a\n", "decoder.yml is damaged"),
     ):
         decoder.write_text(text)
-        refused(folder, match, tmp_path)
-    for text, match in (
-        ("</s>: 0\n<unk>: 1\nab: 2\n", "symbols of several characters"),
-        ("</s>: 0\na: 1\n", "must have </s>, <unk> and at most"),
-        ("</s>: zero\n", "'</s>' has no number"),
+        refused(folder, tmp_path, *words)
+    for text, *words in (
+        ("</s>: 0\n<unk>: 1\nab: 2\n", "several characters"),
+        ("</s>: 0\na: 1\n", "</s>", "<unk>"),
+        ("</s>: zero\n", "'</s>'", "number"),
     ):
         (folder / "vocab.yml").write_text(text)
         decoder.write_text(named.replace("vocab.spm", "vocab.yml"))
-        refused(folder, match, tmp_path)
+        refused(folder, tmp_path, *words)
     (folder / "vocab.fsv").write_text("a: 1\n")  # of factors
     decoder.write_text(named.replace("vocab.spm", "vocab.fsv"))
-    refused(folder, r"must be .spm or .yml or .yaml to be imported. Received: '.fsv'", tmp_path)
+    refused(folder, tmp_path, ".spm", "'.fsv'")
     decoder.unlink()
     (folder / "best.npz").write_bytes(whole)
-    refused(folder, "Received: best.npz, model.npz", tmp_path)
+    refused(folder, tmp_path, "best.npz, model.npz")
