@@ -2,4 +2,155 @@
 
 from tests.mutants.mutant import Mutant
 
-MUTANTS: list[Mutant] = []
+CACHE = ("tests/zoo/layers/attention/test_cache.py",)
+ROLLING = ("tests/zoo/layers/attention/test_rolling_cache.py",)
+BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py",)
+CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py",)
+RULES = ("tests/zoo/layers/visibility/test_rules.py",)
+POSITIONS = ("tests/zoo/layers/positions/test_base.py",)
+LOOP = ("tests/zoo/layers/recurrent/test_attention_rnn.py",)
+STATES = ("tests/zoo/layers/core/test_cuts.py",)
+SUMS = ("tests/zoo/layers/core/test_steps.py",)
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "a cache counts one position for each call",
+        "zoo/layers/attention/cache.py",
+        'return {**buffers, "index": index + length}',
+        'return {**buffers, "index": index + 1}',
+        POSITIONS,
+    ),
+    Mutant(
+        "a write into a cache goes one place too far",
+        "zoo/layers/attention/cache.py",
+        "fresh = ops.logical_and(source >= 0, source < length)[:, None]",
+        "fresh = ops.logical_and(source >= 0, source <= length)[:, None]",
+        CACHE,
+    ),
+    Mutant(
+        "the queries of a step are at the beginning of its keys",
+        "zoo/layers/attention/cache.py",
+        "return position + added - queries",
+        "return position",
+        CACHE,
+    ),
+    Mutant(
+        "the keys of each step are at the positions of the first ones",
+        "zoo/layers/attention/base.py",
+        "self._project_unless(memory, value, key, mask, position)",
+        "self._project_unless(memory, value, key, mask)",
+        POSITIONS,
+    ),
+    Mutant(
+        "a step reads the mask of the first positions",
+        "zoo/layers/attention/base.py",
+        "mask = mask if rolls else masks.slice_mask(mask, position, added)",
+        "mask = mask if rolls else masks.slice_mask(mask, 0, added)",
+        CACHE,
+    ),
+    Mutant(
+        "a rule lets see places of a cache that are empty",
+        "zoo/layers/attention/base.py",
+        'visible = visible.limited_to(cache["index"])',
+        "visible = visible.limited_to(None)",
+        RULES,
+    ),
+    Mutant(
+        "the queries of a step are in the segment of the first key",
+        "zoo/layers/attention/masks.py",
+        "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
+        "return ops.take(ids, ops.where(inside, positions - positions[:1], length), axis=1)",
+        RULES,
+    ),
+    Mutant(
+        "a rolling cache keeps one position too few",
+        "zoo/layers/attention/cache.py",
+        'kept = ops.arange(last, dtype="int32") + first + added',
+        'kept = ops.arange(last, dtype="int32") + first + added - 1',
+        ROLLING,
+    ),
+    Mutant(
+        "keys of a rolling cache are one position off",
+        "zoo/layers/attention/cache.py",
+        'positions = ops.arange(last + added, dtype="int32") + (index - last)',
+        'positions = ops.arange(last + added, dtype="int32") + (index - last + 1)',
+        ROLLING,
+    ),
+    Mutant(
+        "a first position that is among the last ones counts twice",
+        "zoo/layers/attention/cache.py",
+        "there = ops.logical_and(there, ops.logical_or(is_first, positions >= first))",
+        "there = ops.logical_and(there, ops.logical_or(is_first, positions >= 0))",
+        ROLLING,
+    ),
+    Mutant(
+        "a rolling cache overwrites its first positions",
+        "zoo/layers/attention/cache.py",
+        'front = write(rows[..., :first, :], new, cache["index"])',
+        'front = write(rows[..., :first, :], new, cache["index"] % first)',
+        ROLLING,
+    ),
+    Mutant(
+        "a cache of sums counts one position for each call",
+        "zoo/layers/attention/linear.py",
+        "memory, visible, inputs, first, index + lengths[1])",
+        "memory, visible, inputs, first, index + 1)",
+        SUMS,
+    ),
+    Mutant(
+        "queries of a cache of sums are at the positions of the first ones",
+        "zoo/layers/attention/linear.py",
+        "return Step(layer.project_query(inputs, index + first), memory",
+        "return Step(layer.project_query(inputs, first), memory",
+        SUMS,
+    ),
+    Mutant(
+        "a step forgets that earlier keys were seen",
+        "zoo/layers/attention/linear.py",
+        'first = ops.where(before["seen"], -1, first)',
+        'first = ops.where(before["seen"], first, first)',
+        SUMS,
+    ),
+    Mutant(
+        "the state that a scan ends with is the one it began with",
+        "zoo/layers/core/kernels.py",
+        "return before.stack(), last",
+        "return before.stack(), state",
+        STATES,
+    ),
+    Mutant(
+        "fading sums begin anew at each call",
+        "zoo/layers/attention/state_chunks.py",
+        "ops.zeros_like(own[:, 0, 0]) if before is None else before,",
+        "ops.zeros_like(own[:, 0, 0]),",
+        STATES,
+    ),
+    Mutant(
+        "a convolution keeps its first inputs and not its last ones",
+        "zoo/layers/blocks/gated_convolution.py",
+        'cache = {"inputs": padded[:, length:], "index"',
+        'cache = {"inputs": padded[:, : self.width - 1], "index"',
+        CONVOLUTION,
+    ),
+    Mutant(
+        "a block with a cache reads the mask of the first queries",
+        "zoo/layers/blocks/transformer_base.py",
+        "return slice_mask(mask, caches.position(cache), length), mask",
+        "return slice_mask(mask, 0, length), mask",
+        BLOCKS,
+    ),
+    Mutant(
+        "cross-attention stays at the position of the first step",
+        "zoo/layers/blocks/transformer_decoder.py",
+        'source["start_index"] = 0 if cache is None else caches.position(cache)',
+        'source["start_index"] = 0',
+        BLOCKS,
+    ),
+    Mutant(
+        "a recurrent cell loses count after 256 steps",
+        "zoo/layers/recurrent/states.py",
+        "return ops.stack([low * (1 - carry), counters[:, 1] + carry], axis=-1)",
+        "return ops.stack([low * (1 - carry), counters[:, 1]], axis=-1)",
+        LOOP,
+    ),
+]

@@ -2,4 +2,230 @@
 
 from tests.mutants.mutant import Mutant
 
-MUTANTS: list[Mutant] = []
+TILES = ("tests/zoo/layers/core/test_tiles.py",)
+CHUNKS = ("tests/zoo/layers/core/test_execution.py",)
+EDGES = ("tests/zoo/layers/core/test_edges_of_execution.py",)
+KERNELS = ("tests/zoo/layers/core/test_kernels.py",)
+LOOPS = ("tests/zoo/layers/recurrent/test_loops.py",)
+DROPOUT = ("tests/zoo/layers/core/test_dropout.py",)
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "the last visible tile is skipped",
+        "zoo/layers/core/running_softmax.py",
+        "lambda step, _: step < count,",
+        "lambda step, _: step < count - 1,",
+        TILES,
+    ),
+    Mutant(
+        "tiles that hold nothing visible are computed as well",
+        "zoo/layers/core/tiles.py",
+        "some = ops.logical_and(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        "some = ops.logical_or(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
+        TILES,
+    ),
+    Mutant(
+        "a tile that only one sequence of the batch sees is skipped",
+        "zoo/layers/core/tiles.py",
+        "ops.any(self._by_batch(rule.may_see(blocks)), axis=0)",
+        "ops.all(self._by_batch(rule.may_see(blocks)), axis=0)",
+        TILES,
+    ),
+    Mutant(
+        "what fills up the last tile counts as keys",
+        "zoo/layers/core/tiles.py",
+        "* self.columns <= keys",
+        "* self.columns < keys + self.columns",
+        TILES,
+    ),
+    Mutant(
+        "the output of tiles before is not rescaled when the running maximum grows",
+        "zoo/layers/core/running_softmax.py",
+        "output = output * shrink + ops.cast(addend, self.wide)",
+        "output = output + ops.cast(addend, self.wide)",
+        TILES,
+    ),
+    Mutant(
+        "the sum of weights is not rescaled when the running maximum grows",
+        "zoo/layers/core/running_softmax.py",
+        "sums = sums * shrink + ops.sum",
+        "sums = sums + ops.sum",
+        TILES,
+    ),
+    Mutant(
+        "the gradient of a tile's scores lacks what its row has in common",
+        "zoo/layers/core/running_softmax.py",
+        "(ops.cast(of_weights, weights.dtype) - inner)",
+        "ops.cast(of_weights, weights.dtype)",
+        TILES,
+    ),
+    Mutant(
+        "the gradient of keys and values is that of the last tile alone",
+        "zoo/layers/core/running_softmax.py",
+        "self.read(array, place[kind]) + ops.cast(new, self._sum_type(new))",
+        "ops.cast(new, self._sum_type(new))",
+        TILES,
+    ),
+    Mutant(
+        "all tiles drop the same weights",
+        "zoo/layers/core/tiles.py",
+        'seeds_of_parts(seed, ops.arange(grid.num_rows * grid.num_columns, dtype="int32"))',
+        'seeds_of_parts(seed, ops.zeros(grid.num_rows * grid.num_columns, dtype="int32"))',
+        TILES,
+    ),
+    Mutant(
+        "all chunks drop the same weights",
+        "zoo/layers/core/execution.py",
+        "own = seed if seed is None or size is None else seeds_of_parts(seed, index)",
+        "own = seed",
+        CHUNKS,
+    ),
+    Mutant(
+        "the backward pass of a chunk drops the weights of the next one",
+        "zoo/layers/core/kernels.py",
+        "results = run_chunk(index, local)",
+        "results = run_chunk(index + 1, local)",
+        CHUNKS,
+    ),
+    Mutant(
+        "the last chunk is filled up with zeros",
+        "zoo/layers/core/kernels.py",
+        "    last = tensor[..., -1:, :]\n",
+        "    last = ops.zeros_like(tensor[..., -1:, :])\n",
+        CHUNKS,
+    ),
+    Mutant(
+        "gradients of what chunks share add up in half precision",
+        "zoo/layers/core/kernels.py",
+        'tf.zeros_like(tensor, keras.backend.result_type(tensor.dtype.name, "float32")) for tensor in shared',
+        "tf.zeros_like(tensor) for tensor in shared",
+        KERNELS,
+    ),
+    Mutant(
+        "weights that chunks read get no gradient",
+        "zoo/layers/core/execution.py",
+        "weights, jit = layer.compare_weights(), layer.pair_size() > 1",
+        "weights, jit = [], layer.pair_size() > 1",
+        CHUNKS,
+    ),
+    Mutant(
+        "key and value that are one tensor get the gradient of one",
+        "zoo/layers/core/kernels.py",
+        "    inputs = [tf.identity(tensor) for tensor in inputs]\n    static",
+        "    static",
+        TILES,
+    ),
+    Mutant(
+        "large sizes are computed all at once",
+        "zoo/layers/core/execution.py",
+        "(not forced and count <= DENSE_LIMIT,",
+        "(not forced,",
+        CHUNKS,
+    ),
+    Mutant(
+        "rules that tiles could skip run in chunks",
+        "zoo/layers/core/execution.py",
+        "skips = visible.causal or (visible.rule is not None and visible.rule.skips)",
+        "skips = visible.rule is not None and visible.rule.skips",
+        TILES,
+    ),
+    Mutant(
+        "a part that a subclass overrides is computed in tiles",
+        "zoo/layers/core/execution.py",
+        '(not layer.is_pairwise(), f"',
+        '(False, f"',
+        TILES,
+    ),
+    Mutant(
+        "a fused kernel takes the place of active dropout",
+        "zoo/layers/core/execution.py",
+        "if not drop and _can_fuse(layer",
+        "if _can_fuse(layer",
+        CHUNKS,
+    ),
+    Mutant(
+        "a fused kernel attends evenly where nothing is visible",
+        "zoo/layers/core/execution.py",
+        'ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))',
+        "output",
+        CHUNKS,
+    ),
+    Mutant(
+        "a fused kernel is given the mask whose gradient it cannot compute",
+        "zoo/layers/core/execution.py",
+        "fits = (is_plain or fuses_masks()) and",
+        "fits =",
+        CHUNKS,
+    ),
+    Mutant(
+        "a known length of zero is not seen",
+        "zoo/layers/core/execution.py",
+        "isinstance(size, int) and size == 0 for size in sizes",
+        "isinstance(size, int) and size < 0 for size in sizes",
+        EDGES,
+    ),
+    Mutant(
+        "a score that draws random numbers is computed twice",
+        "zoo/layers/core/execution.py",
+        "(not layer.is_repeatable(), ",
+        "(False, ",
+        CHUNKS,
+    ),
+    Mutant(
+        "dropout does not scale what it keeps",
+        "zoo/layers/core/dropout.py",
+        "(2**RANDOM_BITS / (2**RANDOM_BITS - threshold))",
+        "1.0",
+        DROPOUT,
+    ),
+    Mutant(
+        "neighbours are dropped together",
+        "zoo/layers/core/kernels.py",
+        'tf.bitcast(pairs, "uint16")',
+        'tf.repeat(tf.bitcast(pairs, "uint16")[..., :1], 2, axis=-1)',
+        DROPOUT,
+    ),
+    Mutant(
+        "the deferred gradient of a weight lacks its bias",
+        "zoo/layers/core/kernels.py",
+        "return zeros(kernel) if bias is None else zeros(kernel) + bias",
+        "return zeros(kernel) if bias is None else zeros(kernel) + tf.stop_gradient(bias)",
+        LOOPS,
+    ),
+    Mutant(
+        "the deferred gradient of a weight leaves out the first step",
+        "zoo/layers/core/kernels.py",
+        "left = tf.reshape(left_factors[name], [-1, kernel.shape[0]])",
+        "left = tf.reshape(left_factors[name] * tf.cast(tf.range(length) > 0, kernel.dtype)[:, None, None], "
+        "[-1, kernel.shape[0]])",
+        LOOPS,
+    ),
+    Mutant(
+        "a window of a block begins one key late",
+        "zoo/layers/attention/query_blocks.py",
+        'return ops.arange(self.count, dtype="int32") * self.rows + self.first_key',
+        'return ops.arange(self.count, dtype="int32") * self.rows + self.first_key + 1',
+        ("tests/zoo/layers/core/test_cuts.py",),
+    ),
+    Mutant(
+        "weights of a block are spread outside of its window",
+        "zoo/layers/attention/query_blocks.py",
+        "inside = ops.logical_and(columns >= 0, columns < self.window)[:, None]",
+        "inside = (columns < self.window)[:, None]",
+        ("tests/zoo/layers/core/test_cuts.py",),
+    ),
+    Mutant(
+        "the state of a chunk does not fade on its way to the next",
+        "zoo/layers/attention/state_chunks.py",
+        "totals = ops.exp(ops.sum(log_decay, axis=-2))[..., None]",
+        "totals = ops.ones_like(ops.exp(ops.sum(log_decay, axis=-2))[..., None])",
+        ("tests/zoo/layers/core/test_cuts.py",),
+    ),
+    Mutant(
+        "what fills up the last chunk of keys is added to the state",
+        "zoo/layers/attention/state_chunks.py",
+        "return ops.where(blocks.key_positions()[..., None] < length, chunks, ops.zeros_like(chunks))",
+        "return chunks",
+        ("tests/zoo/layers/core/test_cuts.py",),
+    ),
+]

@@ -1,0 +1,92 @@
+"""Planted faults: rules of visibility."""
+
+from tests.mutants.mutant import Mutant
+
+RULES = ("tests/zoo/layers/visibility/test_rules.py",)
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "a dilated window leaves its phase to the query",
+        "zoo/layers/visibility/dilated.py",
+        "ops.equal(steps % self.dilation, 0)",
+        "ops.equal(pairs.key % self.dilation, 0)",
+        RULES,
+    ),
+    Mutant(
+        "a window skips a block that it touches",
+        "zoo/layers/visibility/sliding_window.py",
+        "reached = blocks.key.last >= blocks.query.first - self.left",
+        "reached = blocks.key.last > blocks.query.first - self.left",
+        RULES,
+    ),
+    Mutant(
+        "a window says of a block that it sees all of it, of which it sees a part",
+        "zoo/layers/visibility/sliding_window.py",
+        "reached = blocks.key.first >= blocks.query.last - self.left",
+        "reached = blocks.key.first >= blocks.query.first - self.left",
+        RULES,
+    ),
+    Mutant(
+        "a window without a right side has its left side there",
+        "zoo/layers/visibility/sliding_window.py",
+        "left if right is None else right",
+        "left if not right else right",
+        RULES,
+    ),
+    Mutant(
+        "global tokens are seen, but see no more than others",
+        "zoo/layers/visibility/global_tokens.py",
+        "self._any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)",
+        "self._any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.key, pairs.key)",
+        RULES,
+    ),
+    Mutant(
+        "rows and columns of a sparse pattern have changed places",
+        "zoo/layers/visibility/block_sparse.py",
+        "return self._allowed(rows, rows, columns, columns)",
+        "return self._allowed(columns, columns, rows, rows)",
+        RULES,
+    ),
+    Mutant(
+        "a prefix ends one key late",
+        "zoo/layers/visibility/prefix_lm.py",
+        'pairs.key < pairs.inputs["prefix_length"], pairs.key <= pairs.query',
+        'pairs.key <= pairs.inputs["prefix_length"], pairs.key <= pairs.query',
+        RULES,
+    ),
+    Mutant(
+        "summaries are the first tokens of a block",
+        "zoo/layers/visibility/summary_tokens.py",
+        "return positions % self.block_size >= self.block_size - self.count",
+        "return positions % self.block_size < self.count",
+        RULES,
+    ),
+    Mutant(
+        "blocks are chosen that a query sees nothing of",
+        "zoo/layers/visibility/top_blocks.py",
+        'gates = ops.where(counts > 0, gates, -float("inf"))',
+        "gates = gates + 0",
+        RULES,
+    ),
+    Mutant(
+        "a query may not choose its own block",
+        "zoo/layers/visibility/top_blocks.py",
+        'gates = ops.where(own, float("inf"), ',
+        'gates = ops.where(own, -float("inf"), ',
+        RULES,
+    ),
+    Mutant(
+        "either rule skips what one of them skips",
+        "zoo/layers/visibility/base.py",
+        "return ops.logical_or(self.first.may_see(blocks), self.second.may_see(blocks))",
+        "return ops.logical_and(self.first.may_see(blocks), self.second.may_see(blocks))",
+        RULES,
+    ),
+    Mutant(
+        "under a causal mask all of a prefix rule's future is hidden",
+        "zoo/layers/visibility/causal.py",
+        "if not rule.replaces_causal:\n        return Causal() & rule",
+        "if True:\n        return Causal() & rule",
+        RULES,
+    ),
+]
