@@ -117,6 +117,7 @@ def _by_segment(layer, inputs, segments, mask):
     changes = ops.cast(ops.not_equal(segments[:, 1:], segments[:, :-1]), inputs.dtype)
     edge = ops.ones_like(inputs[:, :1, 0])
     starts, ends = ops.concatenate([edge, changes], axis=1), ops.concatenate([changes, edge], axis=1)
+    real = ops.ones_like(starts) if mask is None else ops.cast(mask, inputs.dtype)
     outputs, states = [], []
     for one_way, fresh in ((layer.forward_layer, starts), (layer.backward_layer, ends)):
         # Created here, around the layer's own cell; it has no weights itself.
@@ -125,18 +126,20 @@ def _by_segment(layer, inputs, segments, mask):
             return_sequences=True,
             return_state=True,
             go_backwards=one_way.go_backwards,
-            zero_output_for_mask=True,
             dtype=layer.dtype_policy,
             name=one_way.name,
         )
-        found, *final = loop(ops.concatenate([inputs, fresh[:, :, None]], axis=-1), mask=mask)
+        found, *final = loop(ops.concatenate([inputs, fresh[:, :, None], real[:, :, None]], axis=-1))
         outputs.append(ops.flip(found, axis=1) if one_way.go_backwards else found)
         states += final
     return ops.concatenate(outputs, axis=-1), *states
 
 
 class _FreshCell(keras.layers.Layer):
-    """A recurrent cell that forgets its states wherever the last of its inputs is 1, for `keras.layers.RNN`."""
+    """A recurrent cell for `keras.layers.RNN`; its inputs end with whether it forgets its states, and are real.
+
+    It forgets them at a masked position, too: the mask is not the loop's.
+    """
 
     def __init__(self, cell):
         super().__init__(dtype=cell.dtype_policy, name=cell.name)
@@ -145,5 +148,9 @@ class _FreshCell(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, states):
-        kept = 1 - inputs[:, -1:]
-        return self.cell(inputs[:, :-1], [state * kept for state in states])
+        kept, real = 1 - inputs[:, -2:-1], inputs[:, -1:] > 0
+        states = [state * kept for state in states]
+        output, new_states = self.cell(inputs[:, :-2], states)
+        new_states = keras.tree.flatten(new_states)
+        output = ops.where(real, output, ops.zeros_like(output))
+        return output, [ops.where(real, new, old) for new, old in zip(new_states, states, strict=True)]

@@ -14,8 +14,9 @@ from zoo import layers
 def test_loops(case):
     layer, inputs, mask = build(case), arrays(case), random_mask((2, 5))
     initial = [random_array((2, size), [size, 3]) for size in layer.cell.inner_state_sizes]
-    options = {"memory_mask": mask, "return_attention_scores": True, "return_state": True}
-    output, weights, states = layer(**inputs, initial_state=initial, **options)
+    options = {"return_attention_scores": True, "return_state": True}
+    whole = layer(**inputs, initial_state=initial, memory_mask=mask, **options)
+    output, weights, states = whole
     for b in range(2):
         own = [state[b] for state in initial]
         expected = run_reference(layer.cell, inputs["inputs"][b], own, inputs["memory"][b], mask[b])
@@ -24,107 +25,125 @@ def test_loops(case):
         assert len(states) == len(expected[2])
         for state, reference in zip(states, expected[2], strict=True):
             assert_close(state[b], reference)
+    _check_that_it_goes_on(layer, inputs, initial, whole, memory_mask=mask, **options)
+    _check_masked_steps(layer, inputs, **options)
+    _check_sizes_of_zero(layer, **options)
 
 
-@every_loop
-def test_loops_go_on_from_their_states(case):
-    layer, inputs = build(case), arrays(case)
-    options = {"return_attention_scores": True, "return_state": True, "memory_mask": random_mask((2, 5))}
-    expected = layer(**inputs, **options)
-    projected = layer.cell.project_memory(inputs["memory"], options["memory_mask"])
-    first = layer(inputs["inputs"][:, :2], projected, **options)
+def _check_that_it_goes_on(layer, inputs, initial, whole, memory_mask, **options):
+    """Checks that two calls, the second from the states of the first, are as one."""
+    projected = layer.cell.project_memory(inputs["memory"], memory_mask)
+    options["memory_mask"] = memory_mask
+    first = layer(inputs["inputs"][:, :2], projected, initial_state=initial, **options)
     second = layer(inputs["inputs"][:, 2:], projected, initial_state=first[2], **options)
     for part, axis in ((0, 1), (1, -2)):
         joined = ops.concatenate([first[part], second[part]], axis=axis)
-        assert_close(joined, to_numpy(expected[part]), atol=2e-6)
-    for state, reference in zip(second[2], expected[2], strict=True):
+        assert_close(joined, to_numpy(whole[part]), atol=2e-6)
+    for state, reference in zip(second[2], whole[2], strict=True):
         assert_close(state, to_numpy(reference), atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
-@pytest.mark.parametrize("sizes", [(2, 0, 5), (2, 3, 0), (2, 0, 0)], ids=str)
-def test_sizes_of_zero(name, sizes):
-    layer, (batch, steps, keys) = build(BY_NAME[name]), sizes
-    inputs, memory = random_array((batch, steps, 11), 1), random_array((batch, keys, 13), 2)
-    initial = [random_array((batch, size), 3) for size in layer.cell.inner_state_sizes]
+def _check_masked_steps(layer, inputs, **options):
+    """Checks that masked steps are left out."""
+    mask = np.array([[True, False, True], [True, True, False]])
+    output, weights, states = layer(**inputs, mask=mask, **options)
+    assert not np.any(to_numpy(output)[~mask]) and not np.any(np.moveaxis(to_numpy(weights), -2, 1)[~mask])
+    for b in range(2):
+        short = layer(inputs["inputs"][b : b + 1, mask[b]], inputs["memory"][b : b + 1], **options)
+        assert_close(output[b][mask[b]], to_numpy(short[0])[0], atol=2e-6)
+        assert_close(ops.moveaxis(weights[b], -2, 0)[mask[b]], np.moveaxis(to_numpy(short[1])[0], -2, 0), atol=2e-6)
+        for state, reference in zip(states, short[2], strict=True):
+            assert_close(state[b], to_numpy(reference)[0], atol=2e-6)
+
+
+def _check_sizes_of_zero(layer, **options):
+    """Checks calls without steps, without a memory, and without both."""
     heads = (layer.cell.attention.num_heads,) if layer.cell.attention.has_heads else ()
-    for training in (False, True):
-        options = {"return_attention_scores": True, "return_state": True, "training": training}
-        output, weights, states = layer(inputs, memory, initial_state=initial, **options)
-        assert output.shape == (batch, steps, layer.cell.step_size)
-        assert weights.shape == (batch, *heads, steps, keys)
+    initial = [random_array((2, size), 3) for size in layer.cell.inner_state_sizes]
+    for steps, keys, training in ((0, 5, True), (3, 0, False), (0, 0, False)):
+        inputs, memory = random_array((2, steps, 11), 1), random_array((2, keys, 13), 2)
+        output, weights, states = layer(inputs, memory, initial_state=initial, training=training, **options)
+        assert output.shape == (2, steps, layer.cell.step_size)
+        assert weights.shape == (2, *heads, steps, keys)
         if steps == 0:
             for state, given in zip(states, initial, strict=False):
                 assert_close(state, given)
 
 
 @tensorflow_only("other backends have no unknown sizes")
-@pytest.mark.parametrize("is_masked", [False, True])
-def test_steps_that_turn_out_to_be_none(is_masked):
+@pytest.mark.parametrize("name", ["attention_rnn", pytest.param("attention_rnn_with_heads", marks=pytest.mark.nightly)])
+def test_graphs_of_unknown_sizes(name):
     import tensorflow as tf
 
-    layer = build(BY_NAME["attention_rnn"])
-    memory, asked = random_array((2, 5, 13), 2), {"return_attention_scores": True, "return_state": True}
-    signature = [tf.TensorSpec((None, None, size)) for size in (11, 13)] + [tf.TensorSpec((None, None), "bool")]
-
-    @tf.function(input_signature=signature)
-    def call(inputs, memory, mask):
-        return layer(inputs, memory, **({"mask": mask} if is_masked else {}), **asked)
-
-    for steps in (0, 3):
-        inputs, mask = random_array((2, steps, 11), 1), np.ones((2, steps), bool)
-        expected = layer(inputs, memory, **asked)
-        for one, other in zip(tf.nest.flatten(call(inputs, memory, mask)), tf.nest.flatten(expected), strict=True):
-            assert one.shape == other.shape
-            assert_close(one, to_numpy(other))
-
-
-@pytest.mark.parametrize("kind", ["heads", "local", "monotonic"])
-def test_a_batch_of_nothing(kind):
-    attention = {
-        "heads": lambda: layers.MultiHeadAttention(2, 3),
-        "local": lambda: layers.LocalAttention(window=2),  # it knows the number of its step
-        "monotonic": lambda: layers.MonotonicAttention("additive"),
-    }[kind]()
-    layer = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(5), attention, memory_dim=3))
-    inputs, memory = np.ones((0, 2, 4), "float32"), np.ones((0, 7, 3), "float32")
-    output, weights = layer(inputs, memory, return_attention_scores=True)
-    assert output.shape == (0, 2, 5)
-    assert weights.shape == ((0, 2, 2, 7) if kind == "heads" else (0, 2, 7))
-
-
-@tensorflow_only("other backends have no unknown sizes")
-@pytest.mark.parametrize("name", ["attention_rnn", "attention_rnn_with_heads"])
-def test_memories_of_unknown_length_in_graphs(name):
-    import tensorflow as tf
-
-    loop = build(BY_NAME[name])
-    # `RNN` masks nothing here: it does not mask outputs of unknown width.
-    in_rnn = type(loop.cell).from_config({**loop.cell.get_config(), "return_attention_scores": True})
-    rnn = keras.layers.RNN(in_rnn, return_sequences=True)
-    rnn.build((None, None, 11))
-    in_rnn.set_weights(loop.cell.get_weights())
+    loop, options = build(BY_NAME[name]), {"return_attention_scores": True, "return_state": True}
     signature = [tf.TensorSpec([None, None, size]) for size in (11, 13)]
     signature += [tf.TensorSpec([None, None], tf.bool)] * 2
 
     @tf.function(input_signature=signature)
-    def in_loop(inputs, memory, mask, memory_mask):
-        return loop(inputs, memory, mask=mask, memory_mask=memory_mask, return_attention_scores=True)
+    def masked(inputs, memory, mask, memory_mask):
+        return loop(inputs, memory, mask=mask, memory_mask=memory_mask, **options)
 
     @tf.function(input_signature=signature)
-    def in_layer(inputs, memory, mask, memory_mask):
-        return in_rnn.split_output(rnn(inputs, initial_state=in_rnn.initial_states(memory, memory_mask)))
+    def unmasked(inputs, memory, _, memory_mask):
+        return loop(inputs, memory, memory_mask=memory_mask, **options)
 
-    for length, size in ((3, 5), (2, 7)):
-        inputs, memory = random_array((2, length, 11), 1), random_array((2, size, 13), 2)
-        everything, memory_mask = np.ones((2, length), bool), random_mask((2, size))
-        expected = loop(inputs, memory, memory_mask=memory_mask, return_attention_scores=True)
-        for function in (in_loop, in_layer):
-            for result, reference in zip(function(inputs, memory, everything, memory_mask), expected, strict=True):
+    for length, size in ((3, 5), (2, 7), (0, 5)):
+        inputs, memory, memory_mask = (
+            random_array((2, length, 11), 1),
+            random_array((2, size, 13), 2),
+            random_mask((2, size)),
+        )
+        expected = loop(inputs, memory, memory_mask=memory_mask, **options)
+        for function in (masked, unmasked):
+            found = function(inputs, memory, np.ones((2, length), bool), memory_mask)
+            for result, reference in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
                 assert result.shape == reference.shape
                 assert_close(result, to_numpy(reference), atol=2e-6)
 
 
+@pytest.mark.nightly
+@tensorflow_only("other backends have no unknown sizes")
+def test_the_recurrent_layer_of_keras_in_graphs_of_unknown_sizes():
+    import tensorflow as tf
+
+    loop = build(BY_NAME["attention_rnn"])
+    # `RNN` masks nothing here: it does not mask outputs of unknown width.
+    cell = type(loop.cell).from_config({**loop.cell.get_config(), "return_attention_scores": True})
+    rnn = keras.layers.RNN(cell, return_sequences=True)
+    rnn.build((None, None, 11))
+    cell.set_weights(loop.cell.get_weights())
+
+    @tf.function(
+        input_signature=[
+            *(tf.TensorSpec([None, None, size]) for size in (11, 13)),
+            tf.TensorSpec([None, None], tf.bool),
+        ]
+    )
+    def run(inputs, memory, memory_mask):
+        return cell.split_output(rnn(inputs, initial_state=cell.initial_states(memory, memory_mask)))
+
+    inputs, memory, mask = random_array((2, 3, 11), 1), random_array((2, 7, 13), 2), random_mask((2, 7))
+    expected = loop(inputs, memory, memory_mask=mask, return_attention_scores=True)
+    for result, reference in zip(run(inputs, memory, mask), expected, strict=True):
+        assert result.shape == reference.shape
+        assert_close(result, to_numpy(reference), atol=2e-6)
+
+
+def test_a_batch_of_nothing():
+    kinds = {
+        "heads": layers.MultiHeadAttention(2, 3),
+        "local": layers.LocalAttention(window=2),  # it knows the number of its step
+        "monotonic": layers.MonotonicAttention("additive"),
+    }
+    inputs, memory = np.ones((0, 2, 4), "float32"), np.ones((0, 7, 3), "float32")
+    for kind, attention in kinds.items():
+        layer = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(5), attention, memory_dim=3))
+        output, weights = layer(inputs, memory, return_attention_scores=True)
+        assert output.shape == (0, 2, 5)
+        assert weights.shape == ((0, 2, 2, 7) if kind == "heads" else (0, 2, 7))
+
+
+@pytest.mark.nightly
 @tensorflow_only("XLA is TensorFlow's option")
 def test_gradients_of_alignments_under_xla():
     import tensorflow as tf
@@ -156,21 +175,6 @@ def test_training_under_xla(case):
         trained.append([to_numpy(weight) for weight in loop.weights])
     for result, reference in zip(*trained, strict=True):
         assert_close(result, reference)
-
-
-@every_loop
-def test_masked_steps_are_left_out(case):
-    layer, inputs = build(case), arrays(case)
-    mask = np.array([[True, False, True], [True, True, False]])
-    options = {"return_attention_scores": True, "return_state": True}
-    output, weights, states = layer(**inputs, mask=mask, **options)
-    assert not np.any(to_numpy(output)[~mask]) and not np.any(np.moveaxis(to_numpy(weights), -2, 1)[~mask])
-    for b in range(2):
-        short = layer(inputs["inputs"][b : b + 1, mask[b]], inputs["memory"][b : b + 1], **options)
-        assert_close(output[b][mask[b]], to_numpy(short[0])[0], atol=2e-6)
-        assert_close(ops.moveaxis(weights[b], -2, 0)[mask[b]], np.moveaxis(to_numpy(short[1])[0], -2, 0), atol=2e-6)
-        for state, reference in zip(states, short[2], strict=True):
-            assert_close(state[b], to_numpy(reference)[0], atol=2e-6)
 
 
 def test_masks_of_embeddings_are_found():
@@ -212,8 +216,11 @@ class Pointer(layers.BaseAttention):
         return (*query_shape[:-1], value_shape[-1])
 
 
-@pytest.mark.parametrize("cell_class", [layers.RecurrentAttentionCell, layers.LuongAttentionCell])
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("cell_class", "policy"),
+    [(layers.RecurrentAttentionCell, "float32"), (layers.LuongAttentionCell, "mixed_bfloat16")],
+    ids=["bahdanau", "luong"],
+)
 def test_attention_learns_the_number_of_the_step(cell_class, policy):
     inner = keras.layers.GRUCell(2, dtype=policy)
     loop = layers.AttentionRNN(cell_class(inner, Pointer(dtype=policy), memory_dim=2, dtype=policy), dtype=policy)
@@ -233,17 +240,17 @@ def test_attention_learns_the_number_of_the_step(cell_class, policy):
     assert len(loop.cell.initial_states(memory)) == len(loop.cell.state_size)
 
 
-@pytest.mark.parametrize("alignment", ["monotonic", "predictive"])
-def test_local_attention(alignment):
-    attention = layers.LocalAttention(1, alignment)
-    loop = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(7), attention, memory_dim=13))
-    _, weights = loop(random_array((2, 3, 11), 1), random_array((2, 5, 13), 2), return_attention_scores=True)
-    places = to_numpy(weights) > 0
-    if alignment == "monotonic":
-        near = np.abs(np.arange(5) - np.arange(3)[:, None]) <= 1
-        np.testing.assert_array_equal(places, np.broadcast_to(near, (2, 3, 5)))
-    else:
-        assert np.all((places.sum(-1) > 0) & (places.sum(-1) <= 3))
+def test_local_attention():
+    places = {}
+    for alignment in ("monotonic", "predictive"):
+        attention = layers.LocalAttention(1, alignment)
+        loop = layers.AttentionRNN(layers.LuongAttentionCell(keras.layers.GRUCell(7), attention, memory_dim=13))
+        inputs, memory = random_array((2, 3, 11), 1), random_array((2, 5, 13), 2)
+        places[alignment] = to_numpy(loop(inputs, memory, return_attention_scores=True)[1]) > 0
+    near = np.abs(np.arange(5) - np.arange(3)[:, None]) <= 1
+    np.testing.assert_array_equal(places["monotonic"], np.broadcast_to(near, (2, 3, 5)))
+    sums = places["predictive"].sum(-1)
+    assert np.all((sums > 0) & (sums <= 3))
 
 
 def test_dropout_of_the_attention_works_inside_the_loop():

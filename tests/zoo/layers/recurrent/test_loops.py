@@ -4,7 +4,16 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from support.layers.contract import gradients, random_array, random_mask, randomize, tensorflow_only, to_numpy
+from support.every import every
+from support.layers.contract import (
+    gradients,
+    graph_and_xla,
+    random_array,
+    random_mask,
+    randomize,
+    tensorflow_only,
+    to_numpy,
+)
 from support.tiers import nightly_unless
 
 from zoo import layers
@@ -71,32 +80,27 @@ def same(ours, theirs, tolerance=2e-5):
         np.testing.assert_allclose(own, other, rtol=tolerance, atol=tolerance * max(1.0, np.abs(other).max()))
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("go_backwards", [False, True])
 @pytest.mark.parametrize("cls", PEERS)
-def test_layers_are_those_of_keras(cls, go_backwards, masked, loops):
-    inputs = random_array((BATCH, LENGTH, DIM), 1)
-    mask = random_mask((BATCH, LENGTH), 1) if masked else None
-    options = {"return_sequences": True, "return_state": True, "go_backwards": go_backwards}
-    found = []
-    for each in (cls, PEERS[cls]):
-        layer = each(UNITS, **options)
-        layer.build((None, None, DIM))
-        found.append(of_layer(layer, inputs, mask))
-    same(*found)
-    assert bool(loops) == (keras.backend.backend() == "tensorflow")
-
-
-@pytest.mark.parametrize("cls", PEERS)
-def test_last_outputs_and_given_states(cls):
-    inputs = random_array((BATCH, LENGTH, DIM), 1)
+def test_layers_are_those_of_keras(cls, loops):
+    inputs, mask = random_array((BATCH, LENGTH, DIM), 1), random_mask((BATCH, LENGTH), 1)
     states = [random_array((BATCH, UNITS), 2 + number) for number in range(1 if cls is GRU else 2)]
-    found = []
-    for each in (cls, PEERS[cls]):
-        layer = each(UNITS)
-        layer.build((None, None, DIM))
-        found.append(of_layer(layer, inputs, initial_state=[ops.convert_to_tensor(state) for state in states]))
-    same(*found)
+    all_steps = {"return_sequences": True, "return_state": True}
+    kinds = {
+        "plain": (all_steps, {}),
+        "masked": (all_steps, {"mask": mask}),
+        "backwards": ({**all_steps, "go_backwards": True}, {"mask": mask}),
+        "last output": ({}, {"initial_state": [ops.convert_to_tensor(state) for state in states]}),
+    }
+    with every() as failures:
+        for name, (options, given) in kinds.items():
+            with failures.of(name):
+                found = []
+                for each in (cls, PEERS[cls]):
+                    layer = each(UNITS, **options)
+                    layer.build((None, None, DIM))
+                    found.append(of_layer(layer, inputs, **given))
+                same(*found)
+    assert bool(loops) == (keras.backend.backend() == "tensorflow")
 
 
 @pytest.mark.parametrize("cls", PEERS)
@@ -107,28 +111,21 @@ def test_in_both_directions_padding_is_zero(cls):
         layer = keras.layers.Bidirectional(each(UNITS, return_sequences=True))
         layer.build((None, LENGTH, DIM))
         found.append(of_layer(layer, inputs, mask))
-        assert not to_numpy(ops.stop_gradient(layer(inputs, mask=ops.convert_to_tensor(mask), training=True)))[
-            ~mask
-        ].any()
+        outputs = layer(inputs, mask=ops.convert_to_tensor(mask), training=True)
+        assert not to_numpy(ops.stop_gradient(outputs))[~mask].any()
     same(*found)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"activation": "relu"},
-        {"recurrent_activation": "hard_sigmoid"},
-        {"use_bias": False},
-        {"reset_after": False},
-        {"unroll": True},
-    ],
-    ids=str,
-)
-def test_other_kinds_take_the_loop_of_keras(options, loops):
-    inputs = random_array((BATCH, LENGTH, DIM), 1)
+def test_other_kinds_take_the_loop_of_keras(loops):
+    inputs, options = random_array((BATCH, LENGTH, DIM), 1), {"return_sequences": True}
+    kinds = {"activation": "relu", "recurrent_activation": "hard_sigmoid", "use_bias": False, "reset_after": False}
+    for name, option in kinds.items():
+        layer = GRU(UNITS, **options, **{name: option})
+        assert layer(inputs, training=True).shape == (BATCH, LENGTH, UNITS)
+        assert not loops, name
     found = []
     for each in (GRU, keras.layers.GRU):
-        layer = each(UNITS, return_sequences=True, **options)
+        layer = each(UNITS, unroll=True, **options)
         layer.build((None, LENGTH, DIM))
         found.append(of_layer(layer, inputs))
     same(*found)
@@ -155,7 +152,7 @@ def test_weights_count_in_half_precision_as_in_whole(cls):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("xla", [False, True])
+@graph_and_xla
 @pytest.mark.parametrize("cls", PEERS)
 def test_gradients_in_graphs_of_any_length(cls, xla):
     import tensorflow as tf
@@ -218,15 +215,20 @@ ORDERS = [
     *((inner, kind) for inner in DECODERS for kind in CELLS if kind != "conditional"),
     *((inner, "conditional") for inner in ("gru", "deep", "simple")),
 ]
+# Every cell, and every attention.
+FAST = [
+    ("gru", "conditional"),
+    ("lstm", "bahdanau"),
+    ("stack with masks", "luong"),
+    ("deep", "without feeding"),
+    ("gru", "local"),
+    ("simple", "bahdanau"),
+]
 
 
 @on_tensorflow
-@pytest.mark.parametrize("scores", [True, pytest.param(False, marks=pytest.mark.nightly)])
-# Every cell within one attention, every attention around one cell.
-@pytest.mark.parametrize(
-    "order", nightly_unless(lambda order: "gru" in order or "bahdanau" in order, ORDERS), ids="-".join
-)
-def test_decoders_are_those_of_keras_loops(order, scores, loops, monkeypatch):
+@pytest.mark.parametrize("order", nightly_unless(FAST.__contains__, ORDERS), ids="-".join)
+def test_decoders_are_those_of_keras_loops(order, loops, monkeypatch):
     inner, kind = order
     make, deferred = DECODERS[inner]
     decoder = layers.AttentionRNN(CELLS[kind](make()))
@@ -245,7 +247,7 @@ def test_decoders_are_those_of_keras_loops(order, scores, loops, monkeypatch):
             *(ops.convert_to_tensor(each) for each in variables),
             initial_state=states,
             memory_mask=memory_mask,
-            return_attention_scores=scores,
+            return_attention_scores=kind != "luong",
             return_state=True,
             training=True,
         )
