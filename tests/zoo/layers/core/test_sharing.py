@@ -10,66 +10,85 @@ from support.layers.contract import random_array, randomize, to_numpy
 
 from zoo import layers
 
-
-def _scores(inputs):
-    score = layers.GeneralScore()
-    hidden = layers.Attention(score)(inputs, inputs)
-    hidden = layers.MultiHeadAttention(1, 6, score=score)(hidden, hidden)
-    return layers.Attention(score)(hidden, hidden), lambda layer: getattr(layer, "score", None), 3
-
-
-def _positions(inputs):
-    positions, hidden = layers.ShawRelativePositions(2), inputs
-    for _ in range(2):
-        hidden = layers.MultiHeadAttention(2, 3, positions=positions)(hidden, hidden)
-    return hidden, lambda layer: getattr(layer, "positions", None), 2
-
-
-def _nested(inputs):
-    positions, hidden = layers.T5RelativePositions(), inputs
-    for _ in range(2):
-        attention = layers.MultiHeadAttention(2, 3, positions=positions)
-        hidden = layers.TransformerEncoderBlock(attention, layers.FeedForward(7))(hidden)
-    return hidden, lambda layer: layer.attention.positions, 2
-
-
-every_kind = pytest.mark.parametrize("make", [_scores, _positions, _nested])
+SCORES = {
+    "general": lambda: layers.GeneralScore(),
+    "layer": lambda: layers.CallableScore(Distance(5)),
+    "concat": lambda: layers.ConcatScore(),
+    "tanh_concat": lambda: layers.TanhConcatScore(),
+    "additive": lambda: layers.AdditiveScore(5),
+    "learned_cosine": lambda: layers.CosineScore(learn_temperature=True),
+    "location": lambda: layers.LocationScore(7),
+}
+POSITIONS = {
+    "shaw": lambda: layers.ShawRelativePositions(3),
+    "learned": lambda: layers.LearnedPositions(11),
+    "rotary": lambda: layers.RotaryPositions(),
+    "t5": lambda: layers.T5RelativePositions(8, 11),
+}
 COPIES = {
+    "from_json_of_another_process": lambda model: keras.Model.from_config(json.loads(json.dumps(model.get_config()))),
     "clone_model": keras.models.clone_model,
     "from_config": lambda model: keras.Model.from_config(model.get_config()),
     "from_json": lambda model: keras.models.model_from_json(model.to_json()),
-    "from_json_of_another_process": lambda model: keras.Model.from_config(json.loads(json.dumps(model.get_config()))),
 }
 
 
-@every_kind
+def _model(scores, positions):
+    """Returns a model whose layers share each of the scores and positions."""
+    inputs = hidden = keras.Input((5, 6))
+    for make in scores:
+        score = make()
+        for layer in (layers.Attention(score), layers.MultiHeadAttention(1, 6, score=score)):
+            hidden = layer(hidden, hidden)
+    for make in positions:
+        own = make()
+        attention = layers.MultiHeadAttention(3, 2, positions=own)  # one alone, and one inside another layer
+        inner = layers.TransformerEncoderBlock(layers.MultiHeadAttention(3, 2, positions=own), layers.FeedForward(7))
+        hidden = inner(attention(hidden, hidden))
+    return randomize(keras.Model(inputs, hidden))
+
+
+def _shared(model):
+    """Returns all parts of a model that layers may share."""
+    parts = {id(part): part for part in model._flatten_layers() if getattr(part, "may_be_shared", False)}
+    return list(parts.values())
+
+
 @pytest.mark.parametrize(
-    "copy",
-    [pytest.param(copy, id=name, marks=[pytest.mark.nightly] * (name != "from_json")) for name, copy in COPIES.items()],
+    ("scores", "positions", "copies"),
+    [
+        (["general"], ["shaw"], ["from_json_of_another_process"]),
+        pytest.param(SCORES, POSITIONS, COPIES, marks=pytest.mark.nightly),
+    ],
+    ids=["few", "all"],
 )
-def test_what_is_shared_is_shared_in_copies_of_a_model(make, copy):
-    inputs = keras.Input((5, 6))
-    outputs, part, holders = make(inputs)
-    model = randomize(keras.Model(inputs, outputs))
-    copies = [copy(model) for _ in range(2)]
-    parts = [[part(layer) for layer in each.layers[1:]] for each in (model, *copies)]
-    assert [len(each) for each in parts] == [holders] * 3
-    assert len({id(each) for each in sum(parts, [])}) == 3  # one in each model
-    batch = random_array((2, 5, 6), 1)
-    for each in copies:
-        assert len(each.weights) == len(model.weights)
-        each.set_weights(model.get_weights())
-        np.testing.assert_array_equal(to_numpy(each(batch)), to_numpy(model(batch)))
-
-
-def test_each_head_keeps_a_score_of_its_own_when_a_model_is_reloaded(tmp_path):
-    inputs = keras.Input((5, 6))
-    layer = layers.MultiHeadAttention(3, 2, score=Distance(4), share_score=False)
-    model = randomize(keras.Model(inputs, layer(inputs, inputs)))
+def test_what_is_shared_is_shared_in_copies_and_reloaded_models(scores, positions, copies, tmp_path):
+    model = _model([SCORES[name] for name in scores], [POSITIONS[name] for name in positions])
     model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert len(loaded.weights) == len(model.weights)
-    batch = random_array((2, 5, 6), 1)
+    found = [keras.saving.load_model(tmp_path / "model.keras")]
+    for name in copies:
+        found += [COPIES[name](model) for _ in range(2)]
+    shared, batch = _shared(model), random_array((2, 5, 6), 1)
+    expected = to_numpy(model(batch))
+    for copy in found:
+        assert sorted(type(part).__name__ for part in _shared(copy)) == sorted(type(part).__name__ for part in shared)
+        assert len(copy.weights) == len(model.weights)
+        if copy is not found[0]:
+            copy.set_weights(model.get_weights())
+        np.testing.assert_array_equal(to_numpy(copy(batch)), expected)
+    parts = [part for each in (model, *found) for part in _shared(each)]
+    assert len({id(part) for part in parts}) == len(parts)  # no two models share any
+
+
+def test_layers_as_scores_are_reloaded(tmp_path):
+    function, inputs = Distance(4), keras.Input((5, 6))
+    hidden = layers.Attention(function)(inputs, inputs)
+    hidden = layers.Attention(function)(hidden, hidden)  # two scores share a layer
+    alone = layers.MultiHeadAttention(3, 2, score=Distance(4), share_score=False)
+    model = randomize(keras.Model(inputs, alone(hidden, hidden)))
+    model.save(tmp_path / "model.keras")
+    loaded, batch = keras.saving.load_model(tmp_path / "model.keras"), random_array((2, 5, 6), 1)
+    assert len(loaded.weights) == len(model.weights) == 4 + 3 * 4 + 8
     np.testing.assert_array_equal(to_numpy(loaded(batch)), to_numpy(model(batch)))
 
 

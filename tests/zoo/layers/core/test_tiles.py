@@ -1,6 +1,7 @@
 """Attention in tiles: it agrees with dense attention, skips what is not visible, and leaves what it cannot compute."""
 
 import contextlib
+import functools
 import importlib
 
 import keras
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from keras import ops
+from support.every import every
 from support.layers.contract import gradients, random_array, tensorflow_only, to_numpy
 
 from zoo import layers
@@ -142,31 +144,58 @@ def test_tiles_are_for_what_can_be_skipped(monkeypatch):
     assert layer.explain_execution(query, longer).path == "tiles"  # a chunk would have too few queries
 
 
+def _both(make, *inputs, **options):
+    """Returns the output of a layer with one seed, by tiles and at once."""
+    found = []
+    for implementation in ("blockwise", "dense"):
+        keras.utils.set_random_seed(3)
+        layer = make(implementation=implementation)
+        if has_running_softmax():
+            path = "tiles" if implementation == "blockwise" else "dense"
+            assert layer.explain_execution(*inputs, **options).path == path
+        found.append(to_numpy(layer(*inputs, **options)))
+    return found
+
+
 @needs_tiles
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", *(["float64"] if keras.backend.backend() != "jax" else [])])
-def test_dtypes(dtype):
+def test_dtypes():
     query, value = random_array((B, 7, D), 1), random_array((B, 9, D), 2)
-    found = {}
-    for implementation in ("dense", "blockwise"):
-        layer = layers.Attention("scaled_dot", implementation=implementation, dtype=dtype)
-        path = layer.explain_execution(query, value, use_causal_mask=True).path
-        assert path == {"dense": "dense", "blockwise": "tiles"}[implementation]
-        found[implementation] = to_numpy(layer(query, value, use_causal_mask=True))
-    np.testing.assert_allclose(found["blockwise"], found["dense"], atol=2e-2 if dtype == "mixed_bfloat16" else 1e-6)
+    for dtype in ("mixed_bfloat16", *(["float64"] if keras.backend.backend() != "jax" else [])):
+        make = functools.partial(layers.Attention, "scaled_dot", dtype=dtype)
+        tolerance = 2e-2 if dtype == "mixed_bfloat16" else 1e-6
+        np.testing.assert_allclose(*_both(make, query, value, use_causal_mask=True), atol=tolerance)
 
 
-@pytest.mark.parametrize("method", ["compare", "compare_heads", "normalize", "weighted_sum", "sum_heads"])
-def test_what_a_subclass_overrides_sees_all_keys(method):
-    seen = []
+def test_rules_in_tiles():
+    query, value = random_array((B, 13, D), 1), random_array((B, 13, D), 2)
+    segments = (np.arange(13) >= np.array([[9], [7]])).astype("int32")  # the second sequence needs fewer tiles
+    rules = {
+        "window": (layers.SlidingWindow(2, 0), {}),
+        "global": (layers.SlidingWindow(1) | layers.GlobalTokens([0, 7]), {}),
+        "packed": (layers.Causal() & layers.Segments(), {"segment_ids": segments}),
+        "prefix": (layers.PrefixLM(), {"prefix_length": np.array([11, 0])}),
+        "everything": (layers.Causal(), {"start_index": 13}),  # no mask, but the last tiles are filled up
+    }
+    with every() as failures:
+        for name, (rule, told) in rules.items():
+            with failures.of(name):
+                make = functools.partial(layers.Attention, "scaled_dot", visibility=rule)
+                np.testing.assert_allclose(*_both(make, query, value, **told), atol=1e-6)
 
-    def override(self, *inputs):
+
+def test_what_a_subclass_overrides_sees_all_keys():
+    query, value, seen = random_array((B, 7, D), 1), random_array((B, 11, D), 2), []
+
+    def override(self, *inputs, method):
         seen.append([each.shape for each in inputs if hasattr(each, "shape")])
         return getattr(layers.MultiHeadAttention, method)(self, *inputs)
 
-    changed = type("Changed", (layers.MultiHeadAttention,), {method: override})(2, 4, implementation="blockwise")
-    query, value = random_array((B, 7, D), 1), random_array((B, 11, D), 2)
-    changed(query, value)
-    assert seen and all(any(11 in shape for shape in shapes) for shapes in seen)
+    for method in ("compare", "compare_heads", "normalize", "weighted_sum", "sum_heads"):
+        own = {method: functools.partialmethod(override, method=method)}
+        changed = type("Changed", (layers.MultiHeadAttention,), own)(2, 4, implementation="blockwise")
+        seen.clear()
+        changed(query, value)
+        assert seen and all(any(11 in shape for shape in shapes) for shapes in seen), method
 
 
 class _OwnBias(layers.Positions):
@@ -176,12 +205,12 @@ class _OwnBias(layers.Positions):
 
 
 def test_positions_of_ones_own_see_all_keys():
-    found = {}
+    found = []
     for implementation in ("dense", "blockwise"):
         keras.utils.set_random_seed(3)
         layer = layers.MultiHeadAttention(2, 4, positions=_OwnBias(), implementation=implementation)
-        found[implementation] = to_numpy(layer(random_array((B, 7, D), 1), random_array((B, 11, D), 2)))
-    np.testing.assert_allclose(found["blockwise"], found["dense"], atol=1e-6)
+        found.append(to_numpy(layer(random_array((B, 7, D), 1), random_array((B, 11, D), 2))))
+    np.testing.assert_allclose(*found, atol=1e-6)
 
 
 @tensorflow_only("walks a TensorFlow graph")
@@ -217,3 +246,12 @@ def test_dropout_of_tiles_is_the_same_in_both_passes():
     dropped = to_numpy(outputs())
     assert not np.allclose(dropped, to_numpy(outputs(training=False)))
     np.testing.assert_allclose(np.sum(gradient * to_numpy(value)), np.sum(dropped * direction), rtol=1e-4)
+
+
+@needs_tiles
+def test_each_tile_drops_weights_of_its_own():
+    layer = layers.ScaledDotProductAttention(dropout=0.5, seed=3, implementation="blockwise")
+    query, value = np.ones((1, 32, D), "float32"), random_array((1, 32, D), 1)
+    assert layer.explain_execution(query, value, use_causal_mask=True, start_index=32).path == "tiles"
+    rows = to_numpy(layer(query, value, training=True, use_causal_mask=True, start_index=32))[0]
+    assert len(np.unique(rows, axis=0)) == 32
