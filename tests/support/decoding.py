@@ -54,9 +54,10 @@ def stepper(table):
     return step, state
 
 
-def log_probabilities(logits):
+def log_probabilities(logits, uncounted=(PAD, START)):
+    """Returns float64 log probabilities [V]; the symbols that are not counted have none."""
     logits = logits.astype("float64").copy()
-    logits[[PAD, START]] = -np.inf
+    logits[list(uncounted)] = -np.inf
     return logits - np.log(np.exp(logits).sum())
 
 
@@ -79,9 +80,18 @@ def everything(table, limit, alpha):
     return sorted(scored, key=lambda pair: pair[0] / penalty(len(pair[1]), alpha), reverse=True)
 
 
-def plain_beam_search(table, limit, beam_size, alpha):
-    """The same search with lists, without stopping early."""
+def plain_beam_search(table, limit, beam_size, alpha, beta=0.0, looks=None):
+    """The same search with lists, without stopping early.
+
+    With `looks` [V, S], the attention with which a symbol is read, endings rank by their coverage of the S as well.
+    """
     live, done = [(0.0, ())], []
+
+    def rank(pair):
+        total, ids = pair
+        coverage = 1.0 if looks is None else sum(looks[symbol] for symbol in (START, *ids[:-1]))
+        return total / penalty(len(ids), alpha) + beta * np.log(np.clip(coverage, 1e-10, 1.0)).sum()
+
     for _ in range(limit):
         best = []
         for total, ids in live:
@@ -89,15 +99,44 @@ def plain_beam_search(table, limit, beam_size, alpha):
             best += [(total + steps[symbol], (*ids, symbol)) for symbol in range(END, table.shape[-1])]
         best = sorted(best, reverse=True)[: 2 * beam_size]
         done += [pair for pair in best if pair[1][-1] == END or len(pair[1]) == limit]
-        done = sorted(done, key=lambda pair: pair[0] / penalty(len(pair[1]), alpha), reverse=True)[:beam_size]
+        done = sorted(done, key=rank, reverse=True)[:beam_size]
         live = [pair for pair in best if pair[1][-1] != END][:beam_size]
     return done
 
 
-def run_beam(table, limits, beam_size, alpha, resizes=None, prompts=None, **options):
+def beam_search_of_others(table, limit, beam_size, alpha, nbest, rules):
+    """The same by the rules of CTranslate2, or of `transformers` with one of its three ways to stop."""
+    vocabulary, by_ctranslate2 = table.shape[-1], rules == "ctranslate2"
+    live, done, ended, best_ended = [(0.0, ())], [], 0, False
+
+    def rank(pair):
+        return pair[0] / len(pair[1]) ** alpha
+
+    for length in range(1, limit + 1):
+        best = []
+        for total, ids in live:
+            steps = log_probabilities(table[prefix_code(ids, vocabulary)], () if by_ctranslate2 else (START,))
+            best += [(total + steps[symbol], (*ids, symbol)) for symbol in range(END, vocabulary)]
+        best = sorted(best, reverse=True)[: 2 * beam_size]
+        closed = [pair for pair in best[:beam_size] if pair[1][-1] == END or length == limit]
+        done = sorted([*done, *closed], key=rank, reverse=True)[:beam_size]
+        live = [pair for pair in best if pair[1][-1] != END][:beam_size]
+        ended, best_ended = ended + len(closed), best_ended or best[0] in closed
+        if by_ctranslate2:
+            stops = ended >= beam_size if alpha else best_ended and ended >= nbest
+        else:
+            hoped = limit if rules == "huggingface_never" and alpha else length
+            stops = rules == "huggingface_early" or rank(done[-1]) >= live[0][0] / hoped**alpha if done else False
+            stops = stops and len(done) == beam_size
+        if stops:
+            break
+    return done[:nbest]
+
+
+def run_beam(table, limits, beam_size, alpha, resizes=None, prompts=None, nbest=None, **options):
     step, state = stepper(table)
-    given = constraints(limits, prompts=prompts, **options)
-    ids, log_probs = beam_search(step, repeat_rows(state, beam_size), given, beam_size, alpha, resizes=resizes)
+    given, state = constraints(limits, prompts=prompts, **options), repeat_rows(state, beam_size)
+    ids, log_probs = beam_search(step, state, given, beam_size, alpha, resizes=resizes, nbest=nbest)
     return ops.convert_to_numpy(ids), ops.convert_to_numpy(log_probs)
 
 

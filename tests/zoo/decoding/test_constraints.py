@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 from keras import ops
 from support.decoding import (
     END,
@@ -33,26 +32,26 @@ def ngrams(ids, size):
     return [tuple(ids[first : first + size]) for first in range(len(ids) - size + 1)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_symbols_come_twice(size, resizes):
+def test_no_symbols_come_twice(resizes):
     """A model that would say one thing for ever."""
     table = np.zeros((2, 2 * 4**7, 4), "float32")
     table[:, :, 3], table[:, :, END] = 5.0, -5.0
     prompts = [(), (3, 3)]
-    ids, _ = run_greedy(table, [7, 7], None, resizes, prompts, no_repeat_ngram=size)
-    # The only symbol fits `size` times; the prompt takes its place, however long it is.
-    for row, count in enumerate((size, max(size, 2))):
-        assert ids[row].tolist() == padded((*[3] * count, END), 7)
+    for size in (1, 2, 3):
+        ids, _ = run_greedy(table, [7, 7], None, resizes, prompts, no_repeat_ngram=size)
+        # The only symbol fits `size` times; the prompt takes its place, however long it is.
+        for row, count in enumerate((size, max(size, 2))):
+            assert ids[row].tolist() == padded((*[3] * count, END), 7)
 
 
-@pytest.mark.parametrize("limit", [1, 2])
-def test_no_symbols_can_come_twice_where_there_is_no_room_for_them(limit, resizes):
+def test_no_symbols_can_come_twice_where_there_is_no_room_for_them(resizes):
     table = np.zeros((2, 2 * 4**2, 4), "float32")
     table[:, :, 3] = 5.0
-    ids, _ = run_greedy(table, [limit, limit], None, resizes, no_repeat_ngram=4)
-    assert ids.tolist() == [[3] * limit] * 2
-    beams, _ = run_beam(table, [limit, limit], 2, 0.0, resizes, no_repeat_ngram=4)
-    assert beams[:, 0].tolist() == ids.tolist()
+    for limit in (1, 2):
+        ids, _ = run_greedy(table, [limit, limit], None, resizes, no_repeat_ngram=4)
+        assert ids.tolist() == [[3] * limit] * 2
+        beams, _ = run_beam(table, [limit, limit], 2, 0.0, resizes, no_repeat_ngram=4)
+        assert beams[:, 0].tolist() == ids.tolist()
 
 
 def test_constraints_on_repetition_find_what_trying_everything_finds(resizes):

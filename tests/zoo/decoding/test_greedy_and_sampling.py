@@ -19,6 +19,7 @@ from support.decoding import (
     scripts,
     stepper,
 )
+from support.every import every
 
 from zoo.decoding import Constraints, beam_search, greedy_search, sample
 
@@ -80,35 +81,42 @@ def test_a_prompt_can_take_the_place_of_the_start_symbol(resizes):
         beam_search(step, state, begun, beam_size=2)
 
 
-def draw(probabilities, count, **options):
-    """Returns the shares of each symbol among draws of one symbol."""
+def draw(probabilities, count, length=1, **options):
+    """Returns the ids [count, length] of as many draws."""
     logits = ops.convert_to_tensor(np.log(probabilities).astype("float32"))
 
     def step(last, state, memory):
         return ops.broadcast_to(logits, (ops.shape(last)[0], len(probabilities))), state
 
     numbers = ops.arange(count, dtype="int32")
-    one = Constraints(SYMBOLS, ops.ones_like(numbers), 1)
-    ids, _ = sample(step, (), one, ops.zeros_like(numbers), numbers, **options)
-    return np.bincount(ops.convert_to_numpy(ids)[:, 0], minlength=len(probabilities)) / count
+    limits = Constraints(SYMBOLS, length * ops.ones_like(numbers), length)
+    ids, _ = sample(step, (), limits, ops.zeros_like(numbers), numbers, **options)
+    return ops.convert_to_numpy(ids)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
-        ({"temperature": 0.5}, np.array([0, 0, 0.01, 0.25, 0.0625, 0.0225]) / 0.345),
-        ({"top_k": 2}, [0, 0, 0, 2 / 3, 1 / 3, 0]),
-        ({"top_p": 0.8}, [0, 0, 0, 5 / 9, 2.5 / 9, 1.5 / 9]),
-        ({"top_p": 0.01}, [0, 0, 0, 1, 0, 0]),
-        ({"top_k": 99, "top_p": 1.0}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
-    ],
-)
-def test_samples_follow_the_distribution(options, expected):
-    # Start and padding have probabilities, too, and are never drawn.
-    shares = draw([0.2, 0.3, 0.05, 0.25, 0.125, 0.075], 20_000, **options)
-    np.testing.assert_allclose(shares, expected, atol=0.012)  # four standard deviations
-    assert (shares[np.array(expected) == 0] == 0).all()
+def test_samples_follow_the_distribution():
+    with every() as failures:
+        for options, expected in (
+            ({}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
+            ({"temperature": 0.5}, np.array([0, 0, 0.01, 0.25, 0.0625, 0.0225]) / 0.345),
+            ({"top_k": 2}, [0, 0, 0, 2 / 3, 1 / 3, 0]),
+            ({"top_p": 0.8}, [0, 0, 0, 5 / 9, 2.5 / 9, 1.5 / 9]),
+            ({"top_p": 0.01}, [0, 0, 0, 1, 0, 0]),
+            ({"top_k": 99, "top_p": 1.0}, [0, 0, 0.1, 0.5, 0.25, 0.15]),
+        ):
+            with failures.of(options):
+                # Start and padding have probabilities, too, and are never drawn.
+                ids = draw([0.2, 0.3, 0.05, 0.25, 0.125, 0.075], 20_000, **options)
+                shares = np.bincount(ids[:, 0], minlength=6) / 20_000
+                np.testing.assert_allclose(shares, expected, atol=0.012)  # four standard deviations
+                assert (shares[np.array(expected) == 0] == 0).all()
+
+
+def test_steps_draw_each_for_itself():
+    ids = draw([0.1, 0.1, 1e-9, 0.4, 0.4], 4_000, length=3)
+    assert (ids > END).all()
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        np.testing.assert_allclose(np.mean(ids[:, one] == ids[:, other]), 0.5, atol=0.035)
 
 
 def test_samples_depend_on_seed_and_row_and_not_on_the_batch():
