@@ -72,29 +72,36 @@ def test_finished_parts_are_not_made_again(tmp_path, corpus, monolingual, asked)
         back_translate(request)
 
 
-@pytest.mark.parametrize("tag", ["two words", " ", "a\tb", "end "])
-def test_a_tag_is_one_word(tmp_path, corpus, monolingual, tag):
-    with pytest.raises(InputError, match="--tag must be one word, or empty"):
-        back_translate(Request("model", monolingual, corpus, tmp_path / "out", tag=tag))
+def test_a_tag_is_one_word(tmp_path, corpus, monolingual):
+    for tag in ("two words", " ", "a\tb", "end "):
+        with pytest.raises(InputError, match="--tag.* Received: "):
+            back_translate(Request("model", monolingual, corpus, tmp_path / "out", tag=tag))
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_mistakes_are_one_line(tmp_path, corpus, monolingual, capsys, monkeypatch, subtests):
+    monkeypatch.chdir(tmp_path)
+    for arguments, message in (
         (["preset:dates_rnnsearch", "--monolingual=mono.de", "--beam_size=0"], "--beam_size must be positive."),
         (["preset:sums_causal_lm_tiny", "--monolingual=mono.de"], "one that translates is needed"),
         (["preset:dates_rnnsearch", "--monolingual=nowhere.de"], "nowhere.de"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path, corpus, monolingual, capsys, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert run_command(main, [*arguments, f"--data={corpus}", "--output=out"]) == 2
-    errors = capsys.readouterr().err
-    assert message in errors and errors.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    ):
+        with subtests.test(message):
+            assert run_command(main, [*arguments, f"--data={corpus}", "--output=out"]) == 2
+            errors = capsys.readouterr().err
+            assert message in errors and errors.count("\n") == 1
+            assert not (tmp_path / "out").exists()
 
 
+def test_the_command_asks_as_it_is_told(tmp_path, corpus, monolingual, asked, capsys):
+    command = ["preset:dates_rnnsearch", "--monolingual", str(monolingual), "--data", corpus, "--beam_size", "3"]
+    assert run_command(main, [*command, "--tag", "<x>", "--output", str(tmp_path / "out")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {beam_size for _, beam_size in asked} == {3} and found["synthetic"] == 3
+    assert load_data(found["data"]).split("train").source[2:] == ["<x> one", "<x> two three", "<x> five"]
+
+
+@pytest.mark.nightly
 def test_a_preset_translates_back(tmp_path, corpus, capsys):
     (tmp_path / "mono").write_text("5 mai 1984\n3 june 1990\n", encoding="utf-8")
     command = ["preset:dates_rnnsearch", "--monolingual", str(tmp_path / "mono"), "--data", corpus]

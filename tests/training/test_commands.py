@@ -52,141 +52,94 @@ def spoil(path, number, line: bytes):
     path.write_bytes(b"\n".join(lines))
 
 
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_unequal_line_counts(train, folder, split):
-    with (folder / f"{split}.de").open("a") as file:
-        file.write("noch eine Zeile\n")
-    number = len((folder / f"{split}.de").read_text().splitlines())
-    assert re.match(rf"error: {folder}/{split}\.de:{number}: .*unequal line counts, {number - 1} in", train())
-
-
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_invalid_utf8(train, folder, split):
-    spoil(folder / f"{split}.en", 2, b"caf\xe9")
-    assert train().startswith(f"error: {folder}/{split}.en:2: invalid UTF-8 (byte 0xe9).")
-
-
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_empty_split(train, folder, split):
+def empty(folder, split):
     for language in ("en", "de"):
         (folder / f"{split}.{language}").write_bytes(b"")
-    assert train().startswith(f"error: {folder}/{split}.en:1: empty file; a split needs at least one line.")
 
 
-def test_a_blank_line_on_one_side(train, folder):
-    spoil(folder / "train.de", 3, b"  ")
-    assert train().startswith(f"error: {folder}/train.de:3: blank line, but train.en has text there.")
-
-
-def test_a_missing_file(train, folder):
-    (folder / "val.de").unlink()
-    assert train().startswith(f"error: {folder}/val.de: no such file.")
-
-
-def test_a_missing_folder(train, tmp_path):
-    line = train(data=f"text:{tmp_path / 'elsewhere'}:en-de")
-    assert line.startswith(f"error: {tmp_path}/elsewhere: no such folder.")
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("dats", "error: Unknown data SPEC 'dats'. Did you mean dates"),
-        ("text:here", "error: Malformed data SPEC 'text:here'; expected text:DIR:SRC-TGT"),
-        ("dates:en", "error: The data SPEC 'dates' takes no argument. Received: 'dates:en'."),
-        ("", "error: Unknown data SPEC ''."),
-    ],
+BAD_TEXT = (  # what is done to a split, and what is said of it
+    (lambda folder, split: spoil(folder / f"{split}.de", 4 if split != "train" else 7, b"noch\n"), ".de:{}: .*unequal"),
+    (lambda folder, split: spoil(folder / f"{split}.en", 2, b"caf\xe9"), r".en:2: invalid UTF-8 \(byte 0xe9\)"),
+    (empty, ".en:1: empty file"),
+    (lambda folder, split: spoil(folder / f"{split}.de", 3, b"  "), ".de:3: blank line, but {}.en has text there"),
+    (lambda folder, split: (folder / f"{split}.de").unlink(), ".de: no such file"),
 )
-def test_unknown_spec(train, spec, message):
-    assert train(data=spec).startswith(message)
 
 
-def test_unknown_model(train):
-    line = train(model="transformer-tiny")
-    assert line.startswith("error: Unknown model 'transformer-tiny'. Did you mean transformer_tiny")
+def test_bad_text(train, tmp_path, subtests):
+    """In any split: it is read before training begins."""
+    for number, (harm, message) in enumerate(BAD_TEXT):
+        for split in ("train", "val", "test"):
+            folder = tmp_path / f"{number} {split}"
+            write_text(folder, sizes=(6, 3, 3))
+            harm(folder, split)
+            with subtests.test(f"{split}{message}"):
+                value = (7 if split == "train" else 4) if "unequal" in message else split
+                line = train(data=f"text:{folder}:en-de")
+                assert re.match(f"error: {re.escape(str(folder))}/{split}{message.format(value)}", line), line
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("training.max_step=5", "error: Unknown setting 'training.max_step'. Did you mean training.max_steps"),
-        ("model.head=2", "error: Unknown option of model transformer_tiny 'head'."),
+def test_bad_specs_and_models(train, labelled_spec, tmp_path, subtests):
+    elsewhere, long = tmp_path / "elsewhere", tmp_path / ("x" * 300)
+    for options, message in (
+        ({"data": f"text:{elsewhere}:en-de"}, f"error: {elsewhere}: no such folder."),
+        ({"data": "dats"}, "error: Unknown data SPEC 'dats'. Did you mean dates"),
+        ({"data": "text:here"}, "error: Malformed data SPEC 'text:here'; expected text:DIR:SRC-TGT"),
+        ({"data": "dates:en"}, "error: The data SPEC 'dates' takes no argument. Received: 'dates:en'."),
+        ({"data": ""}, "error: Unknown data SPEC ''."),
+        ({"data": f"lines:{long}", "model": "lstm_lm"}, f"error: {long}: File name too long"),
+        ({"model": "transformer-tiny"}, "error: Unknown model 'transformer-tiny'. Did you mean transformer_tiny"),
+        ({"model": "cnn_classifier"}, "error: cnn_classifier is a classifier model; text:"),
+        ({"data": labelled_spec}, f"error: transformer_tiny is a seq2seq model; {labelled_spec} is classifier data."),
         (
-            "training.max_steps=ten",
-            "error: `training.max_steps` must be a positive integer. Received: max_steps='ten'.",
+            {"data": labelled_spec, "model": "causal_lm_tiny"},
+            f"error: causal_lm_tiny is a language_model model; {labelled_spec} is classifier data.",
         ),
-        ("max_steps=5", "error: --set takes SECTION.KEY=VALUE"),
-        ("model.num_layers=0", "error: `model.num_layers` must be a positive integer. Received: num_layers=0."),
-        ("model.num_heads=3", "error: `model_dim` must be even and a multiple of `num_heads`."),
-        ("data.vocab_size=10", "error: This text needs a vocab_size of at least"),
-    ],
-)
-def test_bad_settings(train, setting, message):
-    assert message in train("--set", setting)
+    ):
+        with subtests.test(message):
+            assert train(**options).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ([], "the following arguments are required: --workdir"),
-        (["--workdir=x"], "the following arguments are required: --model, --data, unless a --config has them"),
-        (["--workdir=x", "--model=rnnsearch"], "the following arguments are required: --data, unless a --config has"),
-        ("--model=rnnsearch --data=dates --workdir=x --steps=5".split(), "unrecognized arguments: --steps=5"),
+def test_bad_arguments_and_settings(train, failure, tmp_path, subtests):
+    (tmp_path / "file.toml").write_text("[training]\nmax_step = 5")
+    (tmp_path / "torn.toml").write_text("[training")
+    long = tmp_path / ("x" * 300)
+    for arguments, message in (
+        (["--set", "training.max_step=5"], "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+        (["--set", "model.head=2"], "Unknown option of model transformer_tiny 'head'."),
+        (["--set", "training.max_steps=ten"], "max_steps='ten'."),
+        (["--set", "max_steps=5"], "--set takes SECTION.KEY=VALUE"),
+        (["--set", "model.num_layers=0"], "num_layers=0."),
+        (["--set", "model.num_heads=3"], "`num_heads`"),
+        (["--set", "data.vocab_size=10"], "This text needs a vocab_size of at least"),
+        (["--set", "training.devices=99"], "training.devices=99 is more than tensorflow can"),
+        (["--config", tmp_path / "file.toml"], "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+        (["--config", tmp_path / "torn.toml"], "torn.toml: Expected ']'"),
+        (["--init_from", long], f"{long}/config.json: File name too long"),
+        (["--dry_run"], "--dry_run reads what XLA makes of a step on JAX"),
+    ):
+        with subtests.test(f"{arguments}"):
+            line = train(*arguments)
+            assert line.startswith("error: ") and message in line
+    for argv, message in (
+        ("", "the following arguments are required: --workdir"),
+        ("--workdir=x", "the following arguments are required: --model, --data, unless a --config has them"),
+        ("--workdir=x --model=rnnsearch", "the following arguments are required: --data, unless a --config has"),
+        ("--model=rnnsearch --data=dates --workdir=x --steps=5", "unrecognized arguments: --steps=5"),
         (
-            "--model=m --data=d --workdir=x --dry_run --coordinator=h:1 --num_processes=2 --process_id=0".split(),
+            "--model=m --data=d --workdir=x --dry_run --coordinator=h:1 --num_processes=2 --process_id=0",
             "--dry_run is for one process",
         ),
-    ],
-)
-def test_bad_usage_of_train(failure, argv, message):
-    line = failure(training.train.main, *argv)
-    assert line.startswith(f"training.train: error: {message}") and line.endswith(" (see --help)\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[training]\nmax_step = 5", "error: Unknown setting 'training.max_step'. Did you mean training.max_steps"),
-        ("[training", "file.toml: Expected ']'"),
-    ],
-)
-def test_bad_files_of_settings(train, tmp_path, text, message):
-    (tmp_path / "file.toml").write_text(text)
-    assert message in train("--config", tmp_path / "file.toml")
-
-
-def test_a_dry_run_is_for_jax(train, tmp_path):
-    line = train("--dry_run")
-    assert line.startswith("error: --dry_run reads what XLA makes of a step on JAX, which KERAS_BACKEND=jax chooses; ")
-    assert not (tmp_path / "run").exists()
-
-
-def test_data_of_another_task(train):
-    line = train(model="cnn_classifier")
-    assert "error: cnn_classifier is a classifier model; text:" in line and line.endswith(":en-de is seq2seq data.\n")
-
-
-@pytest.mark.parametrize("model", ["rnnsearch", "transformer_tiny", "causal_lm_tiny"])
-def test_labelled_data_for_another_task(train, labelled_spec, model):
-    task = "language_model" if model == "causal_lm_tiny" else "seq2seq"
-    line = train(data=labelled_spec, model=model)
-    assert line == f"error: {model} is a {task} model; {labelled_spec} is classifier data.\n"
-
-
-def test_a_name_that_is_too_long(train, tmp_path):
-    long = tmp_path / ("x" * 300)
-    assert train(data=f"lines:{long}", model="lstm_lm") == f"error: {long}: File name too long\n"
-    assert train("--init_from", long) == f"error: {long}/config.json: File name too long\n"
-
-
-def test_more_devices_than_there_are(train):
-    assert train("--set", "training.devices=99").startswith("error: training.devices=99 is more than tensorflow can")
+    ):
+        with subtests.test(argv):
+            line = failure(training.train.main, *argv.split())
+            assert line.startswith(f"training.train: error: {message}") and line.endswith(" (see --help)\n")
 
 
 def test_a_work_directory_that_cannot_be(train, tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    assert train(workdir=tmp_path / "file").startswith(f"error: {tmp_path}/file cannot be a work directory (")
-    assert train(workdir=tmp_path / "file" / "x").startswith(f"error: {tmp_path}/file/x cannot be a work directory (")
+    for path in (tmp_path / "file", tmp_path / "file" / "x"):
+        assert train(workdir=path).startswith(f"error: {path} cannot be a work directory (")
 
 
 def test_good_data_are_trained_on_after_bad(train, folder, tmp_path, monkeypatch):
@@ -214,31 +167,27 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_not_a_work_directory(failure, tmp_path, command):
+def test_what_is_no_work_directory(failure, copy, tmp_path, command):
+    """Or none of a finished run, or has spoilt files."""
     main, arguments = COMMANDS[command]
-    line = failure(main, tmp_path, *arguments)
-    assert line == f"error: {tmp_path} is not a work directory: it has no config.json.\n"
 
+    def said(path=copy):
+        return failure(main, path, *arguments)
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_an_unfinished_run(failure, copy, command):
-    main, arguments = COMMANDS[command]
-    (copy / "model.keras").unlink()
-    line = failure(main, copy, *arguments)
-    assert line == f"error: {copy} has no model.keras: its training has not finished (see --resume).\n"
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_spoilt_files_of_a_work_directory(failure, copy, command):
-    main, arguments = COMMANDS[command]
-    (copy / "model.keras").write_bytes(b"half")
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/model.keras is damaged: ")
+    (tmp_path / "none").mkdir()
+    assert said(tmp_path / "none") == f"error: {tmp_path / 'none'} is not a work directory: it has no config.json.\n"
+    model = copy / "model.keras"
+    model.write_bytes(b"half")
+    assert said().startswith(f"error: {model} is damaged: ")
+    model.unlink()
+    assert said().startswith(f"error: {copy} has no model.keras: its training has not finished")
+    model.write_bytes(b"half")
     (copy / "tokenizers" / "source.json").write_text('{"kind": "word"}')
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/tokenizers/source.json is damaged: ")
+    assert said().startswith(f"error: {copy}/tokenizers/source.json is damaged: ")
     (copy / "checksums.json").unlink()  # earlier versions wrote none
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/tokenizers/source.json: Unknown tokenizer 'word'")
+    assert said().startswith(f"error: {copy}/tokenizers/source.json: Unknown tokenizer 'word'")
     (copy / "config.json").write_text("{")
-    assert failure(main, copy, *arguments).startswith(f"error: {copy}/config.json is not a configuration: ")
+    assert said().startswith(f"error: {copy}/config.json is not a configuration: ")
 
 
 def test_a_spoilt_run_is_not_resumed(failure, copy, text_spec):
@@ -250,45 +199,33 @@ def test_a_spoilt_run_is_not_resumed(failure, copy, text_spec):
     assert failure(training.train.main, *argv).startswith(f"error: {copy}/config.json: data.spec is missing")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_requests_to_evaluate(failure, text_workdir, folder, subtests):
+    spoil(folder / "test.de", 2, b"\xff")
+    for arguments, message in (
         (["--data", "text:nowhere:en-de"], "error: nowhere: no such folder."),
         (["--data", "datse"], "error: Unknown data SPEC 'datse'. Did you mean dates"),
+        (["--data", f"text:{folder}:en-de"], f"error: {folder}/test.de:2: invalid UTF-8"),
         (["--split", "dev"], "training.evaluate: error: argument --split: invalid choice: 'dev'"),
         (["--beam_size", "0"], "error: `beam_size` must be a positive integer"),
         (["--beam_size", "many"], "training.evaluate: error: argument --beam_size: invalid int value: 'many'"),
-    ],
-)
-def test_bad_requests_to_evaluate(failure, text_workdir, arguments, message):
-    assert failure(training.evaluate.main, text_workdir, *arguments).startswith(message)
+    ):
+        with subtests.test(message):
+            assert failure(training.evaluate.main, text_workdir, *arguments).startswith(message)
 
 
-def test_evaluation_on_bad_data(failure, text_workdir, folder):
-    spoil(folder / "test.de", 2, b"\xff")
-    line = failure(training.evaluate.main, text_workdir, "--data", f"text:{folder}:en-de")
-    assert line.startswith(f"error: {folder}/test.de:2: invalid UTF-8")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_requests_to_export(failure, text_workdir, tmp_path, subtests):
+    (tmp_path / "file").write_text("not a folder")
+    for arguments, message in (
         (["--version", "0"], "error: --version must be positive. Received: 0."),
         (["--version", "new"], "export.saved_model: error: argument --version: invalid int value: 'new'"),
         (["--beam_size", "0"], "error: `beam_size` must be a positive integer. Received: beam_size=0."),
         (["--max_length", "0"], "error: `max_length` must be a positive integer. Received: max_length=0."),
-    ],
-)
-def test_bad_requests_to_export(failure, text_workdir, tmp_path, arguments, message):
-    line = failure(saved_model.main, text_workdir, "--output", tmp_path / "exported", *arguments)
-    assert line.startswith(message)
-    assert not (tmp_path / "exported").exists()
-
-
-def test_a_base_path_that_cannot_be(failure, text_workdir, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    line = failure(saved_model.main, text_workdir, "--output", tmp_path / "file")
-    assert line.startswith(f"error: {tmp_path}/file cannot hold versions (")
+        (["--output", tmp_path / "file"], f"error: {tmp_path}/file cannot hold versions ("),
+    ):
+        with subtests.test(message):
+            line = failure(saved_model.main, text_workdir, "--output", tmp_path / "exported", *arguments)
+            assert line.startswith(message)
+            assert not (tmp_path / "exported").exists()
 
 
 @pytest.mark.nightly

@@ -47,19 +47,20 @@ def services(**variables):
     return {name: service["command"].split() for name, service in yaml.safe_load(text)["services"].items()}
 
 
-@pytest.mark.parametrize("release", KUBERNETES)
-@pytest.mark.parametrize("name", JOB_SETS)
-def test_kubernetes_schemas(name, release):
+def test_kubernetes_schemas(subtests):
     """The jobs are Kubernetes' own; what is around them against the fields of JobSet v1alpha2."""
     validate = pytest.importorskip("kubernetes_validate").validate
-    job_set, replicated = jobs(name)
-    assert (job_set["apiVersion"], job_set["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
-    assert set(job_set["spec"]) <= {"failurePolicy", "replicatedJobs"}
-    assert set(replicated) == {"name", "replicas", "template"}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, **replicated["template"]}
-    validate(job, release, strict=True)
-    spec = job["spec"]
-    assert spec["completions"] == spec["parallelism"] and spec["completionMode"] == "Indexed"
+    for name in JOB_SETS:
+        job_set, replicated = jobs(name)
+        assert (job_set["apiVersion"], job_set["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+        assert set(job_set["spec"]) <= {"failurePolicy", "replicatedJobs"}
+        assert set(replicated) == {"name", "replicas", "template"}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, **replicated["template"]}
+        spec = job["spec"]
+        assert spec["completions"] == spec["parallelism"] and spec["completionMode"] == "Indexed"
+        for release in KUBERNETES:
+            with subtests.test(f"{name} on Kubernetes {release}"):
+                validate(job, release, strict=True)
 
 
 def test_compose_schema():

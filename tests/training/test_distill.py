@@ -122,21 +122,29 @@ def test_what_is_refused(tmp_path, corpus, monkeypatch):
         distill(Request(("teacher",), corpus, tmp_path / "busy"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_mistakes_are_one_line(tmp_path, capsys, subtests):
+    for arguments, message in (
         (["preset:dates_rnnsearch", "--data=dates", "--beam_size=0"], "--beam_size must be positive. Received: 0."),
         (["preset:sums_causal_lm_tiny", "--data=dates"], "preset:sums_causal_lm_tiny holds a language_model model"),
         (["preset:dates_rnnsearch", "--data=text:nowhere:en-de"], "nowhere"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path, capsys, arguments, message):
-    assert run_command(main, [*arguments, f"--output={tmp_path / 'out'}"]) == 2
-    errors = capsys.readouterr().err
-    assert message in errors and errors.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    ):
+        with subtests.test(message):
+            assert run_command(main, [*arguments, f"--output={tmp_path / 'out'}"]) == 2
+            errors = capsys.readouterr().err
+            assert message in errors and errors.count("\n") == 1
+            assert not (tmp_path / "out").exists()
 
 
+def test_the_command_asks_as_it_is_told(tmp_path, corpus, monkeypatch, capsys):
+    monkeypatch.setattr("zoo.load", lambda path: teacher(ANSWERS))
+    argv = ["preset:dates_rnnsearch", "--data", corpus, "--output", str(tmp_path / "out"), "--beam_size", "2"]
+    assert run_command(main, [*argv, "--references"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    train, references = load_data(found["data"]).split("train").target, load_data(corpus).split("train").target
+    assert train == ["eins zwei drei fünf", "A B C D", "fünf", "sechs", "sieben", *references]
+
+
+@pytest.mark.nightly
 def test_a_preset_teaches(tmp_path, capsys):
     for split in ("train", "val", "test"):
         (tmp_path / f"{split}.en").write_text("5 mai 1984\n3 june 1990\n", encoding="utf-8")

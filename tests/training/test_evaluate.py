@@ -20,38 +20,33 @@ from zoo.presets import checksums
 from zoo.workdir import CHECKSUMS
 
 
-@pytest.fixture(scope="module")
-def workdir(text_workdir, tmp_path_factory):
+@pytest.fixture
+def workdir(evaluated, copied):
     """A copy that may be written into."""
-    target = tmp_path_factory.mktemp("evaluated") / "run"
-    return shutil.copytree(text_workdir, target, ignore=shutil.ignore_patterns("tb", "checkpoints"))
+    return copied(evaluated[0])
 
 
-def test_command_prints_one_object_and_writes_it_with_the_hypotheses(workdir, text_spec, text_run, capsys):
-    assert run_quietly(main, workdir, "--data", text_spec, "--split", "test", "--beam_size", "2") == 0
-    output = capsys.readouterr()
-    metrics = json.loads(output.out)
-    assert output.out.count("\n") == 1
-    assert json.loads((workdir / "evaluation" / "test_beam_2.json").read_text()) == metrics
-    hypotheses = (workdir / "evaluation" / "test_beam_2.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    pairs = load_data(text_spec).split("test")
-    assert hypotheses == text_run.translate(pairs.source, beam_size=2)
+def test_command_prints_one_object_and_writes_it_with_the_hypotheses(evaluated, text_spec, text_run):
+    """The data SPEC is that of training unless told otherwise, and so is the perplexity."""
+    workdir, printed = evaluated
+    metrics = json.loads(printed)
+    assert printed.count("\n") == 1
+    assert json.loads((workdir / "evaluation" / "val_beam_1.json").read_text()) == metrics
+    hypotheses = (workdir / "evaluation" / "val_beam_1.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    pairs = load_data(text_spec).split("val")
+    assert hypotheses == text_run.translate(pairs.source)
     computed = translation_metrics(hypotheses, pairs.target)
     assert {name: metrics[name] for name in computed} == computed
     rest = {name: value for name, value in metrics.items() if name not in computed}
     assert rest.keys() == {
-        "data",
-        "split",
-        "weights",
-        "examples",
-        "beam_size",
-        "length_penalty",
-        "cross_entropy",
-        "perplexity",
-        "decoding_seconds",
+        *"data split weights examples beam_size length_penalty".split(),
+        *"cross_entropy perplexity decoding_seconds by_length".split(),
     }
-    assert (rest["split"], rest["examples"], rest["beam_size"], rest["length_penalty"]) == ("test", 20, 2, 0.6)
+    assert (rest["split"], rest["examples"], rest["beam_size"], rest["length_penalty"]) == ("val", 20, 1, 0.6)
     assert (rest["data"], rest["weights"]) == (text_spec, "float32")
+    card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
+    stated = float(re.search(r"cross-entropy: ([\d.]+) nats", card)[1])
+    assert math.log(metrics["perplexity"]) == pytest.approx(stated, abs=1e-4)
 
 
 @pytest.mark.nightly
@@ -87,19 +82,6 @@ def test_the_rules_of_a_search(workdir, text_spec, text_run, capsys):
     assert "rules huggingface, length_penalty 1.0: " in (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
-def test_perplexity_is_that_of_training(workdir):
-    """The data SPEC is that of training unless told otherwise."""
-    metrics = evaluate(workdir, split="val")
-    *rounds, _ = (workdir / "metrics.jsonl").read_text().splitlines()
-    best = min(json.loads(line)["val_cross_entropy"] for line in rounds)
-    card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
-    stated = float(re.search(r"cross-entropy: ([\d.]+) nats", card)[1])
-    assert math.log(metrics["perplexity"]) == pytest.approx(stated, abs=1e-4)
-    assert stated < best + 1e-4, "the mean of checkpoints is taken only where it is no worse"
-    assert metrics["examples"] == 20
-    assert (workdir / "evaluation" / "val_beam_1.json").is_file()
-
-
 @pytest.mark.nightly
 def test_smaller_weights_are_measured_and_noted(workdir, text_run):
     """The model card says once what they change, with numbers that stand in the files."""
@@ -116,34 +98,20 @@ def test_smaller_weights_are_measured_and_noted(workdir, text_run):
     assert card.startswith("# transformer_tiny")
 
 
-def test_unknown_kind_of_weights(workdir, capsys):
-    assert run_quietly(main, workdir, "--weights", "int4") == 2
-    assert "`weights` must be one of float32, bfloat16, int8. Received: 'int4'." in capsys.readouterr().err
-
-
-def test_where_nothing_may_be_written(workdir, text_spec, monkeypatch, capsys):
-    files = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
-    monkeypatch.setattr("training.evaluation.os.access", lambda path, mode: False)
-    assert run_quietly(main, workdir, "--data", text_spec, "--split", "val") == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["examples"] == 20
-    assert printed.err == f"{workdir} cannot be written to: the metrics are printed alone\n"
-    assert files == {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
-
-
-def test_unknown_split(workdir):
-    with pytest.raises(InputError, match="Unknown split 'dev'"):
-        evaluate(workdir, split="dev")
-
-
-def test_labels_that_the_model_lacks(labelled_workdir, tmp_path, capsys):
+def test_bad_requests(labelled_workdir, tmp_path, capsys, subtests):
     spec = write_labelled(tmp_path / "data")
     for split in ("train", "test"):
         path = tmp_path / "data" / f"{split}.tsv"
         path.write_text(path.read_text().replace("\tanimal\n", "\tanimals\n", 2))
-    assert run_quietly(main, labelled_workdir, "--data", spec) == 2
-    message = f"error: {spec}, test: Unknown label 'animals'. Did you mean animal? The model lacks it.\n"
-    assert capsys.readouterr().err == message
+    for arguments, message in (
+        (["--weights", "int4"], "float32, bfloat16, int8. Received: 'int4'."),
+        (["--data", spec], f"error: {spec}, test: Unknown label 'animals'. Did you mean animal?"),
+    ):
+        with subtests.test(message):
+            assert run_quietly(main, labelled_workdir, *arguments) == 2
+            assert message in capsys.readouterr().err
+    with pytest.raises(InputError, match="Unknown split 'dev'"):
+        evaluate(labelled_workdir, split="dev")
 
 
 def test_labels_that_a_resumed_run_lacks(tmp_path):
@@ -154,14 +122,19 @@ def test_labels_that_a_resumed_run_lacks(tmp_path):
         get_task("classifier").batches(settings, data, "train", {}, batch_tokens=9)
 
 
-def test_a_preset(tmp_path, labelled_workdir, labelled_spec, monkeypatch, capsys):
-    """Its metrics are printed; what is installed stays as it is."""
+def test_where_nothing_may_be_written(tmp_path, labelled_workdir, labelled_spec, monkeypatch, capsys):
+    """The metrics are printed; a preset, or what cannot be written to, stays as it is."""
     shutil.copytree(labelled_workdir, tmp_path / "small", ignore=shutil.ignore_patterns("tb", "checkpoints"))
     (tmp_path / "small" / CHECKSUMS).write_text(json.dumps(checksums(tmp_path / "small")))
     monkeypatch.setattr("zoo.presets.FOLDER", tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert run_quietly(main, "preset:small", "--data", labelled_spec, "--weights", "bfloat16") == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] > 0.5
+    monkeypatch.setattr("training.evaluation.os.access", lambda path, mode: False)
+    assert run_quietly(main, tmp_path / "small", "--split", "val") == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["examples"] == 20
+    assert printed.err == f"{tmp_path / 'small'} cannot be written to: the metrics are printed alone\n"
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert run_quietly(main, "preset:smal") == 2
     assert "error: Unknown preset 'smal'. Did you mean small?" in capsys.readouterr().err

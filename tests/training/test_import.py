@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.tiny_runs import run_quietly
 
 import training.evaluate
 import training.train
+from training.data import registry
+from training.data.registry import data_formats
+from training.optimization import losses
 
 MODULE = """
 from keras import ops
@@ -37,37 +41,66 @@ SETTINGS = (
 ).split()
 
 
-def command(module, folder, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    argv = [sys.executable, "-m", module, "--import", "mine", *map(str, arguments)]
-    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
-
-
-def test_one_file_is_enough(tmp_path, capsys):
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The folder of the module, in which commands are run, and what forgets all that it has registered."""
     (tmp_path / "mine.py").write_text(MODULE)
-    workdir = tmp_path / "run"
-    argv = ["--model", "cnn_classifier", "--data", "parity:40", "--workdir", workdir]
-    _, errors = command("training.train", tmp_path, *argv, "--set", *SETTINGS)
-    assert re.match(r"\S+ \S+ cnn_classifier on parity:40: ", errors), "the frameworks are silent"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    kept = dict(data_formats()), dict(losses._LOSSES)
+
+    def forget():
+        sys.modules.pop("mine", None)
+        monkeypatch.setattr(registry, "_FORMATS", dict(kept[0]))
+        monkeypatch.setattr(losses, "_LOSSES", dict(kept[1]))
+
+    forget()
+    yield tmp_path, forget
+    forget()
+
+
+def check_run(workdir):
     first, last = [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()[:2]]
     assert last < first <= 2.0, "a sum of squares"
     card = (workdir / "MODEL_CARD.md").read_text()
     assert "python -m training.train --import mine --model cnn_classifier --data parity:40" in card
-    metrics, _ = command("training.evaluate", tmp_path, workdir)
+
+
+def test_one_file_is_enough(mine, capsys):
+    folder, forget = mine
+    workdir = folder / "run"
+    argv = ["--model", "cnn_classifier", "--data", "parity:40", "--workdir", workdir]
+    assert run_quietly(training.train.main, "--import", "mine", *argv, "--set", *SETTINGS) == 0
+    check_run(workdir)
+    forget()
+    capsys.readouterr()
+    assert run_quietly(training.evaluate.main, "--import", "mine", workdir) == 0
+    metrics = json.loads(capsys.readouterr().out)
     assert metrics["data"] == "parity:40" and metrics["examples"] == 40
 
     # Without it, one clear line; `training.evaluate` needs no loss.
+    forget()
     for main, arguments, message in (
         (training.train.main, ["--workdir", workdir, "--resume"], "Unknown loss 'brier'"),
-        (training.train.main, [*argv[:-1], tmp_path / "new"], "Unknown data SPEC 'parity'"),
+        (training.train.main, [*argv[:-1], folder / "new"], "Unknown data SPEC 'parity'"),
         (training.evaluate.main, [workdir], "Unknown data SPEC 'parity'"),
     ):
         capsys.readouterr()
         assert run_quietly(main, *arguments) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"error: {message}") and "--import" in error and error.count("\n") == 1
+
+
+@pytest.mark.nightly
+def test_as_a_process(tmp_path):
+    (tmp_path / "mine.py").write_text(MODULE)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    argv = [sys.executable, "-m", "training.train", "--import", "mine", "--model", "cnn_classifier"]
+    argv += ["--data", "parity:40", "--workdir", "run", "--set", *SETTINGS]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"\S+ \S+ cnn_classifier on parity:40: ", done.stderr), "the frameworks are silent"
+    check_run(tmp_path / "run")
 
 
 def test_a_module_that_is_not_there(capsys):

@@ -34,24 +34,14 @@ def test_what_is_outside_is_counted_by_batch():
     assert share_outside(shortlist, [], [], 6) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--shortlist", "0"], "--shortlist must be 1 or more. Received: 0."),
-        (["--frequent", "-1"], "--frequent must be 0 or more. Received: -1."),
-        (["--data", "nonsense"], "nonsense"),
-    ],
-)
-def test_bad_usage(text_workdir, arguments, message, capsys):
-    assert run_quietly(main, text_workdir, *arguments) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_classifier_has_none(labelled_workdir, capsys):
-    assert run_quietly(main, labelled_workdir) == 2
-    assert "a shortlist is for translators" in capsys.readouterr().err
-
-
-def test_a_preset_is_not_written_to(capsys):
-    assert run_quietly(main, "preset:dates_rnnsearch") == 2
-    assert "preset:dates_rnnsearch cannot be written to; copy it" in capsys.readouterr().err
+def test_bad_usage(text_workdir, labelled_workdir, capsys, subtests):
+    for arguments, message in (
+        ([text_workdir, "--shortlist", "0"], "--shortlist must be 1 or more. Received: 0."),
+        ([text_workdir, "--frequent", "-1"], "--frequent must be 0 or more. Received: -1."),
+        ([text_workdir, "--data", "nonsense"], "nonsense"),
+        ([labelled_workdir], "a shortlist is for translators"),
+        (["preset:dates_rnnsearch"], "preset:dates_rnnsearch cannot be written to; copy it"),
+    ):
+        with subtests.test(message):
+            assert run_quietly(main, *arguments) == 2
+            assert message in capsys.readouterr().err

@@ -56,67 +56,65 @@ def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
     }
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("training.max_step=5", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
-        ("data.vocab=5", "Unknown setting 'data.vocab'. Did you mean data.vocab_size"),
-        ("model.unit=5", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
-        ("model.source_vocab_size=5", "Unknown option of model rnnsearch 'source_vocab_size'"),
-        ("train.max_steps=5", "Unknown section of settings 'train'. Did you mean training?"),
-        ("max_steps=5", "--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: 'max_steps=5'."),
-        ("training.max_steps", "--set takes SECTION.KEY=VALUE"),
-        ("training.=5", "--set takes SECTION.KEY=VALUE"),
-        ("training.max_steps=many", "`training.max_steps` must be a positive integer. Received: max_steps='many'."),
-        ("training.max_steps=", "`training.max_steps` must be a positive integer. Received: max_steps=''."),
-        ("training.max_steps=2.5", "`training.max_steps` must be a positive integer. Received: max_steps='2.5'."),
-        (
-            "training.schedule=linear",
-            "`training.schedule` must be constant, inverse_sqrt or cosine. Received: schedule='linear'.",
-        ),
-        (
-            "data.tokenizer=bytes",
-            "`data.tokenizer` must be auto, subword, words or chars. Received: tokenizer='bytes'.",
-        ),
-        ("model.units=wide", "`model.units` must be a positive integer. Received: units='wide'."),
-        ("model.units=0", "`model.units` must be a positive integer. Received: units=0."),
-        ("model.dropout=1.5", "`model.dropout` must be in [0, 1). Received: dropout=1.5."),
-        ("training.max_steps=0", "`training.max_steps` must be a positive integer. Received: max_steps=0."),
-        ("training.batch_tokens=-5", "`training.batch_tokens` must be a positive integer. Received: batch_tokens=-5."),
-        (
-            "training.learning_rate=nan",
-            "`training.learning_rate` must be a positive number. Received: learning_rate=nan.",
-        ),
-        (
-            "training.learning_rate=inf",
-            "`training.learning_rate` must be a positive number. Received: learning_rate=inf.",
-        ),
-        (
-            "training.warmup_steps=-1",
-            "`training.warmup_steps` must be an integer of 0 or more. Received: warmup_steps=-1.",
-        ),
-        ("training.label_smoothing=1", "`training.label_smoothing` must be in [0, 1). Received: label_smoothing=1.0."),
-        ("training.ema=1", "`training.ema` must be in [0, 1). Received: ema=1.0."),
-        ("training.devices=-1", "`training.devices` must be an integer of 0 or more. Received: devices=-1."),
-        ("training.lora_rank=2", "training.lora_rank corrects the weights of a trained model: name it"),
-        ("training.init_from=none", "none is not a work directory: it has no config.json."),
-        ("training.init_from=preset:none", "Unknown preset 'none'."),
-        (
-            "training.loss=crossentropy",
-            "Unknown loss 'crossentropy'. Did you mean cross_entropy? A module named by --im",
-        ),
-    ],
+BAD_SETTINGS = (
+    ("training.max_step=5", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+    ("data.vocab=5", "Unknown setting 'data.vocab'. Did you mean data.vocab_size"),
+    ("model.unit=5", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
+    ("model.source_vocab_size=5", "Unknown option of model rnnsearch 'source_vocab_size'"),
+    ("train.max_steps=5", "Unknown section of settings 'train'. Did you mean training?"),
+    ("max_steps=5", "--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: 'max_steps=5'."),
+    ("training.max_steps", "--set takes SECTION.KEY=VALUE"),
+    ("training.=5", "--set takes SECTION.KEY=VALUE"),
+    ("training.max_steps=many", "`training.max_steps` must be a positive integer. Received: max_steps='many'."),
+    ("training.max_steps=", "`training.max_steps` must be a positive integer. Received: max_steps=''."),
+    ("training.max_steps=2.5", "`training.max_steps` must be a positive integer. Received: max_steps='2.5'."),
+    (
+        "training.schedule=linear",
+        "`training.schedule` must be constant, inverse_sqrt or cosine. Received: schedule='linear'.",
+    ),
+    (
+        "data.tokenizer=bytes",
+        "`data.tokenizer` must be auto, subword, words or chars. Received: tokenizer='bytes'.",
+    ),
+    ("model.units=wide", "`model.units` must be a positive integer. Received: units='wide'."),
+    ("model.units=0", "`model.units` must be a positive integer. Received: units=0."),
+    ("model.dropout=1.5", "`model.dropout` must be in [0, 1). Received: dropout=1.5."),
+    ("training.max_steps=0", "`training.max_steps` must be a positive integer. Received: max_steps=0."),
+    ("training.batch_tokens=-5", "`training.batch_tokens` must be a positive integer. Received: batch_tokens=-5."),
+    (
+        "training.learning_rate=nan",
+        "`training.learning_rate` must be a positive number. Received: learning_rate=nan.",
+    ),
+    (
+        "training.learning_rate=inf",
+        "`training.learning_rate` must be a positive number. Received: learning_rate=inf.",
+    ),
+    (
+        "training.warmup_steps=-1",
+        "`training.warmup_steps` must be an integer of 0 or more. Received: warmup_steps=-1.",
+    ),
+    ("training.label_smoothing=1", "`training.label_smoothing` must be in [0, 1). Received: label_smoothing=1.0."),
+    ("training.ema=1", "`training.ema` must be in [0, 1). Received: ema=1.0."),
+    ("training.devices=-1", "`training.devices` must be an integer of 0 or more. Received: devices=-1."),
+    ("training.lora_rank=2", "training.lora_rank corrects the weights of a trained model: name it"),
+    ("training.init_from=none", "none is not a work directory: it has no config.json."),
+    ("training.init_from=preset:none", "Unknown preset 'none'."),
+    (
+        "training.loss=crossentropy",
+        "Unknown loss 'crossentropy'. Did you mean cross_entropy? A module named by --im",
+    ),
 )
-def test_bad_settings(setting, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        resolve("rnnsearch", TEXT, [setting])
 
 
-@pytest.mark.parametrize(
-    ("model", "option"), [("rnn_encdec", "readout_units"), ("transformer_tiny_grouped_query", "num_key_value_heads")]
-)
-def test_zero_where_it_means_something(model, option):
-    assert resolve(model, TEXT, [f"model.{option}=0"]).model[option] == 0
+def test_bad_settings(subtests):
+    for setting, message in BAD_SETTINGS:
+        with subtests.test(setting), pytest.raises(InputError, match=re.escape(message)):
+            resolve("rnnsearch", TEXT, [setting])
+
+
+def test_zero_where_it_means_something():
+    for model, option in (("rnn_encdec", "readout_units"), ("transformer_tiny_grouped_query", "num_key_value_heads")):
+        assert resolve(model, TEXT, [f"model.{option}=0"]).model[option] == 0
 
 
 def test_unknown_model():
@@ -124,10 +122,10 @@ def test_unknown_model():
         resolve("rnn_search", "dates")
 
 
-@pytest.mark.parametrize("settings", [[], ["training.clip_norm=0.5", "data.shared_vocabulary=true"]])
-def test_json_round_trip(settings):
-    config = resolve("transformer_tiny", TEXT, settings)
-    assert RunConfig.from_dict(json.loads(config.to_json())) == config
+def test_json_round_trip():
+    for settings in ([], ["training.clip_norm=0.5", "data.shared_vocabulary=true"]):
+        config = resolve("transformer_tiny", TEXT, settings)
+        assert RunConfig.from_dict(json.loads(config.to_json())) == config
 
 
 def test_a_configuration_with_an_unknown_key_is_refused():
@@ -145,14 +143,16 @@ SPECS = {
 }
 
 
-@pytest.mark.parametrize("model", zoo.list_models())
-def test_recipes_are_valid(model):
-    for spec in SPECS[get_spec(model).task]:
-        config = resolve(model, spec)
-        assert math.ceil(config.training.max_steps / config.training.eval_every) >= config.training.average_checkpoints
-        for section, values in recipe(model, spec).items():
-            found = config.to_dict()[section]
-            assert {key: found[key] for key in values} == values
+def test_recipes_are_valid(subtests):
+    cases = [(model, spec) for model in zoo.list_models() for spec in SPECS[get_spec(model).task]]
+    for model, spec in cases:
+        with subtests.test(f"{model} on {spec}"):
+            config = resolve(model, spec)
+            rounds = math.ceil(config.training.max_steps / config.training.eval_every)
+            assert rounds >= config.training.average_checkpoints
+            for section, values in recipe(model, spec).items():
+                found = config.to_dict()[section]
+                assert {key: found[key] for key in values} == values
 
 
 def test_every_recipe_is_of_use():

@@ -92,12 +92,12 @@ def test_arguments_come_before_a_file(write):
     assert resolve("rnnsearch", "dates", [], values).data.spec == "dates"
 
 
-@pytest.mark.parametrize(("word", "setting"), [("on", "on"), ("off", "off"), ("yes", "on"), ("auto", "auto")])
-def test_on_and_off_in_yaml(write, word, setting):
-    values = read_settings(write(f"training: {{jit: {word}}}\nmodel: {{normalize_first: {word}}}", ".yaml"))
-    if word == "auto":
-        del values["model"]["normalize_first"]
-    assert resolve("transformer_tiny", "dates", [], values).training.jit == setting
+def test_on_and_off_in_yaml(write):
+    for word, setting in (("on", "on"), ("off", "off"), ("yes", "on"), ("auto", "auto")):
+        values = read_settings(write(f"training: {{jit: {word}}}\nmodel: {{normalize_first: {word}}}", ".yaml"))
+        if word == "auto":
+            del values["model"]["normalize_first"]
+        assert resolve("transformer_tiny", "dates", [], values).training.jit == setting
 
 
 def test_data_are_named_once(labelled_spec, monkeypatch, capsys):
@@ -117,60 +117,60 @@ def test_labels_are_no_setting():
         resolve("cnn_classifier", "senses", ["data.classes=a"])
 
 
-@pytest.mark.parametrize("suffix", [".toml", ".yaml"])
-def test_an_empty_file_changes_nothing(write, suffix):
-    values = read_settings(write("", suffix))
-    assert resolve("rnnsearch", "dates", [], values) == resolve("rnnsearch", "dates")
+def test_an_empty_file_changes_nothing(write):
+    for suffix in (".toml", ".yaml"):
+        values = read_settings(write("", suffix))
+        assert resolve("rnnsearch", "dates", [], values) == resolve("rnnsearch", "dates")
 
 
-@pytest.mark.parametrize(
-    ("text", "suffix", "message"),
-    [
-        ("[training]\nmax_step = 5", ".toml", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
-        ("[model]\nunit = 5", ".toml", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
-        ("[trainings]\nmax_steps = 5", ".toml", "Unknown section of settings 'trainings'. Did you mean training?"),
-        (
-            "[training]\nmax_steps = 'ten'",
-            ".toml",
-            "`training.max_steps` must be a positive integer. Received: max_steps='ten'.",
-        ),
-        (
-            "[training]\nmax_steps = 0",
-            ".toml",
-            "`training.max_steps` must be a positive integer. Received: max_steps=0.",
-        ),
-        ("[training\n", ".toml", "file.toml: Expected ']' at the end of a table declaration (at line 1"),
-        ("training: [1, 2", ".yaml", "file.yaml: while parsing a flow sequence"),
-        ("{", ".json", "file.json: Expecting property name"),
-        ("training: 5", ".yaml", "file.yaml: the section training holds settings by name. Received: 5."),
-        ("- 5", ".yaml", "file.yaml: a configuration has the sections model, data, training. Received: [5]."),
-        (
-            "training: {max_steps: yes}",
-            ".yaml",
-            "`training.max_steps` must be a positive integer. Received: max_steps=True.",
-        ),
-        ("training: {seed: no}", ".yaml", "`training.seed` must be an integer of 0 or more. Received: seed=False."),
-        ("model: {dropout: off}", ".yaml", "`model.dropout` must be in [0, 1). Received: dropout=False."),
-        ("model: {name: [a]}", ".yaml", "file.yaml: model.name is a text. Received: ['a']."),
-        ("data: {spec: 5}", ".yaml", "file.yaml: data.spec is a text. Received: 5."),
-        ("5: {}", ".yaml", "Unknown section of settings 5."),
-        ("training: {on: 5}", ".yaml", "Unknown setting 'training.True'."),
-        (
-            "training: {seed: 1}\ntraining: {seed: 2}",
-            ".yaml",
-            "file.yaml: the key 'training' occurs 2 times in a section",
-        ),
-        ("training: {seed: 1, seed: 2}", ".yaml", "file.yaml: the key 'seed' occurs 2 times in a section; leave one."),
-        ('{"training": {"seed": 1, "seed": 1}}', ".json", "file.json: the key 'seed' occurs 2 times in a section"),
-        ("[training]\nseed = 1\nseed = 2", ".toml", "file.toml: Cannot overwrite a value"),
-        ("[" * 5000, ".json", "file.json: nested too deeply; settings are in sections, no deeper."),
-        ("[" * 5000, ".yaml", "file.yaml: nested too deeply"),
-        ("", ".ini", "file.ini: the name of a configuration ends in .toml, .yaml, .yml, .json."),
-    ],
+BAD_FILES = (
+    ("[training]\nmax_step = 5", ".toml", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
+    ("[model]\nunit = 5", ".toml", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
+    ("[trainings]\nmax_steps = 5", ".toml", "Unknown section of settings 'trainings'. Did you mean training?"),
+    (
+        "[training]\nmax_steps = 'ten'",
+        ".toml",
+        "`training.max_steps` must be a positive integer. Received: max_steps='ten'.",
+    ),
+    (
+        "[training]\nmax_steps = 0",
+        ".toml",
+        "`training.max_steps` must be a positive integer. Received: max_steps=0.",
+    ),
+    ("[training\n", ".toml", "file.toml: Expected ']' at the end of a table declaration (at line 1"),
+    ("training: [1, 2", ".yaml", "file.yaml: while parsing a flow sequence"),
+    ("{", ".json", "file.json: Expecting property name"),
+    ("training: 5", ".yaml", "file.yaml: the section training holds settings by name. Received: 5."),
+    ("- 5", ".yaml", "file.yaml: a configuration has the sections model, data, training. Received: [5]."),
+    (
+        "training: {max_steps: yes}",
+        ".yaml",
+        "`training.max_steps` must be a positive integer. Received: max_steps=True.",
+    ),
+    ("training: {seed: no}", ".yaml", "`training.seed` must be an integer of 0 or more. Received: seed=False."),
+    ("model: {dropout: off}", ".yaml", "`model.dropout` must be in [0, 1). Received: dropout=False."),
+    ("model: {name: [a]}", ".yaml", "file.yaml: model.name is a text. Received: ['a']."),
+    ("data: {spec: 5}", ".yaml", "file.yaml: data.spec is a text. Received: 5."),
+    ("5: {}", ".yaml", "Unknown section of settings 5."),
+    ("training: {on: 5}", ".yaml", "Unknown setting 'training.True'."),
+    (
+        "training: {seed: 1}\ntraining: {seed: 2}",
+        ".yaml",
+        "file.yaml: the key 'training' occurs 2 times in a section",
+    ),
+    ("training: {seed: 1, seed: 2}", ".yaml", "file.yaml: the key 'seed' occurs 2 times in a section; leave one."),
+    ('{"training": {"seed": 1, "seed": 1}}', ".json", "file.json: the key 'seed' occurs 2 times in a section"),
+    ("[training]\nseed = 1\nseed = 2", ".toml", "file.toml: Cannot overwrite a value"),
+    ("[" * 5000, ".json", "file.json: nested too deeply; settings are in sections, no deeper."),
+    ("[" * 5000, ".yaml", "file.yaml: nested too deeply"),
+    ("", ".ini", "file.ini: the name of a configuration ends in .toml, .yaml, .yml, .json."),
 )
-def test_bad_files(write, text, suffix, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        resolve("rnnsearch", "dates", [], read_settings(write(text, suffix)))
+
+
+def test_bad_files(write, subtests):
+    for text, suffix, message in BAD_FILES:
+        with subtests.test(text[:40]), pytest.raises(InputError, match=re.escape(message)):
+            resolve("rnnsearch", "dates", [], read_settings(write(text, suffix)))
 
 
 def test_a_yaml_section_may_override_what_it_merges(write):
@@ -210,12 +210,13 @@ def test_help_tells_every_setting(capsys):
     assert told["data.spec"][1] == "required" and told["data.shared_vocabulary"][1] == "automatic"
 
 
-@pytest.mark.parametrize("name", zoo.list_models())
-def test_help_tells_every_option_of_a_model(name):
-    told = entries(describe(name))
-    options = {key: said for key, (*_, said) in told.items() if key.startswith("model.")}
-    assert options.keys() == {f"model.{key}" for key in zoo.get_spec(name).config}
-    assert all(options.values())
+def test_help_tells_every_option_of_a_model(subtests):
+    for name in zoo.list_models():
+        with subtests.test(name):
+            told = entries(describe(name))
+            options = {key: said for key, (*_, said) in told.items() if key.startswith("model.")}
+            assert options.keys() == {f"model.{key}" for key in zoo.get_spec(name).config}
+            assert all(options.values())
 
 
 def test_help_on_an_unknown_model(capsys):

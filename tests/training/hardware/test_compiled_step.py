@@ -4,19 +4,18 @@ import pytest
 
 from training.hardware.compiled_step import sent_bytes
 
+GROUPS = {
+    "{{0,1,2,3}}": 4,
+    "[2,2]<=[4]": 2,
+    "mesh['axis_0'=4,'axis_1'=1] {'axis_0'}": 4,
+    "mesh['a'=2,'b'=3], device_ids=([2,3]T(1,0)) {'a','b'}": 6,
+}
 
-@pytest.mark.parametrize(
-    ("groups", "devices"),
-    [
-        ("{{0,1,2,3}}", 4),
-        ("[2,2]<=[4]", 2),
-        ("mesh['axis_0'=4,'axis_1'=1] {'axis_0'}", 4),
-        ("mesh['a'=2,'b'=3], device_ids=([2,3]T(1,0)) {'a','b'}", 6),
-    ],
-)
-def test_all_reduce(groups, devices):
-    line = f"  %sum = (f32[10,4]{{1,0}}, bf16[8]{{0}}) all-reduce(%a, %b), channel_id=1, replica_groups={groups}, x=1"
-    assert sent_bytes(line) == {"all-reduce": pytest.approx(2 * (devices - 1) / devices * (160 + 16))}
+
+def test_all_reduce():
+    for groups, devices in GROUPS.items():
+        line = f"  %a = (f32[10,4]{{1,0}}, bf16[8]{{0}}) all-reduce(%b, %c), channel_id=1, replica_groups={groups}, x=1"
+        assert sent_bytes(line) == {"all-reduce": pytest.approx(2 * (devices - 1) / devices * (160 + 16))}
 
 
 def test_other_operations_and_results_of_tuples():

@@ -59,16 +59,6 @@ def assert_alike(one, two):
 
 
 @pytest.mark.nightly
-def test_two_devices_are_as_one(labelled_spec, tmp_path):
-    options = "model.embedding_dim=3 model.num_filters=2 model.filter_widths=2".split()
-    dropped = "model.word_dropout=0 model.embedding_dropout=0".split()  # which devices draw for themselves
-    (one, two), done = run(tmp_path, "cnn_classifier", labelled_spec, *options, *dropped)
-    assert "float32, 2 devices" in done.stderr
-    assert one[0]["val_cross_entropy"] != one[1]["val_cross_entropy"], "it learns"
-    assert_alike(one, two)
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
     pytest.importorskip(backend)
@@ -76,6 +66,7 @@ def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
     more = ["training.accumulate_steps=2"] if backend == "jax" else []
     (one, two), done = run(tmp_path, "transformer_tiny", text_spec, *options.split(), *more, backend=backend)
     assert "float32, 2 devices" in done.stderr
+    assert one[0]["val_cross_entropy"] != one[1]["val_cross_entropy"], "it learns"
     assert_alike(one, two)
     assert (done.stdout.splitlines()[-1] == "True") == (backend == "tensorflow")
 
@@ -92,38 +83,38 @@ def machine(monkeypatch):
 GPUS, CPUS = ["GPU:0", "GPU:1", "GPU:2"], ["CPU:0", "CPU:1"]
 
 
-@pytest.mark.parametrize(
-    ("found", "settings", "chosen"),
-    [
-        (GPUS, {}, GPUS),
-        (GPUS, {"devices": 2}, GPUS[:2]),
-        (GPUS, {"devices": 1}, GPUS[:1]),
-        (GPUS, {"accumulate_steps": 2}, GPUS[:1]),
-        (GPUS, {"precision": "mixed_float16"}, GPUS[:1]),
-        (CPUS, {}, CPUS[:1]),
-        (CPUS, {"devices": 2}, CPUS),
-        ([], {}, []),
-        ([], {"devices": 1}, []),
-    ],
+CHOICES = (
+    (GPUS, {}, GPUS),
+    (GPUS, {"devices": 2}, GPUS[:2]),
+    (GPUS, {"devices": 1}, GPUS[:1]),
+    (GPUS, {"accumulate_steps": 2}, GPUS[:1]),
+    (GPUS, {"precision": "mixed_float16"}, GPUS[:1]),
+    (CPUS, {}, CPUS[:1]),
+    (CPUS, {"devices": 2}, CPUS),
+    ([], {}, []),
+    ([], {"devices": 1}, []),
 )
-def test_choice(machine, found, settings, chosen):
-    machine(found)
-    assert choose_devices(TrainingConfig(**settings)) == chosen
 
 
-@pytest.mark.parametrize(
-    ("found", "settings", "message"),
-    [
-        (CPUS, {"devices": 3}, "training.devices=3 is more than tensorflow can spread a batch over here, which is 2."),
-        ([], {"devices": 2}, "training.devices=2 is more than tensorflow can spread a batch over here, which is 1."),
-        (GPUS, {"devices": 2, "accumulate_steps": 4}, "training.accumulate_steps=4 is for one device under TensorFlow"),
-        (GPUS, {"devices": 2, "precision": "mixed_float16"}, "training.precision=mixed_float16 is for one device"),
-    ],
+def test_choice(machine):
+    for found, settings, chosen in CHOICES:
+        machine(found)
+        assert choose_devices(TrainingConfig(**settings)) == chosen, settings
+
+
+REFUSED = (
+    (CPUS, {"devices": 3}, "training.devices=3 is more than tensorflow can spread a batch over here, which is 2."),
+    ([], {"devices": 2}, "training.devices=2 is more than tensorflow can spread a batch over here, which is 1."),
+    (GPUS, {"devices": 2, "accumulate_steps": 4}, "training.accumulate_steps=4 is for one device under TensorFlow"),
+    (GPUS, {"devices": 2, "precision": "mixed_float16"}, "training.precision=mixed_float16 is for one device"),
 )
-def test_what_cannot_be_chosen(machine, found, settings, message):
-    machine(found)
-    with pytest.raises(InputError, match=re.escape(message)):
-        choose_devices(TrainingConfig(**settings))
+
+
+def test_what_cannot_be_chosen(machine, subtests):
+    for found, settings, message in REFUSED:
+        machine(found)
+        with subtests.test(message), pytest.raises(InputError, match=re.escape(message)):
+            choose_devices(TrainingConfig(**settings))
 
 
 def test_accumulation_on_several_devices_is_for_jax(machine):

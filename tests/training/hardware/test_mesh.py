@@ -14,15 +14,26 @@ from zoo.errors import InputError
 EIGHT = [f"gpu:{number}" for number in range(8)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["4", "data", "data=0", "data=-1", "data=²", "data=two", "rows=2", "data=2,data=2", "data=2,fsdp=2", "data=2,"],
+NO_MESH = (
+    "4",
+    "data",
+    "data=0",
+    "data=-1",
+    "data=²",
+    "data=two",
+    "rows=2",
+    "data=2,data=2",
+    "data=2,fsdp=2",
+    "data=2,",
 )
-def test_what_is_no_mesh(text):
-    with pytest.raises(InputError, match=re.escape(f"such as data=4,model=2. Received: training.mesh={text!r}.")):
-        parse_mesh(text)
-    with pytest.raises(InputError, match="training.mesh names the devices"):
-        resolve("transformer_tiny", "dates", [f"training.mesh={text}"])
+
+
+def test_what_is_no_mesh(subtests):
+    for text in NO_MESH:
+        with subtests.test(text):
+            for read in (parse_mesh, lambda text: resolve("transformer_tiny", "dates", [f"training.mesh={text}"])):
+                with pytest.raises(InputError, match=re.escape(f"Received: training.mesh={text!r}.")):
+                    read(text)
 
 
 def test_devices_and_mesh_agree():
@@ -42,20 +53,20 @@ def test_a_mesh_has_all_devices():
         Mesh({"data": 4, "model": 1}, ["cpu:0"])
 
 
-@pytest.mark.parametrize(
-    ("axes", "num_processes", "shares"),
-    [
-        ({"data": 8, "model": 1}, 1, [(0, 8)]),
-        ({"data": 8, "model": 1}, 4, [(0, 2), (2, 4), (4, 6), (6, 8)]),
-        ({"fsdp": 4, "model": 2}, 2, [(0, 2), (2, 4)]),
-        ({"data": 2, "model": 4}, 4, [(0, 1), (0, 1), (1, 2), (1, 2)]),
-        ({"data": 1, "model": 8}, 8, [(0, 1)] * 8),
-    ],
+SHARES = (
+    ({"data": 8, "model": 1}, 1, [(0, 8)]),
+    ({"data": 8, "model": 1}, 4, [(0, 2), (2, 4), (4, 6), (6, 8)]),
+    ({"fsdp": 4, "model": 2}, 2, [(0, 2), (2, 4)]),
+    ({"data": 2, "model": 4}, 4, [(0, 1), (0, 1), (1, 2), (1, 2)]),
+    ({"data": 1, "model": 8}, 8, [(0, 1)] * 8),
 )
-def test_shares(axes, num_processes, shares):
-    mesh = Mesh(axes, EIGHT)
-    made = [mesh.share(process, num_processes) for process in range(num_processes)]
-    assert made == [Share(mesh.batch_parts, first, end) for first, end in shares]
+
+
+def test_shares():
+    for axes, num_processes, shares in SHARES:
+        mesh = Mesh(axes, EIGHT)
+        made = [mesh.share(process, num_processes) for process in range(num_processes)]
+        assert made == [Share(mesh.batch_parts, first, end) for first, end in shares]
 
 
 def test_a_row_of_the_mesh_is_not_cut():

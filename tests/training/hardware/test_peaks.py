@@ -19,24 +19,31 @@ def batches():
 
 @pytest.fixture(scope="module")
 def model():
-    sizes = {"source_vocab_size": 211, "target_vocab_size": 211, "num_layers": 1}
+    return small()
+
+
+def small():
+    sizes = {"source_vocab_size": 53, "target_vocab_size": 53, "num_layers": 1, "model_dim": 32, "intermediate_dim": 47}
     return zoo.create_model("transformer_tiny", **sizes)
 
 
-def test_a_symbol_takes_two_operations_of_each_weight_thrice(model, batches):
-    cost = zoo.cost(model, query_length=7, value_length=5)
-    assert operations_per_symbol(model, batches) == pytest.approx(3 * cost.flops / 7)
-    encoder = 4 * 128 * 128 + 2 * 128 * 256
-    decoder = 6 * 128 * 128 + 2 * 128 * 256 + 211 * 128
-    memory = 2 * 128 * 128  # keys and values of the source
-    assert operations_per_symbol(model, batches) == pytest.approx(6 * (decoder + (encoder + memory) * 5 / 7), rel=0.1)
+@pytest.fixture(scope="module")
+def operations(model, batches):
+    return operations_per_symbol(model, batches)
 
 
-def test_what_is_computed_again_does_not_count(model, batches):
-    expected = operations_per_symbol(model, batches)
-    again = zoo.create_model("transformer_tiny", source_vocab_size=211, target_vocab_size=211, num_layers=1)
+def test_a_symbol_takes_two_operations_of_each_weight_thrice(model, operations):
+    assert operations == pytest.approx(3 * zoo.cost(model, query_length=7, value_length=5).flops / 7)
+    encoder = 4 * 32 * 32 + 2 * 32 * 47
+    decoder = 6 * 32 * 32 + 2 * 32 * 47 + 53 * 32
+    memory = 2 * 32 * 32  # keys and values of the source
+    assert operations == pytest.approx(6 * (decoder + (encoder + memory) * 5 / 7), rel=0.1)
+
+
+def test_what_is_computed_again_does_not_count(operations, batches):
+    again = small()
     rematerialize(again)
-    assert operations_per_symbol(again, batches) == expected
+    assert operations_per_symbol(again, batches) == operations
 
 
 def test_texts_with_a_class():
@@ -45,20 +52,16 @@ def test_texts_with_a_class():
     assert operations_per_symbol(model, batches) == pytest.approx(3 * zoo.cost(model, query_length=6).flops / 6)
 
 
-def test_the_peak_is_that_of_all_devices(model, batches, monkeypatch):
-    monkeypatch.setattr(peaks, "device_kind", lambda: "NVIDIA H200")
-    one = symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16"))
-    assert one == pytest.approx(989e12 / operations_per_symbol(model, batches))
-    two = symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16", devices=("gpu:0", "gpu:1")))
-    assert two == pytest.approx(2 * one)
-    assert symbols_per_second_at_peak(model, batches, Hardware("float32")) is None
+def test_the_peak_is_that_of_all_devices_where_it_is_known(model, batches, operations, monkeypatch):
+    monkeypatch.setattr(peaks, "operations_per_symbol", lambda *arguments: operations)
 
+    def at_peak(kind, precision="mixed_bfloat16", **options):
+        monkeypatch.setattr(peaks, "device_kind", lambda: kind)
+        return symbols_per_second_at_peak(model, batches, Hardware(precision, **options))
 
-@pytest.mark.parametrize("kind", ["NVIDIA H100 PCIe", "cpu", ""])
-def test_nothing_is_said_of_other_devices(model, batches, monkeypatch, kind):
-    monkeypatch.setattr(peaks, "device_kind", lambda: kind)
-    assert symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16")) is None
-
-
-def test_processors_have_no_known_peak(model, batches):
-    assert symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16")) is None
+    assert at_peak("NVIDIA H200") == pytest.approx(989e12 / operations)
+    assert at_peak("NVIDIA H200", devices=("gpu:0", "gpu:1")) == pytest.approx(2 * 989e12 / operations)
+    assert at_peak("NVIDIA H200", "float32") is None
+    assert [at_peak(kind) for kind in ("NVIDIA H100 PCIe", "cpu", "")] == [None] * 3
+    monkeypatch.undo()
+    assert symbols_per_second_at_peak(model, batches, Hardware("mixed_bfloat16")) is None, "of a processor"

@@ -16,35 +16,29 @@ def machine(monkeypatch):
     return make
 
 
-@pytest.mark.parametrize(
-    ("described", "policy", "xla"),
-    [
-        (("tensorflow",), "float32", False),
-        (("tensorflow", "flags : avx512f amx_bf16 amx_tile"), precision.MEASURED, False),
-        (("tensorflow", "flags : avx512f avx512_bf16"), precision.MEASURED, False),
-        (("tensorflow", "flags : avx512f avx512_vbmi"), "float32", False),
-        (("tensorflow", "", True), "mixed_bfloat16", False),
-        (("jax", "flags : amx_bf16"), "float32", True),
-        (("jax", "", True), "mixed_bfloat16", True),
-        (("torch",), "float32", False),
-    ],
+MACHINES = (
+    (("tensorflow",), "float32", False),
+    (("tensorflow", "flags : avx512f amx_bf16 amx_tile"), precision.MEASURED, False),
+    (("tensorflow", "flags : avx512f avx512_bf16"), precision.MEASURED, False),
+    (("tensorflow", "flags : avx512f avx512_vbmi"), "float32", False),
+    (("tensorflow", "", True), "mixed_bfloat16", False),
+    (("jax", "flags : amx_bf16"), "float32", True),
+    (("jax", "", True), "mixed_bfloat16", True),
+    (("torch",), "float32", False),
 )
-def test_auto(machine, described, policy, xla):
-    machine(*described)
-    assert precision.dtype_policy("auto") == policy
-    assert precision.use_xla("auto") is xla
 
 
-@pytest.mark.parametrize("accelerator", [False, True])
-def test_an_explicit_setting_counts(machine, accelerator):
-    machine("tensorflow", "amx_bf16", accelerator)
-    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
-        assert precision.dtype_policy(policy) == policy
-    assert precision.use_xla("on") is True
-    assert precision.use_xla("off") is False
-
-
-def test_this_machine_can_be_asked():
+def test_auto(machine, monkeypatch):
+    for described, policy, xla in MACHINES:
+        machine(*described)
+        assert (precision.dtype_policy("auto"), precision.use_xla("auto")) == (policy, xla), described
+    for accelerator in (False, True):  # an explicit setting counts
+        machine("tensorflow", "amx_bf16", accelerator)
+        for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
+            assert precision.dtype_policy(policy) == policy
+        assert precision.use_xla("on") is True
+        assert precision.use_xla("off") is False
+    monkeypatch.undo()  # this machine can be asked
     assert precision.dtype_policy("auto") in ("float32", "mixed_bfloat16", precision.MEASURED)
     assert precision.use_xla("auto") in (True, False)
 

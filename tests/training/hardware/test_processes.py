@@ -16,7 +16,7 @@ from support.processes import ROOT, SETTINGS, Trainings, write_lines
 import zoo
 from training.loop.checkpoint_files import last_step, list_checkpoints, step_of
 
-pytestmark = pytest.mark.nightly
+NIGHTLY, WEEKLY = pytest.mark.nightly, pytest.mark.weekly
 # Rounds that take some seconds.
 ROUNDS = ["training.max_steps=60", "training.eval_every=20"]
 SECONDS = 60
@@ -51,19 +51,21 @@ def assert_alike(left, right):
             np.testing.assert_allclose(other[name], value, rtol=TOLERANCE, err_msg=name)
 
 
-@pytest.mark.parametrize("mesh", ["data=4", "fsdp=2,model=2"])
-def test_losses_do_not_depend_on_the_number_of_processes(spec, cache, mesh, tmp_path):
+@pytest.mark.parametrize(
+    ("mesh", "many"),
+    [pytest.param("fsdp=2,model=2", 2, marks=NIGHTLY), pytest.param("data=4", 4, marks=WEEKLY)],
+)
+def test_losses_do_not_depend_on_the_number_of_processes(spec, cache, mesh, many, tmp_path):
     logs = {}
-    for count in (1, 2, 4):
+    for count in (1, many):
         trainings, done = train(tmp_path / str(count), spec, count, 4 // count, cache, f"training.mesh={mesh}")
         logs[count] = trainings.log()
         assert {said for number, (_, said) in done.items() if number} <= {("", "")}
         assert f"4 devices ({mesh}" in done[0][1][0]
     assert len({record["loss"] for record in logs[1]}) == 4, "it learns"
-    assert_alike(logs[1], logs[2])
-    assert_alike(logs[1], logs[4])
-    one, four = (zoo.load(tmp_path / str(count)).model.get_weights() for count in (1, 4))
-    for left, right in zip(one, four, strict=True):
+    assert_alike(logs[1], logs[many])
+    one, other = (zoo.load(tmp_path / str(count)).model.get_weights() for count in (1, many))
+    for left, right in zip(one, other, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
 
@@ -99,7 +101,7 @@ def uninterrupted(spec, cache, tmp_path_factory):
     return trainings
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=WEEKLY), pytest.param(1, marks=NIGHTLY)])
 def test_a_killed_process_ends_all_and_the_run_goes_on(spec, cache, uninterrupted, tmp_path, victim):
     workdir = tmp_path / "run"
     trainings = Trainings(workdir, 2, 1, cache).start("--data", spec, *NEW, *ROUNDS)
@@ -116,7 +118,7 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(spec, cache, uninterrupte
     assert_the_same(resumed, uninterrupted)
 
 
-@pytest.mark.parametrize(("count", "devices"), [(2, 1), (1, 2), (1, 4)])
+@pytest.mark.parametrize(("count", "devices"), [pytest.param(1, 2, marks=NIGHTLY), pytest.param(2, 1, marks=WEEKLY)])
 def test_terminated_within_a_round_it_goes_on_from_that_step(spec, cache, uninterrupted, tmp_path, count, devices):
     workdir = tmp_path / "run"
     trainings = Trainings(workdir, 2, 1, cache).start("--data", spec, *NEW, *ROUNDS)
@@ -144,6 +146,7 @@ def assert_the_same(left, right):
         np.testing.assert_array_equal(one, other)
 
 
+@WEEKLY
 def test_a_process_that_stands_still_is_waited_for(spec, cache, uninterrupted, tmp_path):
     trainings = Trainings(tmp_path / "run", 2, 1, cache).start("--data", spec, *NEW, *ROUNDS)
     until_round(trainings, 1)
@@ -155,6 +158,7 @@ def test_a_process_that_stands_still_is_waited_for(spec, cache, uninterrupted, t
     assert_the_same(trainings, uninterrupted)
 
 
+@NIGHTLY
 def test_who_does_not_come_is_named(spec, cache, tmp_path):
     trainings = Trainings(tmp_path / "run", 2, 1, cache, join_seconds=5).start("--data", spec, *NEW, only=1)
     status, (errors, _) = trainings.wait(SECONDS)[1]
@@ -170,6 +174,7 @@ def test_who_does_not_come_is_named(spec, cache, tmp_path):
     )
 
 
+@NIGHTLY
 def test_a_process_with_other_settings_is_refused(spec, cache, tmp_path):
     trainings = Trainings(tmp_path / "run", 2, 1, cache).start("--data", spec, *NEW, only=0)
     done = trainings.start("--data", spec, *NEW, "training.learning_rate=0.5", only=1).wait(SECONDS)
@@ -181,6 +186,7 @@ def test_a_process_with_other_settings_is_refused(spec, cache, tmp_path):
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+@WEEKLY
 def test_a_process_of_another_version_is_refused(spec, cache, tmp_path):
     (tmp_path / "older.py").write_text("import zoo\nzoo.__version__ = '0.0.1'\n")
     trainings = Trainings(tmp_path / "run", 2, 1, cache).start("--data", spec, *NEW, only=0)
@@ -190,6 +196,7 @@ def test_a_process_of_another_version_is_refused(spec, cache, tmp_path):
     assert done[0][0] == 1 and what in done[0][1][0]
 
 
+@WEEKLY
 def test_all_killed_while_checkpoints_are_written(spec, cache, tmp_path):
     """A checkpoint after each step, so that one is being written at most times."""
     settings = ["training.max_steps=60", "training.eval_every=1"]
@@ -203,6 +210,7 @@ def test_all_killed_while_checkpoints_are_written(spec, cache, tmp_path):
     assert not list((tmp_path / "run" / "checkpoints").glob("*tmp*"))
 
 
+@WEEKLY
 def test_a_full_disk_of_one_process_ends_all(spec, tmp_path):
     sizes = ["model.model_dim=64", "model.intermediate_dim=256"]
     trainings = Trainings(tmp_path / "run", 2).start("--data", spec, *NEW, *sizes)
@@ -215,6 +223,7 @@ def test_a_full_disk_of_one_process_ends_all(spec, tmp_path):
     assert last.count("Go on with") == 1
 
 
+@WEEKLY
 def test_a_process_with_other_data_is_refused(spec, cache, tmp_path):
     for number, seed in enumerate((0, 1)):
         write_lines(tmp_path / str(number) / "text", seed)
@@ -228,6 +237,7 @@ def test_a_process_with_other_data_is_refused(spec, cache, tmp_path):
     assert all(errors.count("\n") == 1 for _, (errors, _) in done.values())
 
 
+@NIGHTLY
 def test_tensorflow_says_to_use_jax(spec, tmp_path):
     trainings = Trainings(tmp_path / "run", 2).start("--data", spec, *NEW, only=1, KERAS_BACKEND="tensorflow")
     status, (errors, _) = trainings.wait(SECONDS)[1]
@@ -235,6 +245,7 @@ def test_tensorflow_says_to_use_jax(spec, tmp_path):
     assert errors.startswith("error: Several processes train on JAX, which KERAS_BACKEND=jax chooses; under tensorflow")
 
 
+@NIGHTLY
 def test_tensorflow_reads_the_model(spec, cache, uninterrupted, tmp_path):
     text = "xabc"
     here = zoo.load(uninterrupted.workdir).score([text])

@@ -102,6 +102,28 @@ def test_packed_text_gives_the_same(tmp_path, suffix):
     assert prepare(spec, tmp_path / "again") == 2
 
 
+def test_a_filter_keeps_what_is_just_allowed(tmp_path):
+    """Lengths count the end; of a ratio either side may be the longer one."""
+    (tmp_path / "text").mkdir()
+    pairs = [
+        ("abc", "abc"),
+        ("abcd", "abcd"),
+        ("a", "abc"),
+        ("abc", "a"),
+        ("abcde", "abc"),
+        ("a", "abcd"),
+        ("abcd", "a"),
+    ]
+    for split in ("train", "val", "test"):
+        for side, language in enumerate(("x", "y")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (tmp_path / f"text/{split}.{language}").write_text(text)
+    options = "--max_symbols 5 --max_ratio 2 --keep_texts --set data.tokenizer=chars".split()
+    assert prepare(f"text:{tmp_path}/text:x-y", tmp_path / "out", *options) == 0
+    found = load_data(f"prepared:{tmp_path / 'out'}").split("train")
+    assert list(zip(found.source, found.target, strict=True)) == kept
+
+
 def test_filters(tmp_path, capsys):
     spec = write_text(tmp_path / "text")
     lines = [b"", b" ", b"a horse .", b"a horse .", b"a\xff", b"a horse . " * 60, b"ok"]
@@ -133,56 +155,58 @@ def test_filters(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["train"]["dropped"] == entry.dropped
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--set", "data.max_length=5"], "data.max_length is a matter of training; ids depend on data.tokenizer"),
-        (["--set", "model.units=5"], "model.units is a matter of training"),
-        (["--set", "data.vocab_sise=5"], "vocab_sise"),
-        (["--shards", "-1"], "--shards"),
-        (["--min_symbols", "0"], "--min_symbols"),
-        (["--duplicates", "maybe"], "keep or drop"),
-        (["--direct_num_workers=2"], "unrecognized arguments"),
-        (["--min_symbols", "2000000"], "train: all 300 examples are left out by the options"),
-    ],
+BAD_ARGUMENTS = (
+    (["--set", "data.max_length=5"], "data.max_length is a matter of training; ids depend on data.tokenizer"),
+    (["--set", "model.units=5"], "model.units is a matter of training"),
+    (["--set", "data.vocab_sise=5"], "vocab_sise"),
+    (["--shards", "-1"], "--shards"),
+    (["--min_symbols", "0"], "--min_symbols"),
+    (["--duplicates", "maybe"], "keep or drop"),
+    (["--direct_num_workers=2"], "unrecognized arguments"),
+    (["--min_symbols", "2000000"], "train: all 300 examples are left out by the options"),
 )
-def test_bad_arguments(tmp_path, capsys, arguments, message):
-    assert prepare(write_text(tmp_path / "text"), tmp_path / "out", "--set", "data.vocab_size=120", *arguments) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert message in error
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda lines: lines[:-1], "train.de:300: no counterpart in {}/train.en: unequal line counts, 299 in"),
-        (lambda lines: [*lines[:4], b"\n", *lines[5:]], "train.en:5: blank line, but train.de has text there"),
-        (lambda lines: [*lines[:4], b"\xc3\n", *lines[5:]], "train.en:5: invalid UTF-8 (byte 0xc3)"),
-        (lambda lines: [], "train.en:1: empty file"),
-    ],
-)
-def test_bad_text(tmp_path, capsys, change, message):
+def test_bad_arguments(tmp_path, capsys, subtests):
     spec = write_text(tmp_path / "text")
-    path = tmp_path / "text/train.en"
-    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
-    assert prepare(spec, tmp_path / "out", "--set", "data.vocab_size=120") == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert message.format(tmp_path / "text") in error
+    for arguments, message in BAD_ARGUMENTS:
+        with subtests.test(message):
+            assert prepare(spec, tmp_path / "out", "--set", "data.vocab_size=120", *arguments) == 2
+            assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("spec", "arguments", "message"),
-    [
-        ("sums", ["--max_ratio", "2"], "--max_ratio compares the sides of pairs"),
-        ("sums", ["--invalid", "skip"], "--invalid skip is for text: and lines:"),
-        ("sums", ["--empty", "drop"], "--empty drop is for text:"),
-        ("senses", ["--max_symbols", "9"], "consists of parts"),
-        ("none", [], "Unknown data SPEC"),
-    ],
+BAD_TEXT = (
+    (lambda lines: lines[:-1], "train.de:300: no counterpart in {}/train.en: unequal line counts, 299 in"),
+    (lambda lines: [*lines[:4], b"\n", *lines[5:]], "train.en:5: blank line, but train.de has text there"),
+    (lambda lines: [*lines[:4], b"\xc3\n", *lines[5:]], "train.en:5: invalid UTF-8 (byte 0xc3)"),
+    (lambda lines: [], "train.en:1: empty file"),
 )
-def test_options_that_data_have_no_use_for(tmp_path, capsys, spec, arguments, message):
-    assert prepare(spec, tmp_path / "out", *arguments) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_bad_text(tmp_path, capsys, subtests):
+    for number, (change, message) in enumerate(BAD_TEXT):
+        with subtests.test(message):
+            folder = tmp_path / str(number)
+            spec, path = write_text(folder), folder / "train.en"
+            path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+            assert prepare(spec, tmp_path / f"{number} out", "--set", "data.vocab_size=120") == 2
+            assert message.format(folder) in capsys.readouterr().err.splitlines()[-1]
+
+
+NO_USE = (
+    ("sums", ["--max_ratio", "2"], "--max_ratio compares the sides of pairs"),
+    ("sums", ["--invalid", "skip"], "--invalid skip is for text: and lines:"),
+    ("sums", ["--empty", "drop"], "--empty drop is for text:"),
+    ("senses", ["--max_symbols", "9"], "consists of parts"),
+    ("none", [], "Unknown data SPEC"),
+)
+
+
+def test_options_that_data_have_no_use_for(tmp_path, capsys, subtests):
+    for spec, arguments, message in NO_USE:
+        with subtests.test(message):
+            assert prepare(spec, tmp_path / "out", *arguments) == 2
+            assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_running_text_stays_whole(tmp_path, capsys):

@@ -18,18 +18,18 @@ def test_short_translations_are_punished():
     assert bleu == pytest.approx(100 * 2.718281828459045 ** (1 - 8 / 6))
 
 
-@pytest.mark.parametrize(
-    ("hypotheses", "references", "expected"),
-    [
-        (["aa"], ["ab"], 25.0),
-        (["a", "b"], ["a", "c"], 50.0),
-        (["a b c"], ["abc"], 100.0),
-        ([""], ["reference"], 0.0),
-        (["Niemand hat die Absicht"], ["Niemand hat die Absicht"], 100.0),
-    ],
+CHRF = (
+    (["aa"], ["ab"], 25.0),
+    (["a", "b"], ["a", "c"], 50.0),
+    (["a b c"], ["abc"], 100.0),
+    ([""], ["reference"], 0.0),
+    (["Niemand hat die Absicht"], ["Niemand hat die Absicht"], 100.0),
 )
-def test_chrf_of_sacrebleus_own_tests(hypotheses, references, expected):
-    assert translation_metrics(hypotheses, references)["chrf"] == pytest.approx(expected)
+
+
+def test_chrf_of_sacrebleus_own_tests():
+    for hypotheses, references, expected in CHRF:
+        assert translation_metrics(hypotheses, references)["chrf"] == pytest.approx(expected)
 
 
 def test_perfect_and_empty():
