@@ -2,4 +2,110 @@
 
 from tests.mutants.mutant import Mutant
 
-MUTANTS: list[Mutant] = []
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "every epoch has the order of the first",
+        "training/data/order.py",
+        "np.random.default_rng([self.seed, epoch])",
+        "np.random.default_rng([self.seed, 0])",
+        ("tests/training/data/test_batching.py",),
+    ),
+    Mutant(
+        "a batch may have one example above its budget",
+        "training/data/order.py",
+        "longest * (position + 1 - first) > batch_tokens",
+        "longest * (position - first) > batch_tokens",
+        ("tests/training/data/test_batching.py",),
+    ),
+    Mutant(
+        "the decoder reads the symbol that it is to predict",
+        "training/data/batching.py",
+        "inputs[:, 1:] = outputs[:, :-1]",
+        "inputs[:, 1:] = outputs[:, 1:]",
+        ("tests/training/data/test_batching.py",),
+    ),
+    Mutant(
+        "the symbol that two windows share counts twice",
+        "training/data/batching.py",
+        "weights[places > 0, 0] = 0.0",
+        "weights[places < 0, 0] = 0.0",
+        ("tests/training/data/test_batching.py",),
+    ),
+    Mutant(
+        "a row that is repeated for another device counts",
+        "training/data/batching.py",
+        "return self._own(count) < count",
+        "return self._own(count) <= count",
+        ("tests/training/data/test_share.py",),
+    ),
+    Mutant(
+        "a shard's permutation leaves its range",
+        "training/data/shards/permutation.py",
+        "np.flatnonzero(images >= sizes)",
+        "np.flatnonzero(images > sizes)",
+        ("tests/training/data/shards/test_shards.py::test_a_permutation_is_one",),
+    ),
+    Mutant(
+        "what is held out is trained on as well",
+        "training/data/held_out.py",
+        "[number for number in range(len(texts)) if number not in held]",
+        "[number for number in range(len(texts))]",
+        ("tests/training/data/formats/test_labelled.py",),
+    ),
+    Mutant(
+        "classes are numbered from the last",
+        "training/data/encoding.py",
+        "{name: index for index, name in enumerate(classes)}",
+        "{name: index for index, name in enumerate(reversed(list(classes)))}",
+        ("tests/training/data/test_encoding.py",),
+    ),
+    Mutant(
+        "the fingerprint ignores the target side",
+        "training/data/fingerprint.py",
+        "for column in dataclasses.fields(split)}",
+        "for column in dataclasses.fields(split)[:1]}",
+        ("tests/training/data/test_fingerprint.py::test_what_changed",),
+    ),
+    Mutant(
+        "the fingerprint reads no further than its first piece",
+        "training/data/fingerprint.py",
+        "range(0, len(texts), _LINES_AT_A_TIME)",
+        "range(0, min(len(texts), _LINES_AT_A_TIME), _LINES_AT_A_TIME)",
+        ("tests/training/data/test_fingerprint.py::test_what_changed",),
+    ),
+    Mutant(
+        "sampling draws the same at each step",
+        "training/data/batching.py",
+        "[self.seed, step, number]",
+        "[self.seed, number]",
+        ("tests/training/data/test_sampling.py",),
+    ),
+    Mutant(
+        "alignments are moved by a symbol",
+        "training/data/batching.py",
+        "alignment[row, inside[:, 1], inside[:, 0]] = 1",
+        "alignment[row, inside[:, 1] - 1, inside[:, 0]] = 1",
+        ("tests/training/data/test_alignments.py",),
+    ),
+    Mutant(
+        "a filter drops examples of the largest length allowed",
+        "training/preparation/shard_job.py",
+        "lengths.max(axis=0) > options.max_symbols",
+        "lengths.max(axis=0) >= options.max_symbols",
+        ("tests/training/preparation/test_prepare.py::test_a_filter_keeps_what_is_just_allowed",),
+    ),
+    Mutant(
+        "a filter of ratios looks at one direction alone",
+        "training/preparation/shard_job.py",
+        "ratio = lengths.max(axis=0) / lengths.min(axis=0)",
+        "ratio = lengths[-1] / lengths[0]",
+        ("tests/training/preparation/test_prepare.py::test_a_filter_keeps_what_is_just_allowed",),
+    ),
+    Mutant(
+        "a date of the test is validated on",
+        "training/data/formats/dates.py",
+        "ordinals[test : test + val]",
+        "ordinals[test - 1 : test + val - 1]",
+        ("tests/training/data/formats/test_dates.py::test_splits_share_no_date_whatever_the_seed",),
+    ),
+]
