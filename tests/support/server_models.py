@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
@@ -28,6 +29,7 @@ from tensorflow_serving.apis import (
 from tensorflow_serving.config import model_server_config_pb2
 
 from export.server import ModelServer, Settings
+from export.server.models import manager
 
 SECONDS = 20
 SESSION = Path(__file__).with_name("server_session.pbtxt")
@@ -271,6 +273,13 @@ def serving(base=None, **settings):
     if base is not None:
         defaults |= {"model_name": "scale", "model_base_path": str(base)}
     server = ModelServer(Settings(**(defaults | settings)))
+    # In a process of many tests it takes a second for each version that goes.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manager, "gc", SimpleNamespace(collect=lambda: None))
+        yield from _asked(server)
+
+
+def _asked(server):
     server.start()
     try:
         with grpc.insecure_channel(f"localhost:{server.port}") as channel:

@@ -26,6 +26,7 @@ from export.batch import pipeline  # noqa: E402
 from export.batch.pipeline import Part, Settings, Translate, translate_files  # noqa: E402
 from zoo.cli import run_command  # noqa: E402
 
+pytestmark = pytest.mark.nightly
 BAD = b"bad"
 
 
@@ -318,7 +319,6 @@ def test_an_output_where_no_folder_can_be(tmp_path, model, capsys, name, message
     assert errors.startswith(f"error: --output {tmp_path / name} {message}")
 
 
-@pytest.mark.nightly
 def test_two_worker_processes(tmp_path, model):
     """What workers get over the wire is enough for them."""
     lines = [b"line %d\n" % number for number in range(2500)]

@@ -1,4 +1,4 @@
-"""`export.saved_model … --check`: what it asks, and what it finds; exports with all that changes how a graph is made."""
+"""`export.saved_model … --check`: what it asks and finds, of exports with all that changes how a graph is made."""
 
 import json
 import shutil

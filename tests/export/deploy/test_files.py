@@ -39,29 +39,19 @@ from export.server.settings import channel_arguments
 # Schemas
 
 
-@pytest.mark.parametrize("release", KUBERNETES)
-@pytest.mark.parametrize("items", [manifests, patched])
-def test_kubernetes_schemas(items, release):
-    validate = pytest.importorskip("kubernetes_validate").validate
-    kinds = set()
-    for (kind, _), manifest in items().items():
-        if kind != "Kustomization":
-            validate(manifest, release, strict=True)
-            kinds.add(kind)
-    assert kinds == {
-        "Deployment",
-        "HorizontalPodAutoscaler",
-        "PersistentVolumeClaim",
-        "Pod",
-        "PodDisruptionBudget",
-        "Service",
-    }
+KINDS = {"Deployment", "HorizontalPodAutoscaler", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "Service"}
 
 
 @pytest.mark.parametrize("release", KUBERNETES)
-def test_kserve_schemas(release):
-    """The parts that are Kubernetes' own; the rest against the fields of KServe 0.21."""
+def test_kubernetes_schemas(release):
+    """Of KServe the parts that are Kubernetes' own; the rest against the fields of KServe 0.21."""
     validate = pytest.importorskip("kubernetes_validate").validate
+    for items in (manifests(), patched()):
+        found = {kind: manifest for (kind, _), manifest in items.items() if kind != "Kustomization"}
+        assert found.keys() == KINDS
+        for (kind, _), manifest in items.items():
+            if kind in KINDS:
+                validate(manifest, release, strict=True)
     runtime, predictor = kserve()
     pod = {key: runtime[key] for key in ("containers", "volumes")}
     validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": pod}, release, strict=True)
@@ -87,35 +77,24 @@ def test_compose_schema():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_image_is_pinned_and_new_enough(name):
-    image = containers()[name][0]
+def test_a_container(name):
+    """Its image is pinned and new enough; its flags are the stock server's, and its limits those of the stand-in."""
+    image, words, described = containers()[name]
     match = re.fullmatch(r"tensorflow/serving:(\d+)\.(\d+)\.\d+", image)
     assert match and tuple(map(int, match.groups())) >= OLDEST_SERVER
     assert image == containers()["serving"][0]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_flags_are_the_stock_servers(name):
-    assert len(flags(name)) == len(containers()[name][1]), "a flag given twice"
-    assert set(flags(name)) <= set(STOCK_FLAGS)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_requests_are_limited_as_by_the_stand_in_server(name):
-    options = channel_arguments(flags(name)["grpc_channel_arguments"])
+    given = flags(name)
+    assert len(given) == len(words), "a flag given twice"
+    assert set(given) <= set(STOCK_FLAGS)
+    options = channel_arguments(given["grpc_channel_arguments"])
     assert options["grpc.max_receive_message_length"] == Settings().max_request_bytes
-    assert flags(name)["enable_batching"] == "true"
     batching = config("batching_parameters_file", "batching_parameters.txt")
-    assert batching.max_batch_size.value <= Settings().max_request_rows
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_threads_match_the_limit(name):
-    resources = containers()[name][2]["resources"]["limits"]
-    cores = int(resources.get("cpus") or resources["cpu"])
-    assert flags(name)["tensorflow_inter_op_parallelism"] == str(cores)
-    assert flags(name)["tensorflow_intra_op_parallelism"] == "1"
-    assert config("batching_parameters_file", "batching_parameters.txt").num_batch_threads.value == cores
+    assert given["enable_batching"] == "true" and batching.max_batch_size.value <= Settings().max_request_rows
+    limits = described["resources"]["limits"]
+    cores = int(limits.get("cpus") or limits["cpu"])
+    assert given["tensorflow_inter_op_parallelism"] == str(cores) == str(batching.num_batch_threads.value)
+    assert given["tensorflow_intra_op_parallelism"] == "1"
+    check_mounted(name)
 
 
 def test_batching_parameters_are_such_as_the_server_accepts():
@@ -125,11 +104,11 @@ def test_batching_parameters_are_such_as_the_server_accepts():
     assert batching.batch_timeout_micros.value > 0 and batching.max_enqueued_batches.value > 0
 
 
-@pytest.mark.parametrize("name", ["models.config", "models.pinned.config"])
-def test_models(name):
-    (model,) = config("model_config_file", name).model_config_list.config
-    assert (model.name, model.base_path, model.model_platform) == (MODEL, f"/models/{MODEL}", "tensorflow")
-    assert list(model.model_version_policy.specific.versions) == ([1] if "pinned" in name else [])
+def test_models():
+    for name, versions in (("models.config", []), ("models.pinned.config", [1])):
+        (model,) = config("model_config_file", name).model_config_list.config
+        assert (model.name, model.base_path, model.model_platform) == (MODEL, f"/models/{MODEL}", "tensorflow")
+        assert list(model.model_version_policy.specific.versions) == versions
 
 
 def test_monitoring_and_annotations():
@@ -156,8 +135,8 @@ def files_of_pod(pod, maps):
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_files_that_flags_name_are_mounted(name):
+def check_mounted(name):
+    """Checks that the files are mounted that flags name."""
     (generated,) = documents("config/kustomization.yaml")[0]["configMapGenerator"]
     for entry in generated["files"]:
         assert (CONFIG / entry.rpartition("=")[2]).is_file()
@@ -257,12 +236,12 @@ def test_a_pod_outlives_its_last_calls():
     assert manifests()["Deployment", MODEL]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
-@pytest.mark.parametrize("folder", ["config", "kubernetes", "kubernetes-tls"])
-def test_kustomizations_name_what_exists(folder):
-    for name in documents(f"{folder}/kustomization.yaml")[0].get("resources", []):
-        path = (DEPLOY / folder / name).resolve()
-        assert path.is_file() or (path / "kustomization.yaml").is_file()
-        assert path not in (DEPLOY / folder).resolve().parents, "kustomize refuses a base around its overlay"
+def test_kustomizations_name_what_exists():
+    for folder in ("config", "kubernetes", "kubernetes-tls"):
+        for name in documents(f"{folder}/kustomization.yaml")[0].get("resources", []):
+            path = (DEPLOY / folder / name).resolve()
+            assert path.is_file() or (path / "kustomization.yaml").is_file(), path
+            assert path not in (DEPLOY / folder).resolve().parents, "kustomize refuses a base around its overlay"
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (404, False)])
@@ -303,12 +282,12 @@ def test_the_example_and_the_command_write_the_same_fields(tmp_path):
     assert (without.server_key, without.custom_ca, without.client_verify) == (example.server_key, "", False)
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "No such file"), ("ß", "PEM file is expected")])
-def test_files_that_are_no_pem(tmp_path, capsys, content, message):
+def test_files_that_are_no_pem(tmp_path, capsys):
     path = tmp_path / "key"
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
-    with pytest.raises(SystemExit) as caught:
-        ssl_config.main([f"--key={path}", f"--cert={path}", f"--output={tmp_path / 'out'}"])
-    assert caught.value.code == 2 and message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    for content, message in ((None, "No such file"), ("ß", "PEM")):
+        if content is not None:
+            path.write_text(content, encoding="utf-8")
+        with pytest.raises(SystemExit) as caught:
+            ssl_config.main([f"--key={path}", f"--cert={path}", f"--output={tmp_path / 'out'}"])
+        assert caught.value.code == 2 and message in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()

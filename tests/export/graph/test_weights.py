@@ -36,7 +36,7 @@ def bytes_of(path):
 @pytest.mark.nightly
 @pytest.mark.parametrize(("weights", "share", "tolerance"), [("bfloat16", 0.7, 0.1), ("int8", 0.6, 0.3)])
 def test_smaller_weights(text_workdir, text_run, text_export, tmp_path, weights, share, tolerance):
-    path = export_saved_model(text_workdir, tmp_path, weights=weights)
+    path = export_saved_model(text_workdir, tmp_path, weights=weights, signatures="score")
     assert bytes_of(path) < share * bytes_of(text_export / "1")
     model, whole = LoadedModel(path, 1), LoadedModel(text_export / "1", 1)
     targets = text_run.translate(TEXTS)

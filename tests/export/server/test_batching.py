@@ -115,13 +115,6 @@ def test_inner_shapes(crowd):
     assert results(asked) == [[[2]], [[4, 6, 8]]], "requests that cannot be joined run on their own"
 
 
-def test_strings_are_padded_with_empty_ones():
-    arrays = [np.array([[b"a"]], object), np.array([[b"b", b"c"]], object)]
-    assert join_rows("x", arrays, 2, pad_inner=True).tolist() == [[b"a", b""], [b"b", b"c"]]
-    with pytest.raises(RequestError, match="different ranks"):
-        join_rows("x", [np.zeros([1, 2]), np.zeros([1, 2, 3])], 2, pad_inner=True)
-
-
 def test_one_bad_request_fails_alone(crowd):
     batcher, graph = one_thread(), Graph(opened=False)
     held(batcher, graph, crowd)
@@ -155,26 +148,22 @@ def test_large_requests(crowd):
         batcher.run("key", graph, {"x": np.ones(6)}, RequestContext())
 
 
-@pytest.mark.parametrize(
-    ("feeds", "message"),
-    [
-        ({}, "must have at least one input tensor"),
-        ({"x": np.array(1)}, "must have at least one dimension"),
-        ({"x": np.ones(2), "y": np.ones(3)}, "must have equal 0th-dimension size"),
-    ],
-)
-def test_inputs_that_cannot_be_joined(feeds, message):
-    with pytest.raises(RequestError, match=message):
-        one_thread().run("key", Graph(), feeds, RequestContext())
-
-
-@pytest.mark.parametrize(
-    ("output", "message"), [(np.array(1), "has 0 dimensions"), (np.ones(3), "0th dimension does not equal the sum")]
-)
-def test_outputs_that_cannot_be_split(output, message):
-    with pytest.raises(RequestError, match=message) as caught:
-        one_thread().run("key", lambda feeds, context: [output], {"x": np.ones(2)}, RequestContext())
-    assert caught.value.code.name == "FAILED_PRECONDITION"
+def test_what_cannot_be_joined_or_split():
+    for feeds, message in (
+        ({}, "at least one input tensor"),
+        ({"x": np.array(1)}, "at least one dimension"),
+        ({"x": np.ones(2), "y": np.ones(3)}, "equal 0th-dimension size"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            one_thread().run("key", Graph(), feeds, RequestContext())
+    for output, message in ((np.array(1), "has 0 dimensions"), (np.ones(3), "0th dimension does not equal the sum")):
+        with pytest.raises(RequestError, match=message) as caught:
+            one_thread().run("key", lambda *_, output=output: [output], {"x": np.ones(2)}, RequestContext())
+        assert caught.value.code.name == "FAILED_PRECONDITION"
+    arrays = [np.array([[b"a"]], object), np.array([[b"b", b"c"]], object)]
+    assert join_rows("x", arrays, 2, pad_inner=True).tolist() == [[b"a", b""], [b"b", b"c"]]
+    with pytest.raises(RequestError, match="different ranks"):
+        join_rows("x", [np.zeros([1, 2]), np.zeros([1, 2, 3])], 2, pad_inner=True)
 
 
 def test_who_has_given_up_is_not_computed(crowd):

@@ -12,6 +12,7 @@ from support.server_models import (
     refusal,
     serving,
 )
+from support.tiers import nightly_unless
 
 from export.serve import read_settings
 from export.server import logs
@@ -84,7 +85,7 @@ def logged(capsys):
         logger.setLevel(level)
 
 
-@pytest.mark.parametrize("level", ["warning", "error", "info"])
+@pytest.mark.parametrize("level", nightly_unless("warning".__eq__, ["warning", "error", "info"]))
 def test_logs_say_nothing_of_what_users_wrote_unless_asked(base, logged, level):
     secret = question([0.0], signature="inverse", more="my secret")
     logs.write_to_stderr(level)

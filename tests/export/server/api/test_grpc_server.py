@@ -97,28 +97,19 @@ def test_tls_and_mutual_tls(base, tmp_path):
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"server_key": "k"}, "server_key and server_cert are needed"),
-        ({"server_key": "k", "server_cert": "c"}, "are no PEM pair"),
-        ({"server_key": "k", "server_cert": "c", "client_verify": True}, "client_verify needs a custom_ca"),
-        (
-            {
-                "server_key": tls.SERVER_KEY,
-                "server_cert": tls.SERVER_CERTIFICATE,
-                "custom_ca": "a",
-                "client_verify": True,
-            },
-            "or custom_ca is no PEM text",
-        ),
-    ],
-)
-def test_bad_tls(base, tmp_path, fields, message):
-    settings = Settings(port=0, model_base_path=str(base), ssl_config_file=ssl_config(tmp_path / "ssl", **fields))
-    for places in ({}, {"grpc_socket_path": str(tmp_path / "socket")}):
-        with pytest.raises(ServingError, match=message):
-            ModelServer(replace(settings, **places))
+def test_bad_tls(base, tmp_path):
+    pair = {"server_key": tls.SERVER_KEY, "server_cert": tls.SERVER_CERTIFICATE}
+    for fields, message in (
+        ({"server_key": "k"}, "server_key and server_cert"),
+        ({"server_key": "k", "server_cert": "c"}, "no PEM"),
+        ({"server_key": "k", "server_cert": "c", "client_verify": True}, "client_verify.*custom_ca"),
+        ({**pair, "custom_ca": "a", "client_verify": True}, "custom_ca.*no PEM"),
+    ):
+        file = ssl_config(tmp_path / "ssl", **fields)
+        settings = Settings(port=0, model_base_path=str(base), ssl_config_file=file)
+        for places in ({}, {"grpc_socket_path": str(tmp_path / "socket")}):
+            with pytest.raises(ServingError, match=f"{file}.*{message}"):
+                ModelServer(replace(settings, **places))
 
 
 def test_unix_socket(base, tmp_path):
@@ -251,6 +242,7 @@ server.stop(0)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("verbosity", "wordy"), [({}, False), ({"GRPC_VERBOSITY": "INFO"}, True)])
 def test_a_handshake_that_fails_does_not_break_the_log(tmp_path, verbosity, wordy):
     """What gRPC's C++ side writes is no JSON, and comes only if the environment asks for it."""

@@ -6,11 +6,10 @@ import http.client
 import json
 import logging
 
-import pytest
-
 from export.server.api import rest_json
 
 SECONDS = 20
+PREDICT = "/v1/models/toy:predict"
 
 
 def rest(server, method, path, body=None):
@@ -24,45 +23,44 @@ def rest(server, method, path, body=None):
     return response.status, content
 
 
-def test_rest_rows(toy_server):
-    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", {"instances": ["ein", "Maß"]})
-    assert status == 200
-    assert content == {"predictions": [{"text": "EIN", "log_prob": -0.3}, {"text": "MAß", "log_prob": -0.4}]}
+def test_rest_rows_and_columns(toy_server):
+    def ask(**body):
+        return rest(toy_server, "POST", PREDICT, body)
+
+    rows = {"predictions": [{"text": "EIN", "log_prob": -0.3}, {"text": "MAß", "log_prob": -0.4}]}
+    assert ask(instances=["ein", "Maß"]) == (200, rows)
     body = {"instances": [{"text": "ein"}, {"text": {"b64": base64.b64encode(b"zwei").decode()}}]}
-    status, content = rest(toy_server, "POST", "/v1/models/toy/versions/3:predict", body)
+    _, content = rest(toy_server, "POST", "/v1/models/toy/versions/3:predict", body)
     assert [row["text"] for row in content["predictions"]] == ["EIN", "ZWEI"]
     body = {"signature_name": "add", "instances": [{"a": 1, "b": 2.5}, {"a": 3, "b": 4}]}
-    assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"predictions": [3.5, 7.0]})
+    assert ask(**body) == (200, {"predictions": [3.5, 7.0]})
+    columns = {"outputs": {"y": [[1.0, 2.0], [0.1, 0.2]], "twice": [[2.0, 0.0, 0.0], [0.2, 0.0, 0.0]]}}
+    assert ask(signature_name="multiply", inputs=[[1, 0, 0], [0.1, 0, 0]]) == (200, columns)
+    named = {"a": [1, 2], "b": [3, 4], "unknown": "is ignored"}
+    assert ask(signature_name="add", inputs=named) == (200, {"outputs": [4.0, 6.0]})
+    # A signature only describes shapes.
+    assert ask(instances=[["a", "b"]])[1]["predictions"][0]["text"] == ["A", "B"]
+    assert ask(inputs="a")[1]["outputs"]["text"] == "A"
+    assert ask(signature_name="add", inputs={"a": [[1]], "b": [[2], [3]]}) == (200, {"outputs": [[3.0], [4.0]]})
 
 
-def test_rest_columns(toy_server):
-    body = {"signature_name": "multiply", "inputs": [[1, 0, 0], [0.1, 0, 0]]}
-    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", body)
-    assert (status, content) == (
-        200,
-        {"outputs": {"y": [[1.0, 2.0], [0.1, 0.2]], "twice": [[2.0, 0.0, 0.0], [0.2, 0.0, 0.0]]}},
-    )
-    body = {"signature_name": "add", "inputs": {"a": [1, 2], "b": [3, 4], "unknown": "is ignored"}}
-    assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"outputs": [4.0, 6.0]})
-
-
-def test_rest_numbers_that_floats_hold(toy_server):
+def test_rest_values(toy_server):
+    """Numbers that floats hold, pairs of surrogates, and bytes."""
     numbers = [(1 << 24) - 1, 1 << 70, 0.1]  # beyond 64 bits a whole number is a float, as in the stock server
-    body = {"signature_name": "multiply", "inputs": [numbers]}
-    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", body)
+    status, content = rest(toy_server, "POST", PREDICT, {"signature_name": "multiply", "inputs": [numbers]})
     assert (status, content["outputs"]["twice"]) == (200, [[33554430.0, 2.3611832e21, 0.2]])
-
-
-def test_rest_pairs_of_surrogates_are_text(toy_server):
     body = b'{"instances": ["\\ud83d\\ude00 a", "\\\\ud800"]}'
-    status, content = rest(toy_server, "POST", "/v1/models/toy:predict", body)
+    status, content = rest(toy_server, "POST", PREDICT, body)
     assert (status, [row["text"] for row in content["predictions"]]) == (200, ["\U0001f600 A", "\\UD800"])
+    encoded = {"b64": base64.b64encode(b"\xff\x00").decode()}
+    body = {"signature_name": "raw", "instances": [encoded]}
+    assert rest(toy_server, "POST", PREDICT, body) == (200, {"predictions": [encoded]})
 
 
 def test_rest_unpacks_gzip(toy_server):
     def ask(body):
         connection = http.client.HTTPConnection("localhost", toy_server.rest_port, timeout=SECONDS)
-        connection.request("POST", "/v1/models/toy:predict", body, {"Content-Encoding": "gzip"})
+        connection.request("POST", PREDICT, body, {"Content-Encoding": "gzip"})
         response = connection.getresponse()
         status, content = response.status, json.loads(response.read())
         connection.close()
@@ -70,26 +68,10 @@ def test_rest_unpacks_gzip(toy_server):
 
     packed = gzip.compress(b'{"signature_name": "add", "inputs": {"a": [1], "b": [2]}}')
     assert ask(packed) == (200, {"outputs": [3.0]})
-    assert (
-        ask(gzip.compress(b'{"signature_name": "add", ') + gzip.compress(b'"inputs": {"a": [1], "b": [2]}}'))[0] == 200
-    )
+    parts = gzip.compress(b'{"signature_name": "add", ') + gzip.compress(b'"inputs": {"a": [1], "b": [2]}}')
+    assert ask(parts)[0] == 200
     for damaged in (b"{}", packed[:-8], packed + b"more"):
         assert "not in gzip format" in ask(damaged)[1]["error"]
-
-
-def test_rest_takes_shapes_that_the_signature_only_describes(toy_server):
-    def ask(**body):
-        return rest(toy_server, "POST", "/v1/models/toy:predict", body)
-
-    assert ask(instances=[["a", "b"]])[1]["predictions"][0]["text"] == ["A", "B"]
-    assert ask(inputs="a")[1]["outputs"]["text"] == "A"
-    assert ask(signature_name="add", inputs={"a": [[1]], "b": [[2], [3]]}) == (200, {"outputs": [[3.0], [4.0]]})
-
-
-def test_rest_bytes_come_back_as_base64(toy_server):
-    encoded = {"b64": base64.b64encode(b"\xff\x00").decode()}
-    body = {"signature_name": "raw", "instances": [encoded]}
-    assert rest(toy_server, "POST", "/v1/models/toy:predict", body) == (200, {"predictions": [encoded]})
 
 
 def test_rest_status_and_metadata(toy_server):
@@ -103,7 +85,6 @@ def test_rest_status_and_metadata(toy_server):
     assert [dim["size"] for dim in signature["inputs"]["x"]["tensor_shape"]["dim"]] == ["-1", "3"]
 
 
-PREDICT = "/v1/models/toy:predict"
 CLASSIFY = "/v1/models/toy:classify"
 SURROGATE = "JSON Parse error: The surrogate pair in string is invalid."
 LOSSY = "Cannot convert JSON value: %s to float without loss of precision."
@@ -193,18 +174,17 @@ BAD_REST = {
 }
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD_REST.values(), ids=BAD_REST)
-def test_bad_rest_request(toy_server, method, path, body, status, message):
-    received, content = rest(toy_server, method, path, body)
-    assert (received, set(content)) == (status, {"error"})
-    assert message in content["error"]
-
-
-def test_what_is_too_deep_to_be_quoted_is_named():
+def test_bad_rest_requests(toy_server):
+    wrong = []
+    for name, (method, path, body, status, message) in BAD_REST.items():
+        received, content = rest(toy_server, method, path, body)
+        if (received, set(content)) != (status, {"error"}) or message not in content["error"]:
+            wrong.append((name, received, content))
+    assert wrong == []
     value = {}
     for _ in range(2000):
         value = {"a": value}
-    assert rest_json.quote(value) == "Object"
+    assert rest_json.quote(value) == "Object", "what is too deep to be quoted is named"
 
 
 def test_an_internal_failure_is_answered_in_json_and_logged_without_the_request(toy_server, caplog, monkeypatch):

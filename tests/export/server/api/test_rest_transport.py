@@ -20,6 +20,7 @@ from support.server_models import (
     serving,
     until,
 )
+from support.tiers import nightly_unless
 
 from export.server.api import http_server
 
@@ -35,7 +36,7 @@ def test_cors(served, base):
         assert get(plain, "/metrics")[0].status == 404
 
 
-DROPPED = 500  # connections; benchmarks/serving opens ten thousand
+DROPPED = 211  # connections; benchmarks/serving opens ten thousand
 
 
 def test_deadlines(base):
@@ -99,10 +100,10 @@ def test_what_comes_after_the_end_began_is_refused_at_once(base):
 
 # Clients that mean no good
 
+HEAD = b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: 99\r\n\r\n"
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"POST /v1", b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: 99\r\n\r\n"]
-)
+
+@pytest.mark.parametrize("sent", nightly_unless(HEAD.__eq__, [b"", b"POST /v1", HEAD]))
 def test_those_who_trickle_make_room(base, monkeypatch, sent):
     monkeypatch.setitem(http_server._WAITRESS, "connection_limit", 20)
     for name in ("_HEAD_SECONDS", "_REQUEST_SECONDS"):
@@ -129,7 +130,7 @@ def test_those_who_trickle_make_room(base, monkeypatch, sent):
         assert time.monotonic() - begin < SECONDS / 2
 
 
-@pytest.mark.parametrize("jump", [-86400, 86400])
+@pytest.mark.parametrize("jump", nightly_unless((-86400).__eq__, [-86400, 86400]))
 def test_the_clock_may_jump(base, monkeypatch, jump):
     """Slow senders are cut off after a while, and others are not, whatever the time of day."""
     for name in ("_HEAD_SECONDS", "_REQUEST_SECONDS"):

@@ -57,21 +57,22 @@ def refusal(call, request):
 # Predict
 
 
-def test_predict_strings_with_the_default_signature(stub):
+def test_predict(stub):
+    """Strings with the default signature, numbers, some outputs, a version, and shapes that are only described."""
     response = stub.Predict(question({"text": ["ein", "Maß", ""]}), timeout=SECONDS)
     assert list(response.outputs["text"].string_val) == [b"EIN", "Maß".encode().upper(), b""]
     np.testing.assert_allclose(response.outputs["log_prob"].float_val, [-0.3, -0.4, 0.0], rtol=1e-6)
-    assert response.model_spec.name == "toy"
-    assert response.model_spec.version.value == 3
-    assert response.model_spec.signature_name == "serving_default"
-
-
-def test_predict_numbers_and_output_filter(stub):
+    spec = response.model_spec
+    assert (spec.name, spec.version.value, spec.signature_name) == ("toy", 3, "serving_default")
     x = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], np.float32)
     outputs = ask(stub, {"x": x}, "multiply")
     np.testing.assert_array_equal(outputs["y"], [[1, 2], [8, 10]])
     np.testing.assert_array_equal(outputs["twice"], 2 * x)
     assert set(ask(stub, {"x": x}, "multiply", output_filter=["y"])) == {"y"}
+    assert ask(stub, {"text": ["a"]}, version=3)["text"] == b"A"
+    assert ask(stub, {"text": "a"})["text"] == b"A"
+    assert ask(stub, {"text": [["a", "b"]]})["text"].tolist() == [[b"A", b"B"]]
+    assert ask(stub, {"a": [[1.0]], "b": [[2.0], [3.0]]}, "add")["sum"].tolist() == [[3.0], [4.0]]
 
 
 def test_predict_other_types(stub):
@@ -89,11 +90,10 @@ def test_predict_accepts_an_empty_batch_and_the_short_form_of_the_protocol(stub)
     np.testing.assert_array_equal(ask(stub, {"x": short}, "multiply")["y"], [[63, 84], [63, 84]])
 
 
-def test_predict_by_version(stub):
-    assert ask(stub, {"text": ["a"]}, version=3)["text"] == b"A"
-    code, details = refusal(stub.Predict, question({"text": ["a"]}, version=2))
-    assert code == grpc.StatusCode.NOT_FOUND
-    assert details == "Servable not found for request: Specific(toy, 2)"
+def labelled(label):
+    request = question({"text": ["a"]})
+    request.model_spec.version_label = label
+    return request
 
 
 FLOATS = np.zeros([1, 3], np.float32)
@@ -138,31 +138,23 @@ BAD_REQUESTS = {
         "INVALID_ARGUMENT",
         "1099511627776 rows, expanded",
     ),
+    "version": (question({"text": ["a"]}, version=2), "NOT_FOUND", "Specific(toy, 2)"),
+    "label": (labelled("stable"), "INVALID_ARGUMENT", "Unrecognized servable version label: stable"),
     "no type": (question({"x": TensorProto()}, "multiply"), "INVALID_ARGUMENT", "type invalid"),
     "shapes": (question({"a": [1.0, 2.0], "b": [1.0, 2.0, 3.0]}, "add"), "INVALID_ARGUMENT", "Incompatible shapes"),
     "graph": (question({"text": ["x"]}, "number"), "INVALID_ARGUMENT", "could not correctly convert string"),
 }
 
 
-@pytest.mark.parametrize(("request_", "code", "message"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
-def test_bad_request(stub, request_, code, message):
-    received, details = refusal(stub.Predict, request_)
-    assert received == grpc.StatusCode[code]
-    assert message in details
-
-
-def test_a_long_message_beyond_ascii_is_cut_and_keeps_its_code(stub):
+def test_bad_requests(stub):
+    wrong = []
+    for name, (request, code, message) in BAD_REQUESTS.items():
+        received, details = refusal(stub.Predict, request)
+        if received != grpc.StatusCode[code] or message not in details:
+            wrong.append((name, received, details))
+    assert wrong == []
     code, details = refusal(stub.Predict, question(signature="\U0001f600" * 3000))
-    assert (code, details[-1]) == (grpc.StatusCode.FAILED_PRECONDITION, "…")
-
-
-def test_version_label_is_refused(stub):
-    request = question({"text": ["a"]})
-    request.model_spec.version_label = "stable"
-    assert refusal(stub.Predict, request) == (
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "Unrecognized servable version label: stable",
-    )
+    assert (code, details[-1]) == (grpc.StatusCode.FAILED_PRECONDITION, "…"), "a long message is cut"
 
 
 def test_a_large_message_passes(stub):
@@ -177,12 +169,6 @@ def test_requests_in_parallel(stub):
     assert [future.result().outputs["text"].string_val[0].decode() for future in futures] == [t.upper() for t in texts]
 
 
-def test_a_signature_only_describes_shapes(stub):
-    assert ask(stub, {"text": "a"})["text"] == b"A"
-    assert ask(stub, {"text": [["a", "b"]]})["text"].tolist() == [[b"A", b"B"]]
-    assert ask(stub, {"a": [[1.0]], "b": [[2.0], [3.0]]}, "add")["sum"].tolist() == [[3.0], [4.0]]
-
-
 # Metadata and status
 
 
@@ -195,22 +181,15 @@ def test_metadata(stub):
     assert {"serving_default", "attention", "multiply"} <= set(signatures.signature_def)
     assert signatures.signature_def["serving_default"].inputs["text"].dtype == tf.string.as_datatype_enum
     assert response.model_spec.version.value == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "fields", "code", "message"),
-    [
-        ("toy", [], "INVALID_ARGUMENT", "must specify at least one metadata_field"),
-        ("toy", ["weights"], "INVALID_ARGUMENT", "Metadata field weights is not supported"),
-        ("other", ["signature_def"], "NOT_FOUND", "Servable not found for request: Latest(other)"),
-    ],
-)
-def test_bad_metadata_request(stub, name, fields, code, message):
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
-    request.model_spec.name = name
-    received, details = refusal(stub.GetModelMetadata, request)
-    assert received == grpc.StatusCode[code]
-    assert message in details
+    for name, fields, code, word in (
+        ("toy", [], "INVALID_ARGUMENT", "metadata_field"),
+        ("toy", ["weights"], "INVALID_ARGUMENT", "weights"),
+        ("other", ["signature_def"], "NOT_FOUND", "Latest(other)"),
+    ):
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+        request.model_spec.name = name
+        received, details = refusal(stub.GetModelMetadata, request)
+        assert received == grpc.StatusCode[code] and word in details
 
 
 def test_status(status_stub):

@@ -63,31 +63,28 @@ TOO_LARGE = {
 }
 
 
-@pytest.mark.parametrize(("request_", "message"), TOO_LARGE.values(), ids=TOO_LARGE)
-def test_what_takes_too_much_is_refused_without_expanding_it(request_, message):
-    tracemalloc.start()
-    try:
-        with pytest.raises(RequestError, match=message) as caught:
-            Limits(ROWS, BYTES).check_request(request_)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 22
-    finally:
-        tracemalloc.stop()
-    assert caught.value.code.name == "INVALID_ARGUMENT"
+SMALL_ENOUGH = [
+    tensor(tf.string, [ROWS], string_val=[b"a"]),
+    tensor(tf.int8, [1, BYTES], int_val=[1]),
+    tensor(tf.float32, [], float_val=[1.0]),
+    classify_request(*[1.0] * 400),
+    multi_request(*MULTI),
+    predict_pb2.PredictRequest(),
+]
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        tensor(tf.string, [ROWS], string_val=[b"a"]),
-        tensor(tf.int8, [1, BYTES], int_val=[1]),
-        tensor(tf.float32, [], float_val=[1.0]),
-        classify_request(*[1.0] * 400),
-        multi_request(*MULTI),
-        predict_pb2.PredictRequest(),
-    ],
-)
-def test_what_is_small_enough_passes(request_):
-    Limits(ROWS, BYTES).check_request(request_)
+def test_what_takes_too_much_is_refused_without_expanding_it():
+    for name, (request, message) in TOO_LARGE.items():
+        tracemalloc.start()
+        try:
+            with pytest.raises(RequestError, match=message) as caught:
+                Limits(ROWS, BYTES).check_request(request)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 22, name
+        finally:
+            tracemalloc.stop()
+        assert caught.value.code.name == "INVALID_ARGUMENT", name
+    for request in SMALL_ENOUGH:
+        Limits(ROWS, BYTES).check_request(request)
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +97,8 @@ def served(scale_models, tmp_path_factory):
 
 def test_every_way_in_has_the_limits(served):
     server, ask = served
-    assert refusal(ask.prediction.Predict, question([1.0] * 4)) == (
-        "INVALID_ARGUMENT",
-        "The request has 4 rows, expanded, of at most 3: send it in parts, or raise --max_request_rows.",
-    )
+    code, details = refusal(ask.prediction.Predict, question([1.0] * 4))
+    assert code == "INVALID_ARGUMENT" and all(word in details for word in ("4 rows", "3", "--max_request_rows"))
     assert "24 dimensions" in refusal(ask.prediction.Predict, tensor(tf.string, [1] * 33, string_val=[b"a"]))[1]
     for method, request in (("Classify", classify_request(*[1.0] * 4)), ("MultiInference", multi_request(*MULTI))):
         request.input.CopyFrom(examples(*[1.0] * 4))
