@@ -45,6 +45,7 @@ def test_dates():
     assert run.translate(texts) == ["2025-08-23", "1931-03-24", "2093-07-24"]
 
 
+@pytest.mark.nightly
 def test_sums():
     run = loaded("sums_causal_lm_tiny")
     assert run.generate(["17+25=", "8+9="]) == ["42", "17"]

@@ -26,20 +26,11 @@ def test_translations(text_run):
             assert answer.hypothesis == number and answer.tokens[:-1] == answer.before[1:]
             np.testing.assert_allclose(total(answer), hypothesis.log_prob, atol=1e-3)
             np.testing.assert_allclose(total(answer), answer.log_prob, atol=1e-3)
-            source, target, cross = text_run.align(text, hypothesis)
-            assert (source, target) == (view.tokens, answer.tokens)
-            np.testing.assert_allclose(answer.attention["cross"].layers, cross, atol=1e-6)
-            assert answer.attention["decoder"].shape[1:] == (len(target), len(target))
+            assert answer.attention["decoder"].shape[1:] == (len(answer.tokens),) * 2
 
-
-def test_alternatives_are_the_most_probable_symbols(text_run):
-    (view,) = text_run.explore(["the horse sees"], beam_size=1).views
-    (answer,) = view.answers
-    for token, log_prob, alternatives in zip(answer.tokens, answer.log_probs, answer.alternatives, strict=True):
-        values = [value for _, value in alternatives]
-        assert len(values) == 5 and values == sorted(values, reverse=True)
-        assert alternatives[0] == (token, pytest.approx(log_prob, abs=1e-4)), "greedy search takes the best"
-        assert sum(map(math.exp, values)) <= 1 + 1e-5
+        source, target, cross = text_run.align(text, hypothesis)
+        assert (source, target) == (view.tokens, answer.tokens)
+        np.testing.assert_allclose(answer.attention["cross"].layers, cross, atol=1e-6)
 
 
 def test_a_classifier(labelled_run):
@@ -61,21 +52,28 @@ def test_a_language_model(lines_run):
     assert answer.tokens == [*symbols, "</s>"][: lines_run.model.max_length]
     assert answer.before == ["<s>", *symbols][: lines_run.model.max_length]
     assert answer.attention["decoder"].shape[1:] == (len(answer.tokens), len(answer.tokens))
+    for token, log_prob, alternatives in zip(
+        answer.tokens[3:], answer.log_probs[3:], answer.alternatives[3:], strict=True
+    ):
+        values = [value for _, value in alternatives]
+        assert len(values) == 5 and values == sorted(values, reverse=True)
+        assert alternatives[0] == (token, pytest.approx(log_prob, abs=1e-4)), "greedy search takes the best"
+        assert sum(map(math.exp, values)) <= 1 + 1e-5
     (score,) = lines_run.score(["abc" + answer.text])
     np.testing.assert_allclose(sum(answer.log_probs[: len(symbols)]), score.log_prob, atol=1e-3)
     assert total(answer, 3) == pytest.approx(answer.log_prob, abs=1e-3)
 
 
 def test_symbols_without_a_text(lines_run, labelled_run, text_run):
-    for run in (lines_run, labelled_run, text_run):
-        (view,) = run.explore([""]).views
+    for run, options in ((lines_run, {}), (labelled_run, {}), (text_run, {"beam_size": 3})):
+        (view,) = run.explore([""], **options).views
         assert not view.notes and (view.tokens or view.answers[0].tokens)
 
 
 def test_texts_that_are_cut(labelled_run, lines_run):
     (view,) = labelled_run.explore(["a " * 700]).views
     assert len(view.tokens) == 512
-    assert view.notes == ["Only the first 511 symbols of this text are shown: the model reads no more at once."]
+    assert len(view.notes) == 1 and "511" in view.notes[0]
     (view,) = labelled_run.explore(["a " * 511]).views
     assert len(view.tokens) == 512 and not view.notes
     (view,) = lines_run.explore(["abcdefgh" * 9]).views
@@ -83,14 +81,14 @@ def test_texts_that_are_cut(labelled_run, lines_run):
 
 
 def test_wrong_arguments(text_run, labelled_run):
-    with pytest.raises(InputError, match="`texts` must be a list of strings"):
+    with pytest.raises(InputError, match="`texts`.*'a horse'"):
         text_run.explore("a horse")
-    with pytest.raises(InputError, match="The explorer needs at least one text"):
+    with pytest.raises(InputError, match="none"):
         labelled_run.explore([])
-    with pytest.raises(InputError, match="beam_size"):
+    with pytest.raises(InputError, match="beam_size=0"):
         text_run.explore(["a"], beam_size=0)
-    with pytest.raises(InputError, match="`hypotheses` must be as many as there are sources, 2. Received: 1."):
-        text_run.predictions(["a", "b"], text_run.nbest(["a"])[0][:1])
+    with pytest.raises(InputError, match="`hypotheses`.*2.*1"):
+        text_run.predictions(["a", "b"], text_run.nbest(["a"], 3)[0][:1])
 
 
 @pytest.mark.nightly

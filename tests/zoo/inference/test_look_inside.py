@@ -50,17 +50,14 @@ def test_attention_of_each_kind_in_a_translation(text_run):
     assert not np.triu(before, 1).any() and np.triu(inside, 1).any()
 
 
-@pytest.mark.parametrize(
-    ("run", "kind", "message"),
-    [
-        ("labelled_run", "cross", "has no attention of the kind 'cross'. It has: encoder."),
-        ("lines_run", "encoder", "has no attention of the kind 'encoder'. It has: decoder."),
-        ("text_run", "self", "has no attention of the kind 'self'. It has: encoder, cross, decoder."),
-    ],
-)
-def test_kinds_that_a_model_has_not(run, kind, message, request):
-    with pytest.raises(InputError, match=message):
-        request.getfixturevalue(run).attention(["a"], kind=kind)
+def test_kinds_that_a_model_has_not(labelled_run, lines_run, text_run):
+    for run, kind, known in (
+        (labelled_run, "cross", "encoder"),
+        (lines_run, "encoder", "decoder"),
+        (text_run, "self", "encoder, cross, decoder"),
+    ):
+        with pytest.raises(InputError, match=f"'{kind}'.*{known}"):
+            run.attention(["a"], kind=kind)
 
 
 def test_words_are_found_whatever_the_symbols(labelled_run, text_run, lines_run):
@@ -92,7 +89,7 @@ def test_one_word_in_several_texts(labelled_run):
 
 
 def test_words_that_are_not_there(labelled_run):
-    with pytest.raises(InputError, match="'cow' is not a word of 'horse sees girl', which the model reads as"):
+    with pytest.raises(InputError, match="'cow'.*'horse sees girl'"):
         labelled_run.compare("cow", ["horse sees girl"])
-    with pytest.raises(InputError, match="`texts` must have at least one text"):
+    with pytest.raises(InputError, match="`texts`.*none"):
         labelled_run.compare("horse", [])

@@ -1,12 +1,12 @@
 """A loaded work directory: translations and attention, whatever the texts."""
 
 import json
-import re
 import shutil
 
 import keras
 import numpy as np
 import pytest
+from support.every import every
 
 import zoo
 from training.data import load_data
@@ -36,7 +36,8 @@ def test_what_is_loaded(run):
     assert run.tokenizers.target.vocab_size == run.config["model"]["target_vocab_size"]
 
 
-def test_order_is_kept_and_a_batch_answers_like_each_alone(run):
+def test_order_is_kept_and_a_batch_answers_like_each_alone(fast_run):
+    run = fast_run
     answers = run.translate(TEXTS)
     assert len(set(answers)) > 1, "the answers depend on the texts"
     assert answers == [run.translate([text])[0] for text in TEXTS]
@@ -49,10 +50,6 @@ def test_no_texts(run):
     assert run.attention([]) == []
 
 
-def ids_of(run, texts, **options):
-    return [best.ids for (best,) in run.nbest(texts, beam_size=1, **options)]
-
-
 def score(run, text, ids):
     """Returns the log probability of target ids under teacher forcing."""
     inputs = {"source": np.array(run.source_ids([text])), "target": np.array([[START, *ids[:-1]]])}
@@ -62,29 +59,29 @@ def score(run, text, ids):
     return log_probs[range(len(ids)), ids].sum()
 
 
-def test_beam_search_finds_likelier_answers(fast_run):
-    texts, limit = TEXTS[::3], {"max_length": 12}
-    greedy = [best for (best,) in fast_run.nbest(texts, beam_size=1, **limit)]
-    beams = fast_run.nbest(texts, beam_size=3, length_penalty=0.0, **limit)
-    assert sum(beam[0].log_prob for beam in beams) >= sum(each.log_prob for each in greedy) - 1e-3
-    for text, beam in zip(texts, beams, strict=True):
-        assert [each.log_prob for each in beam] == sorted((each.log_prob for each in beam), reverse=True)
+def test_hypotheses_are_sorted_scored_and_aligned(fast_run):
+    texts = TEXTS[::3]
+    for text, beam in zip(texts, fast_run.nbest(texts, beam_size=3), strict=True):
+        ranks = [each.log_prob / ((5 + len(each.ids)) / 6) ** 0.6 for each in beam]
+        assert len(beam) == 3 and ranks == sorted(ranks, reverse=True)
         for each in beam:
             np.testing.assert_allclose(score(fast_run, text, each.ids), each.log_prob, atol=1e-3)
             assert each.text == fast_run.tokenizers.target.decode([each.ids])[0]
-    assert fast_run.translate(texts, beam_size=3, length_penalty=0.0, **limit) == [beam[0].text for beam in beams]
+        source, target, weights = fast_run.align(text, beam[-1])
+        assert weights.shape[-2:] == (len(target), len(source)) and len(target) == len(beam[-1].ids)
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-4)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_answers_begin_as_they_are_told_to(fast_run, beam_size):
+def test_answers_begin_as_they_are_told_to(fast_run):
     prefixes = fast_run.translate(TEXTS[1:4] + TEXTS[:1])[:3]
     prefixes = [prefixes[0], "", prefixes[2]]
-    answers = fast_run.nbest(TEXTS[:3], beam_size, prefixes)
-    free = fast_run.translate(TEXTS[1:2], beam_size=beam_size)
+    answers = fast_run.nbest(TEXTS[:3], 3, prefixes)
     for answer, prefix in zip(answers, fast_run.tokenizers.target.encode(prefixes), strict=True):
         # A prefix that is longer than an answer may be is cut.
         assert all(each.ids[: len(prefix)] == prefix[: len(each.ids)] for each in answer)
-    assert answers[1][0].text == free[0]
+    assert answers[1][0].text == fast_run.nbest(TEXTS[1:2], 3)[0][0].text
+    with pytest.raises(InputError, match="`prefixes`.*3.*2"):
+        fast_run.nbest(TEXTS[:3], 3, prefixes[:2])
 
 
 def test_scores_are_those_of_teacher_forcing(fast_run):
@@ -93,39 +90,27 @@ def test_scores_are_those_of_teacher_forcing(fast_run):
     expected = [score(fast_run, text, row) for text, row in zip(TEXTS, ids, strict=True)]
     np.testing.assert_allclose(fast_run.score(TEXTS, targets), expected, rtol=1e-4)
     np.testing.assert_allclose(fast_run.score(TEXTS, targets, batch_size=2), expected, rtol=1e-4)
-    with pytest.raises(InputError, match="`targets` must be as many as there are sources, 7. Received: 1."):
+    with pytest.raises(InputError, match="`targets`.*7.*1"):
         fast_run.score(TEXTS, ["x"])
 
 
-def test_any_hypothesis_can_be_aligned(fast_run):
-    text = TEXTS[3]
-    for hypothesis in fast_run.nbest([text], 2)[0]:
-        source, target, weights = fast_run.align(text, hypothesis)
-        assert weights.shape[-2:] == (len(target), len(source)) and len(target) == len(hypothesis.ids)
-        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-4)
-
-
-def test_attention(fast_run):
-    config = fast_run.config["model"]
+def test_attention_and_the_limit_of_the_length(fast_run):
+    config, tokenizers = fast_run.config["model"], fast_run.tokenizers
     layers_and_heads = (config.get("num_layers", 1), config.get("num_heads", 1))
-    for text, ids, answer in zip(TEXTS, ids_of(fast_run, TEXTS), fast_run.attention(TEXTS), strict=True):
+    texts = TEXTS[1:4]
+    whole, short = fast_run.attention(texts), fast_run.attention(texts, max_length=3)
+    for text, translation, answer, limited in zip(texts, fast_run.translate(texts), whole, short, strict=True):
         source_tokens, target_tokens, weights = answer
-        assert source_tokens == fast_run.tokenizers.source.pieces(fast_run.source_ids([text])[0])
+        assert source_tokens == tokenizers.source.pieces(fast_run.source_ids([text])[0])
         assert source_tokens[-1] == "</s>"
-        assert target_tokens == fast_run.tokenizers.target.pieces(ids)
+        assert "".join(target_tokens).replace("</s>", "").replace("▁", " ").strip() == translation.strip()
         assert weights.shape == (*layers_and_heads, len(target_tokens), len(source_tokens))
         assert weights.dtype == np.float32
         assert (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-5)
-
-
-def test_the_length_can_be_limited(fast_run):
-    ids = ids_of(fast_run, TEXTS, max_length=3)
-    assert max(map(len, ids)) == 3
-    for short, whole in zip(ids, ids_of(fast_run, TEXTS), strict=True):
-        assert short == whole[:3], "a limit cuts and changes nothing before"
-    for tokens, (_, target_tokens, weights) in zip(ids, fast_run.attention(TEXTS, max_length=3), strict=True):
-        assert len(tokens) == len(target_tokens) == weights.shape[2]
+        assert limited[1] == target_tokens[:3], "a limit cuts and changes nothing before"
+        assert limited[2].shape[2] == len(limited[1])
+    assert max(len(limited[1]) for limited in short) == 3
 
 
 def test_a_long_text_is_cut(dates_run):
@@ -136,30 +121,24 @@ def test_a_long_text_is_cut(dates_run):
     assert dates_run.translate([text]) == dates_run.translate([text[: MAX_SOURCE_LENGTH - 1]])
 
 
-@pytest.mark.parametrize(
-    ("texts", "options", "message"),
-    [
-        ("one text", {}, "`texts` must be a list of strings. Received a single string: 'one text'."),
-        (["a"], {"beam_size": 0}, "`beam_size` must be a positive integer. Received: beam_size=0."),
-        (["a"], {"beam_size": 99}, "`beam_size` must be at most half the vocabulary"),
-        (["a"], {"beam_size": 1.5}, "`beam_size` must be a positive integer. Received: beam_size=1.5."),
-        (["a"], {"beam_size": "5"}, "`beam_size` must be a positive integer. Received: beam_size='5'."),
-        (["a"], {"beam_size": True}, "Received: beam_size=True."),
-        (["a"], {"beam_size": [1]}, "Received: beam_size=[1]."),
-        (
-            ["a"],
-            {"length_penalty": "1"},
-            "`length_penalty` must be a finite number of 0 or more. Received: length_penalty='1'.",
-        ),
-        (["a"], {"batch_size": 2.5}, "`batch_size` must be a positive integer. Received: batch_size=2.5."),
-        (["a"], {"beam": 5}, "Unknown option of decoding 'beam'. Did you mean beam_size?"),
-        (["a"], {"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0."),
-    ],
-)
-def test_bad_requests(dates_run, texts, options, message):
-    for method in (dates_run.translate, dates_run.attention):
-        with pytest.raises(InputError, match=re.escape(message)):
-            method(texts, **options)
+def test_bad_requests(dates_run):
+    with every() as failures:
+        for texts, options, message in (
+            ("one text", {}, "`texts`.*'one text'"),
+            (["a"], {"beam_size": 0}, "`beam_size`.*beam_size=0"),
+            (["a"], {"beam_size": 99}, "`beam_size`.*beam_size=99"),
+            (["a"], {"beam_size": 1.5}, "`beam_size`.*beam_size=1.5"),
+            (["a"], {"beam_size": "5"}, "`beam_size`.*beam_size='5'"),
+            (["a"], {"beam_size": True}, "beam_size=True"),
+            (["a"], {"beam_size": [1]}, r"beam_size=\[1\]"),
+            (["a"], {"length_penalty": "1"}, "`length_penalty`.*length_penalty='1'"),
+            (["a"], {"batch_size": 2.5}, "`batch_size`.*batch_size=2.5"),
+            (["a"], {"beam": 5}, "'beam'.*beam_size"),
+            (["a"], {"max_length": 0}, "`max_length`.*max_length=0"),
+        ):
+            for method in (dates_run.translate, dates_run.attention):
+                with failures.of((method.__name__, options)), pytest.raises(InputError, match=message):
+                    method(texts, **options)
 
 
 def test_the_decoded_validation_set_is_what_the_data_hold(dates_run):
@@ -168,42 +147,37 @@ def test_the_decoded_validation_set_is_what_the_data_hold(dates_run):
     assert dates_run.tokenizers.target.decode(dates_run.tokenizers.target.encode(pairs.target)) == pairs.target
 
 
-def test_no_work_directory(tmp_path):
-    with pytest.raises(InputError, match="is not a work directory: it has no config.json"):
-        zoo.load(tmp_path)
+@pytest.fixture
+def copy(text_workdir, tmp_path):
+    """A copy of a work directory, to be spoiled."""
+    return shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
 
 
-def test_an_unfinished_run(text_workdir, tmp_path):
-    shutil.copy(text_workdir / "config.json", tmp_path)
-    with pytest.raises(InputError, match=r"has no model.keras: its training has not finished \(see --resume\)"):
-        zoo.load(tmp_path)
-
-
-def test_a_model_that_is_not_in_the_zoo(text_workdir, tmp_path):
-    copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+def test_an_unfinished_run_and_a_model_that_is_not_in_the_zoo(copy):
+    (copy / "model.keras").rename(copy / "model")
+    with pytest.raises(InputError, match=r"model\.keras.*--resume"):
+        zoo.load(copy)
     config = json.loads((copy / "config.json").read_text())
     config["model"]["name"] = "transformer_tin"
     (copy / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="Unknown model 'transformer_tin'. Did you mean transformer_tiny"):
+    with pytest.raises(InputError, match="'transformer_tin'.*transformer_tiny"):
         zoo.load(copy)
 
 
-def test_a_model_file_with_code_in_it_is_refused(text_workdir, tmp_path):
-    copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
+def test_a_model_file_with_code_in_it_is_refused(copy):
     (copy / "checksums.json").unlink()
     keras.Sequential([keras.Input((1,)), keras.layers.Lambda(lambda x: x + 1)]).save(copy / "model.keras")
-    with pytest.raises(InputError, match="model.keras is not a model of this version of the zoo"):
+    with pytest.raises(InputError, match=r"model\.keras.*Lambda"):
         zoo.load(copy)
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip file"])
-def test_a_broken_model_file_is_refused(text_workdir, tmp_path, content):
-    copy = shutil.copytree(text_workdir, tmp_path / "copy", ignore=shutil.ignore_patterns("tb", "checkpoints"))
-    (copy / "model.keras").write_bytes(content)
-    with pytest.raises(InputError, match="model.keras is damaged: its SHA-256 sum is another than in checksums.json"):
-        zoo.load(copy)
+def test_a_broken_model_file_is_refused(copy):
+    for content in (b"", b"no zip file"):
+        (copy / "model.keras").write_bytes(content)
+        with pytest.raises(InputError, match=r"model\.keras.*checksums\.json"):
+            zoo.load(copy)
     (copy / "checksums.json").unlink()  # earlier versions wrote none
-    with pytest.raises(InputError, match="model.keras is damaged: File is not a zip file"):
+    with pytest.raises(InputError, match=r"model\.keras.*not a zip file"):
         zoo.load(copy)
 
 
