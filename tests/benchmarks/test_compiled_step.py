@@ -13,7 +13,7 @@ from benchmarks.scaling import HARDWARE, Mesh, predict, work_of
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 @pytest.mark.parametrize(("mesh", "axes"), [("data=4", Mesh(4, 1)), ("data=2,model=2", Mesh(2, 2))])
 def test_a_compiled_step_does_the_work_that_is_predicted(mesh, axes):
     pytest.importorskip("jax")

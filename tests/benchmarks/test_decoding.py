@@ -140,11 +140,12 @@ def test_command(monkeypatch, tmp_path, capsys):
     assert command.TINY.startswith("**Tiny")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["--case", TEST_SET], "needs --data"), (["runs/en-de"], "go together"), (["--text", "file"], "go together")],
-)
-def test_command_with_bad_arguments(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        decoding.main(arguments)
-    assert message in capsys.readouterr().err
+def test_command_with_bad_arguments(capsys):
+    for arguments, option in (
+        (["--case", TEST_SET], "--data"),
+        (["runs/en-de"], "--text"),
+        (["--text", "file"], "--text"),
+    ):
+        with pytest.raises(SystemExit):
+            decoding.main(arguments)
+        assert option in capsys.readouterr().err

@@ -54,7 +54,16 @@ def test_what_pays():
     assert last_that_pays([(2, 10), (4, 9)]) == 2
 
 
-def test_the_command(capsys, monkeypatch, tmp_path):
+def test_bad_arguments_are_named(capsys):
+    for arguments in (["--utilization", "0"], ["--tokens", "0"], ["--model", "rnnsearch"]):
+        with pytest.raises(SystemExit):
+            scaling.main(arguments)
+        error = capsys.readouterr().err
+        assert arguments[0] in error and arguments[1] in error
+
+
+@pytest.mark.nightly
+def test_the_command_and_the_work_of_a_model(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(scaling, "VOCABULARY", 100)
     arguments = ["--model", "transformer_tiny", "--hardware", "h200", "--length", "8", "--tokens", "4096"]
     assert scaling.main([*arguments, "--output", str(tmp_path / "scaling.md")]) == 0
@@ -62,15 +71,6 @@ def test_the_command(capsys, monkeypatch, tmp_path):
     assert text == (tmp_path / "scaling.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| 512 ")]
     assert len(rows) == 2 and all("data=" in row for row in rows)
-    with pytest.raises(SystemExit):
-        scaling.main(["--utilization", "0"])
-    assert "--utilization must be above 0" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        scaling.main(["--model", "rnnsearch"])
-    assert "--model is a Transformer that translates. Received: rnnsearch." in capsys.readouterr().err
-
-
-def test_work_is_that_of_the_model():
     work = scaling.work_of("transformer_tiny", 8, 100)
     assert (work.features, work.sums) == (128, 20)
     assert 2 * work.weights * 0.5 < work.operations < 2 * work.weights * 3

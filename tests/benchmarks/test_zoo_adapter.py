@@ -80,6 +80,7 @@ def test_the_batch_is_dense_and_the_same_for_all(task):
     assert weights.all() and symbols == 10
 
 
+@pytest.mark.nightly
 def test_it_takes_all_steps(monkeypatch, tmp_path):
     inputs = decoding.random_sentences(tiny=True)
     decoding.write_untrained_workdir(tmp_path / "run", inputs.tokenizer)

@@ -1,7 +1,6 @@
 """What the experiments draw, by hand-worked examples; what they find is the matter of their quick runs."""
 
 import numpy as np
-import pytest
 
 from experiments.catalog import alignment, bottleneck, distance, positions
 from training.data import load_data
@@ -10,11 +9,8 @@ from training.data import load_data
 def test_places_of_a_date():
     assert alignment._places("den 4. Oktober 1986", "1986-10-04") == (15, slice(4, 5))
     assert alignment._places("Saturday, 17 May 2003", "2003-05-17") == (17, slice(10, 12))
-
-
-@pytest.mark.parametrize("text", ["4/10/1986", "1986年10月4日", "den 4. Oktober 86", "19 Οκτωβρίου"])
-def test_dates_whose_numbers_are_not_certain(text):
-    assert alignment._places(text, "1986-10-04") is None
+    for text in ("4/10/1986", "1986年10月4日", "den 4. Oktober 86", "19 Οκτωβρίου"):  # whose numbers are not certain
+        assert alignment._places(text, "1986-10-04") is None
 
 
 def test_sentences_are_joined(tmp_path):

@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from support.every import every
 
 from experiments.__main__ import EVIDENCE
 from experiments.catalog import NAMES, get_experiment
@@ -18,9 +18,12 @@ def test_the_index_has_all_experiments_and_links_all_pages():
     assert sorted(target for _, target, _ in rows if target) == PAGES
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_whole(name):
-    page, plot = ((EVIDENCE / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("md", "svg"))
-    assert page.startswith(f"# {name}: {get_experiment(name).question}") and f"({name}.svg)" in page
-    assert f"`python -m experiments {name} --" in page and "at commit `" in page and "+`" not in page
-    assert len(plot) < LARGEST
+def test_pages_are_whole():
+    assert PAGES
+    with every() as failures:
+        for name in PAGES:
+            page, plot = ((EVIDENCE / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("md", "svg"))
+            with failures.of(name):
+                assert page.startswith(f"# {name}: {get_experiment(name).question}") and f"({name}.svg)" in page
+                assert f"`python -m experiments {name} --" in page and "at commit `" in page and "+`" not in page
+                assert len(plot) < LARGEST

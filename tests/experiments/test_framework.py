@@ -4,6 +4,7 @@ import inspect
 import json
 
 import pytest
+from support.every import every
 
 from experiments import __main__ as command
 from experiments.catalog import NAMES, get_experiment
@@ -111,12 +112,12 @@ def test_some_cells_are_not_yet_run():
     assert len(results.measured().rows) == 2 and "| 2 | 1.00 |  |" in table(Scripted(), results)
 
 
-@pytest.mark.parametrize("content", ["{}\n", "no json\n", "[1]\n", "\xff\n"])
-def test_what_is_no_file_of_results(content, tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(InputError, match=r"x\.jsonl is not a file of results"):
-        Store(path, BUDGET)
+def test_what_is_no_file_of_results(tmp_path):
+    for content in ("{}\n", "no json\n", "[1]\n", "\xff\n"):
+        path = tmp_path / "x.jsonl"
+        path.write_bytes(content.encode("latin-1"))
+        with pytest.raises(InputError, match=r"x\.jsonl"):
+            Store(path, BUDGET)
 
 
 def test_a_row_has_its_budget_and_commit(tmp_path):
@@ -133,26 +134,20 @@ def test_a_row_has_its_budget_and_commit(tmp_path):
     assert Store(store.path, BUDGET).get(Cell({"size": 2}, 6)) is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["scripted", "--seeds", "0"], "--seeds must be positive. Received: 0"),
-        (["scripted", "--steps", "-3"], "--steps must be positive. Received: -3"),
-        (["scripted", "--minutes", "-1"], "--minutes must be 0 or more. Received: -1"),
-    ],
-)
-def test_bad_usage(arguments, message, scripted):
-    with pytest.raises(InputError, match=message):
-        command.main(arguments)
+def test_bad_usage(scripted):
+    for arguments, words in (
+        (["scripted", "--seeds", "0"], "--seeds .*0"),
+        (["scripted", "--steps", "-3"], "--steps .*-3"),
+        (["scripted", "--minutes", "-1"], "--minutes .*-1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            command.main(arguments)
 
 
-def test_an_experiment_with_data_of_its_own():
-    with pytest.raises(InputError, match="scaling has data and steps of its own"):
+def test_data_are_not_given_to_an_experiment_that_has_its_own_nor_is_an_unknown_one_run():
+    with pytest.raises(InputError, match="scaling .*--data"):
         command.main(["scaling", "--data", "dates"])
-
-
-def test_an_unknown_name():
-    with pytest.raises(InputError, match="Did you mean scaling?"):
+    with pytest.raises(InputError, match="scalling.*Did you mean scaling"):
         command.main(["scalling"])
 
 
@@ -167,24 +162,20 @@ def test_all_are_listed(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_says_what_it_asks(name):
-    experiment = get_experiment(name)
-    assert experiment.name == name and experiment.question.endswith("?")
-    assert experiment.source and experiment.refuted_by and experiment.columns
-    quick, full = (experiment.cells(Request(None, quick, experiment.default_seeds)) for quick in (True, False))
-    assert quick and len({str(cell) for cell in full}) == len(full) >= len(quick)
-    assert all(claim.strong is False or claim.text for claim in experiment.claims())
-    assert experiment.setting(Request(None)).startswith(inspect.cleandoc(type(experiment).__doc__))
+def test_each_says_what_it_asks():
+    with every() as failures:
+        for name in NAMES:
+            with failures.of(name):
+                experiment = get_experiment(name)
+                assert experiment.name == name and experiment.question.endswith("?")
+                assert experiment.source and experiment.refuted_by and experiment.columns
+                seeds = experiment.default_seeds
+                quick, full = (experiment.cells(Request(None, quick, seeds)) for quick in (True, False))
+                assert quick and len({str(cell) for cell in full}) == len(full) >= len(quick)
+                assert all(claim.strong is False or claim.text for claim in experiment.claims())
+                assert experiment.setting(Request(None)).startswith(inspect.cleandoc(type(experiment).__doc__))
 
 
 def test_results_without_a_cell_have_no_mean():
     assert Results([]).mean("value") != Results([]).mean("value")
     assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x", "")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", NAMES)
-def test_quick_runs_find_their_directions(name, tmp_path):
-    command.main([name, "--quick", "--workdir", str(tmp_path)])
-    assert (tmp_path / f"{name}.md").exists()

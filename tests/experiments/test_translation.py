@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from support.every import every
 
 import zoo
 from experiments import translation
@@ -30,14 +31,17 @@ def commands(monkeypatch):
     return asked
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("quick", [False, True])
-def test_settings_are_those_of_a_run(model, quick, tmp_path):
-    request = Request(tmp_path, quick, data=None if quick else "text:multi30k:en-de")
-    asked = translation.settings(model, {}, Cell({}, 3), request)
-    config = resolve(model, translation.data(request), [f"{key}={value}" for key, value in asked.items()])
-    assert config.training.seed == 3 and config.training.max_steps == translation.steps(request)
-    assert config.data.lowercase is not quick and config.training.batch_tokens == 2048
+def test_settings_are_those_of_a_run(tmp_path):
+    with every() as failures:
+        for model in MODELS:
+            for quick in (False, True):
+                request = Request(tmp_path, quick, data=None if quick else "text:multi30k:en-de")
+                with failures.of(f"{model}, quick={quick}"):
+                    asked = translation.settings(model, {}, Cell({}, 3), request)
+                    given = [f"{key}={value}" for key, value in asked.items()]
+                    config = resolve(model, translation.data(request), given)
+                    assert config.training.seed == 3 and config.training.max_steps == translation.steps(request)
+                    assert config.data.lowercase is not quick and config.training.batch_tokens == 2048
 
 
 def test_a_training_is_begun_once_and_goes_on(commands, tmp_path):
@@ -97,12 +101,14 @@ def test_qualities_are_told_by_length():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("model", MODELS)
-def test_weights_are_equal_within_a_tenth(model, tmp_path):
-    asked = translation.settings(model, {}, Cell({}), Request(tmp_path, data="text:multi30k:en-de"))
-    options = {key.removeprefix("model."): value for key, value in asked.items() if key.startswith("model.")}
-    made = zoo.create_model(model, source_vocab_size=6000, target_vocab_size=6000, **options)
-    assert abs(made.count_params() / WEIGHTS - 1) < 0.11
+def test_weights_are_equal_within_a_tenth(tmp_path):
+    with every() as failures:
+        for model in MODELS:
+            asked = translation.settings(model, {}, Cell({}), Request(tmp_path, data="text:multi30k:en-de"))
+            options = {key.removeprefix("model."): value for key, value in asked.items() if key.startswith("model.")}
+            made = zoo.create_model(model, source_vocab_size=6000, target_vocab_size=6000, **options)
+            with failures.of(model):
+                assert abs(made.count_params() / WEIGHTS - 1) < 0.11
 
 
 @pytest.mark.nightly

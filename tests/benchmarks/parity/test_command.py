@@ -47,7 +47,7 @@ def test_lines_are_made_of_what_tokenizers_do_not_like():
     "".join(lines).encode()  # no surrogates
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 @pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in parity.PACKAGES), reason="optional packages"
 )

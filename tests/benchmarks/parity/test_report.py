@@ -41,18 +41,15 @@ def test_answers_that_differ_are_kept_with_what_was_asked():
     assert str(compare(["a"], ["A"], ["A"])) == "1 of 1"
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "size", "original", "order"),
-    [
+def test_ids_are_those_of_the_checkpoint():
+    for tokenizer, size, original, order in (
         (Tokenizer([-1, 5, 5, 0, 1, 2, 3, 4]), 6, [-1, 5, 5, 0, 1, 2, 3, 4], [3, 4, 5, 6, 7, 1]),
         (Tokenizer([0, 0, 1, 2, 3, -1, -1]), 6, [0, 0, 1, 2, 3, 4, 5], [0, 2, 3, 4, 5, 6]),  # rows beyond the pieces
         (Tokenizer(None, 6), 6, [0, 1, 2, 5, 3, 4], [0, 1, 2, 4, 5, 3]),  # characters
-    ],
-)
-def test_ids_are_those_of_the_checkpoint(tokenizer, size, original, order):
-    ids = Ids(tokenizer, size)
-    assert list(ids.original) == original and ids.order == order
-    assert ids.theirs([2, 4]) == [original[2], original[4]]
+    ):
+        ids = Ids(tokenizer, size)
+        assert list(ids.original) == original and ids.order == order
+        assert ids.theirs([2, 4]) == [original[2], original[4]]
 
 
 def test_the_page_has_a_row_for_each_family_and_shows_what_differs():

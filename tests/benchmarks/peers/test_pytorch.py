@@ -18,6 +18,8 @@ from benchmarks.peers.batches import make_batch
 from benchmarks.training import CASES
 from zoo.layers import SinusoidalPositions
 
+pytestmark = pytest.mark.weekly
+
 
 @pytest.mark.parametrize("name", ["scaled_dot", "multi_head", "gpu"])
 def test_pass_runs(name):

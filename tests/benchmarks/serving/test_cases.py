@@ -46,35 +46,29 @@ def test_latency_is_judged_against_the_call_in_process():
     assert missed(cases.judge_latency({"in process": within, "over gRPC": [14.1] * 3})) == {"over gRPC"}
 
 
-@pytest.mark.parametrize(
-    ("one", "many", "expected"),
-    [
+def test_throughput():
+    for one, many, expected in (
         (FINE, tally((1, LONG), seconds=0.2), set()),
         (FINE, tally((1, LONG), seconds=0.5), {"ratio"}),
         (FINE, tally((1, LONG), (1, WRONG), seconds=0.2), {"wrong"}),
         (FINE, tally((1, LONG), failures={"INTERNAL: no": 1}, seconds=0.2), {"failed"}),
         (NOTHING, NOTHING, {"ratio", "wrong", "failed"}),
-    ],
-)
-def test_throughput(one, many, expected):
-    turns = {1: [cases.Turn(one, 0.2)] * 3, 16: [cases.Turn(many, 0.1)] * 3}
-    assert missed(cases.judge_throughput(turns, [LONG])) == expected
+    ):
+        turns = {1: [cases.Turn(one, 0.2)] * 3, 16: [cases.Turn(many, 0.1)] * 3}
+        assert missed(cases.judge_throughput(turns, [LONG])) == expected
 
 
-@pytest.mark.parametrize(
-    ("got", "expected"),
-    [
+def test_swaps():
+    for got, expected in (
         (tally((1, LONG), (2, SHORT), (3, LONG)), set()),
         (tally((1, LONG), (2, LONG)), {"mixed or wrong"}),
         (tally((1, LONG), (2, SHORT._replace(log_probs=LONG.log_probs))), {"mixed or wrong"}),
         (tally((1, LONG), (2, SHORT), failures={"NOT_FOUND: gone": 1}), {"failed"}),
         (FINE, {"versions that answered"}),
-    ],
-)
-def test_swaps(got, expected):
-    text = cases.judge_swaps(got, [[LONG], [SHORT]], 3)
-    assert missed(text) == expected
-    assert ("NOT_FOUND: gone" in text) == ("failed" in expected)
+    ):
+        text = cases.judge_swaps(got, [[LONG], [SHORT]], 3)
+        assert missed(text) == expected
+        assert ("NOT_FOUND: gone" in text) == ("failed" in expected)
 
 
 def test_soak():
@@ -171,7 +165,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path):
         pass
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 def test_every_case_runs(toy, tmp_path, monkeypatch):
     for name, value in {"attacks.LARGE": 1 << 20, "attacks.LIMIT": 1 << 19, "connections.UNREAD": 0}.items():
         monkeypatch.setattr(f"benchmarks.serving.{name}", value)
@@ -206,23 +200,21 @@ def test_exports_are_made_once(monkeypatch, tmp_path):
     assert made == [(Path("runs/en-de"), {"max_length": 3}), (Path("runs/en-de"), {})]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere", "--text", "text"], "nowhere is no work directory"),
-        (["run", "other/run", "--text", "text"], "must have different names"),
-        (["run", "--text", "empty"], "empty is no file of sentences"),
-        (["run", "--text", "text", "--connections", "0"], "--connections must be positive. Received: 0"),
-    ],
-)
-def test_command_with_bad_arguments(arguments, message, tmp_path, monkeypatch, capsys):
+def test_command_with_bad_arguments(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     for name, content in (("text", "Ein Mann.\n"), ("empty", "\n")):
         (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(SystemExit) as error:
-        command.main(arguments)
-    assert error.value.code == 2 and message in capsys.readouterr().err
+    for arguments, *words in (
+        (["nowhere", "--text", "text"], "nowhere", "work directory"),
+        (["run", "other/run", "--text", "text"], "names"),
+        (["run", "--text", "empty"], "empty"),
+        (["run", "--text", "text", "--connections", "0"], "--connections", "0"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            command.main(arguments)
+        message = capsys.readouterr().err
+        assert error.value.code == 2 and all(word in message for word in words)
 
 
 def test_the_command_knows_all_cases():
