@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 ATTENTION = "tests/zoo/layers/attention"
+MATRIX = "tests/zoo/layers/test_matrix.py::test_contract"
 VISIBILITY = "zoo/layers/visibility"
 MASKS = "zoo/layers/attention/masks.py"
 
@@ -12,76 +13,76 @@ MUTANTS: list[Mutant] = [
         MASKS,
         "self.key_positions <= self.query_positions[:, None]",
         "self.key_positions < self.query_positions[:, None]",
-        (f"{ATTENTION}/test_masks.py",),
+        (f"{ATTENTION}/test_masks.py::test_causal_mask_by_hand",),
     ),
     Mutant(
         "the mask of the queries is ignored",
         MASKS,
         "if self.query_mask is not None:\n",
         "if self.query_mask is None and False:\n",
-        (f"{ATTENTION}/test_masks.py",),
+        (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[additive_attention]",),
     ),
     Mutant(
         "the mask of the keys is ignored where the values have one",
         MASKS,
         "return functools.reduce(ops.logical_and, masks) if masks else None",
         "return masks[0] if masks else None",
-        (f"{ATTENTION}/test_masks.py",),
+        (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[additive_attention]",),
     ),
     Mutant(
         "all heads take the mask of the first one",
         MASKS,
         "conditions.append(self.pair_mask)",
         "conditions.append(self.pair_mask[:, :1])",
-        (f"{ATTENTION}/test_masks.py",),
+        (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[grouped_query_attention]",),
     ),
     Mutant(
         "what is masked is multiplied by zero, which leaves NaN",
         MASKS,
         "return ops.where(mask[:, :, None], inputs, ops.zeros_like(inputs))",
         "return inputs * ops.cast(mask[:, :, None], inputs.dtype)",
-        ("tests/zoo/layers/test_matrix.py",),
+        (f"{MATRIX}[additive_attention]",),
     ),
     Mutant(
         "queries beyond the keys are in the segment of the first key",
         MASKS,
         "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
         "return ops.take(ids, ops.where(inside, positions, 0), axis=1)",
-        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+        ("tests/zoo/layers/test_agreement.py",),
     ),
     Mutant(
         "a step with a cache begins at the first position",
         "zoo/layers/attention/base.py",
         "start_index = caches.first_query_position(position, added, queries)",
         "start_index = caches.first_query_position(0, added, queries)",
-        (f"{ATTENTION}/test_cache.py",),
+        (f"{ATTENTION}/test_cache.py::test_steps_equal_the_full_pass[rotary]",),
     ),
     Mutant(
         "a prefix may be read into the empty room of a cache",
         "zoo/layers/attention/base.py",
-        "visible = visible.limited_to(cache[\"index\"])",
+        'visible = visible.limited_to(cache["index"])',
         "visible = visible.limited_to(None)",
-        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
+        ("tests/zoo/layers/test_agreement.py",),
     ),
     Mutant(
         "the output of a query without keys is what the fused kernel makes of it",
         "zoo/layers/core/execution.py",
-        "output = output if seen is None else ops.where(ops.cast(seen, \"bool\"), output, ops.zeros_like(output))",
+        'output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))',
         "output = output if seen is None else ops.where(True, output, ops.zeros_like(output))",
-        ("tests/zoo/layers/test_matrix.py",),
+        ("tests/zoo/layers/test_matrix.py::test_heads_that_see_nothing_add_nothing",),
     ),
     Mutant(
         "a window does not reach its far edge",
         f"{VISIBILITY}/sliding_window.py",
         "pairs.key >= pairs.query - self.left",
         "pairs.key > pairs.query - self.left",
-        ("tests/zoo/layers/test_matrix.py", f"{ATTENTION}/test_blocked.py", "tests/zoo/layers/visibility"),
+        (f"{ATTENTION}/test_blocked.py", "tests/zoo/layers/visibility"),
     ),
     Mutant(
         "a prefix is one position too long",
         f"{VISIBILITY}/prefix_lm.py",
-        "pairs.key < pairs.inputs[\"prefix_length\"]",
-        "pairs.key <= pairs.inputs[\"prefix_length\"]",
+        'pairs.key < pairs.inputs["prefix_length"]',
+        'pairs.key <= pairs.inputs["prefix_length"]',
         ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility"),
     ),
     Mutant(
@@ -110,14 +111,14 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/core/tiles.py",
         "exists = here.key_positions < keys",
         "exists = here.key_positions <= keys",
-        ("tests/zoo/layers/test_matrix.py", "tests/zoo/layers/core/test_tiles.py"),
+        (f"{ATTENTION}/test_blocked.py::test_large_windows_are_computed_in_tiles",),
     ),
     Mutant(
         "a window sees copies of the first key before it",
         "zoo/layers/attention/blocked.py",
         "ops.logical_and(positions >= 0, positions < ops.shape(visible.key_positions)[0])[None]",
         "(positions < ops.shape(visible.key_positions)[0])[None]",
-        (f"{ATTENTION}/test_blocked.py",),
+        (f"{ATTENTION}/test_blocked.py::test_biases_broadcast",),
     ),
     Mutant(
         "linear attention sums masked keys",
@@ -131,7 +132,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/attention/state_attention.py",
         "return ops.where(visible.key_mask[:, None, :, None], key, ops.zeros_like(key))",
         "return key",
-        (f"{ATTENTION}/test_retention.py",),
+        (f"{MATRIX}[delta_rule_attention]",),
     ),
     Mutant(
         "a predicted window counts masked keys",
@@ -150,8 +151,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "blocks are chosen by the mean of hidden keys, too",
         f"{VISIBILITY}/top_blocks.py",
-        "values = ops.where(seen, ops.cast(ops.stop_gradient(scores), \"float32\"), 0.0)",
-        "values = ops.cast(ops.stop_gradient(scores), \"float32\")",
-        ("tests/zoo/layers/test_agreement.py", "tests/zoo/layers/visibility", "tests/zoo/layers/test_contract.py"),
+        'values = ops.where(seen, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)',
+        'values = ops.cast(ops.stop_gradient(scores), "float32")',
+        ("tests/zoo/layers/test_agreement.py",),
     ),
 ]

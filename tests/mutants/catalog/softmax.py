@@ -26,7 +26,7 @@ MUTANTS: list[Mutant] = [
         MASKS,
         "ops.where(mask, scores, ops.cast(LOWEST_SCORE, wide))",
         "ops.where(mask, scores, ops.cast(-1e3, wide))",
-        (f"{ATTENTION}/test_masks.py", "tests/zoo/layers/test_matrix.py"),
+        (f"{ATTENTION}/test_masks.py",),
     ),
     Mutant(
         "an infinite bias is added as it is",
@@ -47,14 +47,14 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/core/running_softmax.py",
         "largest = ops.maximum(before, ops.max(scores, axis=-1, keepdims=True))",
         "largest = ops.zeros_like(before)",
-        ("tests/zoo/layers/core/test_tiles.py", "tests/zoo/layers/test_matrix.py"),
+        ("tests/zoo/layers/core/test_tiles.py", "tests/zoo/layers/test_agreement.py"),
     ),
     Mutant(
         "the running softmax does not scale down what it has",
         "zoo/layers/core/running_softmax.py",
         "output = output * shrink + ops.cast(addend, self.wide)",
         "output = output + ops.cast(addend, self.wide)",
-        ("tests/zoo/layers/test_matrix.py",),
+        ("tests/zoo/layers/core/test_tiles.py", "tests/zoo/layers/test_agreement.py"),
     ),
     Mutant(
         "the softmax of a segment takes its row maximum of all segments",
@@ -118,7 +118,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/attention/description.py",
         "dropped = drop_weights(weights, self.dropout, seed)",
         "dropped = weights = drop_weights(weights, self.dropout, seed)",
-        ("tests/zoo/layers/test_contract.py",),
+        ("tests/zoo/layers/test_contract.py::test_contract[additive_attention]",),
     ),
     Mutant(
         "differential attention subtracts the first softmax",

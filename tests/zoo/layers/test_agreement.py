@@ -63,6 +63,9 @@ FOUND = (
         Situation(implementation="blockwise", backward=True),
     ),
     (described_case("single", normalization="sink"), Situation(sizes=(1, 3, 0))),  # Keras warned of a softmax of one
+    (described_case("heads", visibility=layers.TopBlocks(2, 1)), Situation(value_mask="some", sizes=(2, 3, 7))),
+    (described_case("single", visibility=layers.Segments()), Situation(sizes=(2, 3, 5), start=4)),  # beyond the keys
+    (described_case("groups", visibility=layers.PrefixLM()), Situation(sizes=(2, 2, 5), cached=True)),  # an empty room
 )
 
 
@@ -89,6 +92,6 @@ def test_all_paths_agree(case, situation):
 
 
 @pytest.mark.nightly
-@explore(200 if BACKEND != "jax" else 40, ["eager", "eager", "graph", "unknown", "xla"])
+@explore(80 if BACKEND != "jax" else 20, ["eager"] * 4 + ["graph", "unknown", "xla"])
 def test_all_paths_agree_at_length(case, situation):
     check(case, situation)
