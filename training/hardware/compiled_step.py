@@ -26,7 +26,7 @@ def step_state(model: keras.Model) -> tuple[list[Any], ...]:
     return tuple([variable.value for variable in group] for group in groups)
 
 
-def lower_step(model: keras.Model, batch: tuple[Any, ...]) -> Any:
+def lower_step(model: keras.Model, batch: tuple[Any, ...], device: Any = None) -> Any:
     """Returns the training step of a compiled model on JAX, traced, with the layout that its weights have.
 
     Compiled, it takes `step_state(model)`, which it uses up, and a batch, and returns the logs and the new state.
@@ -34,6 +34,8 @@ def lower_step(model: keras.Model, batch: tuple[Any, ...]) -> Any:
     Args:
         model: The model, whose optimizer is built.
         batch: Arrays of the size of a batch, as `fit` gets it: inputs, outputs and perhaps their weights.
+        device: What it is compiled for, if not for the devices that are here; it need not exist, see
+            `jax.experimental.topologies`.
     """
     import jax
 
@@ -42,7 +44,11 @@ def lower_step(model: keras.Model, batch: tuple[Any, ...]) -> Any:
         put = keras.distribution.distribute_tensor
         batch = keras.tree.map_structure(lambda each: put(each, mesh.get_data_layout(each.shape)), batch)
     model._symbolic_build(data_batch=batch)  # as `fit` does: else metrics have no variables yet
-    return jax.jit(model.train_step, donate_argnums=0).lower(step_state(model), batch)
+    arguments = step_state(model), batch
+    if device is not None:
+        place = jax.sharding.SingleDeviceSharding(device)
+        arguments = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype, sharding=place), arguments)
+    return jax.jit(model.train_step, donate_argnums=0).lower(*arguments)
 
 
 def planned_peak(compiled: Any) -> int:

@@ -1,0 +1,100 @@
+"""What XLA makes of our training steps, without running them: kernels, bytes, types, and what is held in memory.
+
+Where JAX's plugin for CUDA is installed (`pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt`, of JAX's version),
+the steps are compiled for an H100, though there is none; else for the processor, whose compiler fuses otherwise and
+multiplies no bfloat16. Without the card, XLA tries no algorithms out, and cuDNN's attention is left out.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before JAX begins: else its plugin refuses a machine without a card
+
+import jax  # noqa: E402
+
+from benchmarks.gpu import lengths, steps  # noqa: E402
+from benchmarks.gpu.figure import OURS, Figure  # noqa: E402
+from benchmarks.gpu.program import LARGE, Program, products  # noqa: E402
+from training.data.batching import PairBatches  # noqa: E402
+from training.hardware.compiled_step import lower_step, planned_peak  # noqa: E402
+
+KINDS = {"translator": steps.TranslatorStep, "language_model": steps.LanguageModelStep}
+TARGET = Path(__file__).with_name("h100.txtpb")
+UNLIKED = ("transpose", "copy", "gather", "scatter", "sort", "convert", "rng-bit-generator", "while")
+HEAVIEST = 25
+
+
+def write_report(figures: Sequence[Figure], output: Path, tiny: bool) -> None:
+    """Writes what is counted of our training steps among the figures into `dry_run.json`, and prints the main part."""
+    device, reports = target_device(), {}
+    for figure in figures:
+        if figure.contestant != OURS or figure.kind not in KINDS or figure.name == "first step":
+            continue
+        reports[figure.name] = report = {"device": device.device_kind, **describe(figure, device)}
+        (output / "dry_run.json").write_text(json.dumps(reports, indent=2), encoding="utf-8")
+        print(f"{figure.name}:")
+        for name, value in report.items():
+            if name != "heaviest":
+                print(f"  {name}: {_text(value)}", flush=True)
+    if not tiny:
+        print(f"shapes of batches in an epoch: {_text(shapes_of_an_epoch())}")
+
+
+def target_device() -> Any:
+    """Returns a GPU, or one that is only compiled for, or the processor."""
+    if jax.default_backend() == "gpu":
+        return jax.devices()[0]
+    from jax.experimental import topologies
+
+    try:
+        options = {"target_config": TARGET.read_text(encoding="utf-8"), "topology": "1x1x1"}
+        return topologies.get_topology_desc(platform="cuda", **options).devices[0]
+    except (NotImplementedError, RuntimeError):
+        return jax.devices()[0]
+
+
+def describe(figure: Figure, device: Any) -> dict[str, Any]:
+    """Returns what is counted of a training step that is compiled for a device."""
+    step = KINDS[figure.kind](figure.task())
+    lowered = lower_step(step.model, step.batch, device)
+    compiled = lowered.compile()
+    program, cost = Program(compiled.as_text()), compiled.cost_analysis() or {}
+    weights = [tuple(variable.shape) for variable in step.model.trainable_variables]
+    return {
+        "operations, by our own count": step.operations,
+        "operations, by XLA's": cost.get("flops"),
+        "gigabytes accessed": cost.get("bytes accessed", 0) / 1e9,
+        "peak of memory, gigabytes": planned_peak(compiled) / 1e9,
+        "products as traced": products(lowered.as_text()),
+        "kernels": len(program.kernels),
+        "kernels by kind": program.kinds(),
+        "operations, also within fusions": program.operations(UNLIKED),
+        "gigabytes written, by type": {name: size / 1e9 for name, size in program.written().most_common(6)},
+        f"float32 of {LARGE / 2**20:.0f} MiB or more, but for weights": program.large("f32", weights),
+        "logits written, by type": program.logits(step.symbols, figure.work["vocabulary"]),
+        "on the host": program.on_the_host(),
+        "heaviest": program.heaviest(HEAVIEST),
+    }
+
+
+def shapes_of_an_epoch(pairs: int = 29_000, batch_tokens: int = 32_768) -> dict[str, int]:
+    """Returns how many batches of each shape an epoch of sentences as long as Multi30k's has."""
+    rows = [[np.full(length, 5) for length in lengths.draw(pairs, seed)] for seed in range(2)]
+    batches = PairBatches(*rows, batch_tokens=batch_tokens, static_shapes=True)
+    found: dict[str, int] = {}
+    for step in range(len(batches)):
+        (inputs, outputs, _), _ = batches.batch_of(step)
+        shape = f"{len(outputs)} × ({inputs['source'].shape[1]} + {outputs.shape[1]})"
+        found[shape] = found.get(shape, 0) + 1
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(each)}" for name, each in list(value.items())[:20])
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
