@@ -1,5 +1,7 @@
 """Models written as the hub has them: the tensors that they came with, and the same models when they come in again."""
 
+import functools
+
 import numpy as np
 import pytest
 from support import checkpoints
@@ -67,12 +69,15 @@ class Written:
         self.runs = [zoo.load(path / name) for name in ("run", "again")]
 
 
-@pytest.fixture(scope="module", params=nightly_unless(("gpt2", "marian", "llama", "t5").__contains__, FAMILIES))
-def written(request, tmp_path_factory):
-    return Written(request.param, tmp_path_factory.mktemp("hub"))
+@pytest.fixture(scope="module")
+def write_family(tmp_path_factory):
+    """Returns a function that writes a family, once."""
+    return functools.cache(lambda family: Written(family, tmp_path_factory.mktemp("hub")))
 
 
-def test_a_family_leaves_and_comes_in_again(written):
+@pytest.mark.parametrize("family", nightly_unless(("gpt2", "marian", "llama", "t5").__contains__, FAMILIES))
+def test_a_family_leaves_and_comes_in_again(family, write_family):
+    written = write_family(family)
     check_tensors(written)
     first, again = written.runs
     assert_same_weights(first, again)
@@ -228,16 +233,18 @@ def test_a_run_of_spaces_and_a_piece_of_as_many_are_two_symbols():
 
 
 @pytest.mark.weekly
-def test_transformers_reads_what_was_written(written):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_reads_what_was_written(family, write_family):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    folders = checkpoints.FIXTURES / written.family, written.out
+    written = write_family(family)
+    folders = checkpoints.FIXTURES / family, written.out
     architecture = read_json(written.out / "config.json")["architectures"][0]
     model_class = getattr(transformers, architecture)
     first, (out, loading) = (
         model_class.from_pretrained(folders[0]),
         model_class.from_pretrained(folders[1], output_loading_info=True),
     )
-    assert {*loading["missing_keys"]} == (LEFT_OUT["minilm"] if written.family == "minilm" else set())
+    assert {*loading["missing_keys"]} == (LEFT_OUT["minilm"] if family == "minilm" else set())
     assert not loading["unexpected_keys"] and not loading["mismatched_keys"]
     ids = torch.tensor([[5, 9, 7, 3], [8, 6, 11, 4]])
     inputs = {"input_ids": ids, **({"decoder_input_ids": ids} if out.config.is_encoder_decoder else {})}
@@ -247,18 +254,20 @@ def test_transformers_reads_what_was_written(written):
 
 
 @pytest.mark.weekly
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-def test_ids_of_transformers_are_those_of_the_model(written):
+def test_ids_of_transformers_are_those_of_the_model(family, write_family):
     transformers = pytest.importorskip("transformers")
+    written = write_family(family)
     if {"tokenizer.model", "spiece.model"} & {file.name for file in written.out.iterdir()}:
         try:
             transformers.convert_slow_tokenizer.import_protobuf()
         except Exception as error:  # made by a newer protobuf than TensorFlow's
             pytest.skip(f"transformers cannot read SentencePiece here: {error}")
-    expected = checkpoints.expected(written.family)
+    expected = checkpoints.expected(family)
     tokenizer = transformers.AutoTokenizer.from_pretrained(written.out)
     for text, row in zip(expected["texts"], expected["token_ids"], strict=True):
         # Special symbols are no text there; LlamaTokenizer and T5Tokenizer have other rules for spaces at the edges.
-        edges = written.family.startswith(("llama", "t5")) and text != " ".join(text.split())
+        edges = family.startswith(("llama", "t5")) and text != " ".join(text.split())
         if not edges and not any(special in text for special in tokenizer.all_special_tokens):
             assert tokenizer(text, add_special_tokens=False)["input_ids"] == row, text

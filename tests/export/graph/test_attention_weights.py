@@ -13,7 +13,7 @@ OF_LAYERS = [[ALL], -1, [0, ALL, -3, 2, 1], [[1, -1], [0, 0], [ALL, 0], [2, 1], 
 OF_HEADS = [ALL, 1, [-1, 0, ALL, 1, -2], [[1, 0]]]
 
 
-@tf.function(input_signature=[tf.TensorSpec([None, None, None, None, None], tf.float32), NUMBERS, NUMBERS])
+@tf.function(input_signature=[tf.TensorSpec([None] * 5, tf.float32), NUMBERS, NUMBERS], autograph=False)
 def function(weights, layer, head):
     return chosen({"kind": weights}, layer, head)["kind"]
 
