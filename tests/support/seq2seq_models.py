@@ -130,6 +130,13 @@ def without_weights(name, **options):
         return pool.submit(make).result()
 
 
+def unbuilt(**options):
+    """Returns a small Transformer whose layers can be looked at, without any weights."""
+    spec = zoo.get_spec("transformer_tiny")
+    sizes = {"source_vocab_size": SOURCE_SYMBOLS, "target_vocab_size": TARGET_SYMBOLS}
+    return spec.load_class()(**{**spec.config, **sizes, **options})
+
+
 def batch(seed=0):
     """Returns source [B, S] and target [B, T] of different lengths, padded."""
     chance = np.random.default_rng(seed)

@@ -14,10 +14,9 @@ BACKENDS = ["jax", "torch"]
 # A missing module is what an environment without TensorFlow has.
 WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, tensorflow_text=None)\n"
 MODELS = """
-folders = ("classifiers", "language_models", "sentence_encoders")
-sys.path[:0] = ["tests", *(f"tests/zoo/models/{folder}" for folder in folders)]
-import numpy as np, test_classifiers, test_language_models, test_sentence_encoders
-from support import seq2seq_models
+sys.path[:0] = ["tests"]
+import numpy as np
+from support.model_cases import SMALL
 import training.train, zoo, zoo.inference
 from zoo.decoding_options import GenerationOptions, TranslationOptions
 from zoo.inference.generator import Generator
@@ -31,14 +30,11 @@ shared = {
     "sentence_encoder": {"vocab_size": 13},
 }
 answers = {"classifier": (2, 3), "sentence_encoder": (2, 5)}
-options = {
-    **seq2seq_models.SMALL, **test_classifiers.SMALL, **test_language_models.SMALL, **test_sentence_encoders.SMALL
-}
 def models():
     for name in zoo.list_models():
         task = zoo.get_spec(name).task
         inputs = {"source": source, "target": target} if task == "seq2seq" else {"tokens": target}
-        yield name, task, zoo.create_model(name, **shared[task], **options[name][0]), inputs
+        yield name, task, zoo.create_model(name, **shared[task], **SMALL[name][0]), inputs
 """
 FIT = """
 for name, task, model, inputs in models():

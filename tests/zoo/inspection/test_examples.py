@@ -5,6 +5,7 @@ import inspect
 
 import keras
 import pytest
+from support.every import every
 
 import zoo
 import zoo.inspection
@@ -13,15 +14,13 @@ NAMES = [name for name in zoo.inspection.__all__ if inspect.isfunction(getattr(z
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the examples show TensorFlow")
-@pytest.mark.parametrize("name", NAMES)
-def test_examples(name):
-    tests = doctest.DocTestFinder().find(getattr(zoo, name), name, globs={})
-    runner = doctest.DocTestRunner(verbose=False)
-    assert all(test.examples and runner.run(test).failed == 0 for test in tests)
-
-
-def test_sections():
+def test_examples():
     assert len(NAMES) == 5
-    for name in NAMES:
-        sections = ("Args:", "Returns:", "Raises:", "Example:")
-        assert all(f"    {section}\n" in getattr(zoo, name).__doc__ for section in sections), name
+    with every() as failures:
+        for name in NAMES:
+            with failures.of(name):
+                tests = doctest.DocTestFinder().find(getattr(zoo, name), name, globs={})
+                runner = doctest.DocTestRunner(verbose=False)
+                assert all(test.examples and runner.run(test).failed == 0 for test in tests)
+                sections = ("Args:", "Returns:", "Raises:", "Example:")
+                assert all(f"    {section}\n" in getattr(zoo, name).__doc__ for section in sections)

@@ -41,18 +41,15 @@ def test_rotary_and_learned_positions(tmp_path):
     assert (tmp_path / "learned.png").stat().st_size
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("sinusoid", 7, 6), "Unknown kind of positions 'sinusoid'. Did you mean sinusoidal"),
-        (("sinusoidal", 0, 6), "`length` must be a positive integer. Received: length=0"),
-        (("sinusoidal", 7, 5), "do not take dim=5"),
-        (("rotary", 7, 1), "do not take dim=1"),
-    ],
-)
-def test_wrong_pictures(arguments, message):
-    with pytest.raises(InputError, match=message):
-        zoo.draw_positions(*arguments)
+def test_wrong_pictures():
+    for arguments, words in (
+        (("sinusoid", 7, 6), "'sinusoid'.*sinusoidal"),
+        (("sinusoidal", 0, 6), "length=0"),
+        (("sinusoidal", 7, 5), "dim=5"),
+        (("rotary", 7, 1), "dim=1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            zoo.draw_positions(*arguments)
 
 
 def test_without_matplotlib(monkeypatch):
@@ -87,10 +84,10 @@ def test_four_terms_of_a_layer_sum_up_to_its_scores():
 
 
 def test_wrong_terms():
-    with pytest.raises(InputError, match=r"must both be \[T, D\]. Received: \(5, 8\) and \(4, 8\)"):
+    with pytest.raises(InputError, match=r"positions.*\(5, 8\) and \(4, 8\)"):
         zoo.position_terms(X, P[:4])
     layer = layers.MultiHeadAttention(2, 3, score="additive")
-    with pytest.raises(InputError, match="Received: MultiHeadAttention with score AdditiveScore"):
+    with pytest.raises(InputError, match="MultiHeadAttention.*AdditiveScore"):
         zoo.position_terms(X, P, layer)
-    with pytest.raises(InputError, match="must be added, not concatenated"):
+    with pytest.raises(InputError, match="concatenate=True"):
         zoo.position_terms(X, layers.SinusoidalPositions(concatenate=True))

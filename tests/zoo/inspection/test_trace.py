@@ -32,21 +32,21 @@ def attention():
     return randomize(layer)
 
 
-@pytest.mark.parametrize("masked", [False, True])
 @with_each(TRACED)
-def test_the_last_step_is_what_the_layer_returns(case, masked):
+def test_the_last_step_is_what_the_layer_returns(case):
     layer, inputs = build(case), arrays(case)
-    options = dict(case_masks(case)) if masked else {}
-    if masked and isinstance(layer, layers.BaseAttention):
-        options |= {"use_causal_mask": True}
-        options |= {} if case.signed else {"attention_bias": random_array((3, 5), 1)}
-    output, weights = layer(*inputs.values(), return_attention_scores=True, **options)
-    trace = zoo.trace(layer, *inputs.values(), **options)
-    assert list(trace)[-1] == "output" and [step.name for step in trace.steps] == list(trace)
-    assert_equal(trace["output"], to_numpy(output), 1e-5 if "performer" in case.name else 2e-6)
-    assert_equal(trace.weights, to_numpy(weights), 1e-5)
-    assert all(isinstance(step.array, np.ndarray) and step.formula for step in trace.steps)
-    assert str(trace)
+    masked = dict(case_masks(case))
+    if isinstance(layer, layers.BaseAttention):
+        masked |= {"use_causal_mask": True}
+        masked |= {} if case.signed else {"attention_bias": random_array((3, 5), 1)}
+    for options in ({}, masked):
+        output, weights = layer(*inputs.values(), return_attention_scores=True, **options)
+        trace = zoo.trace(layer, *inputs.values(), **options)
+        assert list(trace)[-1] == "output" and [step.name for step in trace.steps] == list(trace)
+        assert_equal(trace["output"], to_numpy(output), 1e-5 if "performer" in case.name else 2e-6)
+        assert_equal(trace.weights, to_numpy(weights), 1e-5)
+        assert all(isinstance(step.array, np.ndarray) and step.formula for step in trace.steps)
+        assert str(trace)
 
 
 def test_the_steps_of_the_course(attention):
@@ -141,11 +141,11 @@ class Named(layers.BaseAttention):
         return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
 
-@pytest.mark.parametrize("layer", [Unscaled(2, 3), Named()], ids=["unscaled", "named"])
-def test_a_subclass_that_uses_other_parts(layer):
-    trace = zoo.trace(layer, X)
-    assert_equal(trace["scores"], trace["query"] @ trace["key"].swapaxes(-1, -2))
-    assert_equal(trace["output"], to_numpy(layer(X, X)))
+def test_a_subclass_that_uses_other_parts():
+    for layer in (Unscaled(2, 3), Named()):
+        trace = zoo.trace(layer, X)
+        assert_equal(trace["scores"], trace["query"] @ trace["key"].swapaxes(-1, -2))
+        assert_equal(trace["output"], to_numpy(layer(X, X)))
 
 
 def test_what_a_subclass_overrides_is_traced():
@@ -191,14 +191,13 @@ def test_linear_attention_shows_the_weights_that_it_does_not_compute():
     assert_equal(trace["output"], to_numpy(layer(X, X, use_causal_mask=True)))
 
 
-@pytest.mark.parametrize("make", [layers.SlidingWindowAttention, layers.BlockLocalAttention])
-def test_windows_show_all_pairs(make):
-    layer = make(2, 3, **({"window": 1} if make is layers.SlidingWindowAttention else {"block_size": 2}))
-    trace = zoo.trace(layer, X)
-    assert trace["raw_scores"].shape == trace["weights"].shape == trace["mask"].shape == (2, 2, 5, 5)
-    output, weights = layer(X, X, return_attention_scores=True)
-    assert_equal(trace["weights"], to_numpy(weights))
-    assert not trace["weights"][~trace["mask"]].any()
+def test_windows_show_all_pairs():
+    for layer in (layers.SlidingWindowAttention(2, 3, window=1), layers.BlockLocalAttention(2, 3, block_size=2)):
+        trace = zoo.trace(layer, X)
+        assert trace["raw_scores"].shape == trace["weights"].shape == trace["mask"].shape == (2, 2, 5, 5)
+        output, weights = layer(X, X, return_attention_scores=True)
+        assert_equal(trace["weights"], to_numpy(weights))
+        assert not trace["weights"][~trace["mask"]].any()
 
 
 def test_blocks_with_two_attentions():
@@ -264,32 +263,31 @@ def test_what_is_hidden_may_be_nan(attention):
     assert_equal(trace["output"][:4], zoo.trace(attention, X[0, :4])["output"])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
-def test_half_precision(dtype):
-    layer = layers.MultiHeadAttention(2, 4, dtype=dtype)
-    trace = zoo.trace(layer, X, use_causal_mask=True)
-    assert_equal(trace["output"], to_numpy(layer(X, X, use_causal_mask=True)), 0.02)
-    assert trace["output"].dtype.name == layer.compute_dtype and str(trace)
+def test_half_precision():
+    for dtype in ("float16", "mixed_bfloat16"):
+        layer = layers.MultiHeadAttention(2, 4, dtype=dtype)
+        trace = zoo.trace(layer, X, use_causal_mask=True)
+        assert_equal(trace["output"], to_numpy(layer(X, X, use_causal_mask=True)), 0.02)
+        assert trace["output"].dtype.name == layer.compute_dtype and str(trace)
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0), (0, 0), (1, 1)])
-@pytest.mark.parametrize("make", [layers.ScaledDotProductAttention, lambda: layers.MultiHeadAttention(2, 3)])
-def test_short_sequences(make, queries, keys):
-    layer = make()
-    trace = zoo.trace(layer, X[:, :queries], X[:, :keys])
-    assert trace["output"].shape == (2, queries, 8) and trace["weights"].shape[-2:] == (queries, keys)
-    assert_equal(trace["output"], to_numpy(layer(X[:, :queries], X[:, :keys])), 0)
-    assert str(trace)
+def test_short_sequences():
+    for layer in (layers.ScaledDotProductAttention(), layers.MultiHeadAttention(2, 3)):
+        for queries, keys in ((0, 3), (3, 0), (0, 0), (1, 1)):
+            trace = zoo.trace(layer, X[:, :queries], X[:, :keys])
+            assert trace["output"].shape == (2, queries, 8) and trace["weights"].shape[-2:] == (queries, keys)
+            assert_equal(trace["output"], to_numpy(layer(X[:, :queries], X[:, :keys])), 0)
+            assert str(trace)
 
 
 def test_wrong_input():
-    with pytest.raises(InputError, match=r"`query` must be .*Received: shape=\(1, 1, 1, 2\)"):
+    with pytest.raises(InputError, match=r"query.*\(1, 1, 1, 2\)"):
         zoo.trace(layers.DotAttention(), np.ones((1, 1, 1, 2)))
-    with pytest.raises(InputError, match="Dense has no attention to look into"):
+    with pytest.raises(InputError, match="Dense"):
         zoo.trace(keras.layers.Dense(3), X)
     trace = zoo.trace(layers.DotAttention(), X)
-    with pytest.raises(KeyError, match="no step 'weihgts'. Steps: weights"):
+    with pytest.raises(KeyError, match="weihgts.*weights"):
         trace["weihgts"]
-    with pytest.raises(AttributeError, match="no step 'mask'"):
+    with pytest.raises(AttributeError, match="mask"):
         trace.mask  # noqa: B018
     assert "mask" not in trace

@@ -11,9 +11,18 @@ from zoo.models.seq2seq.pointer_generator import copied_symbols
 from zoo.vocabulary import PAD
 
 
-@pytest.fixture(params=[0, 1], ids=["plain", "coverage"], scope="module")
+@pytest.fixture(params=[pytest.param(0, marks=pytest.mark.nightly), 1], ids=["plain", "coverage"], scope="module")
 def model(request):
     return create("pointer_generator", SMALL["pointer_generator"][request.param])
+
+
+@pytest.fixture
+def copier(model):
+    """The model with a gate that is closed: it copies and writes nothing."""
+    before = model.gate_dense.get_weights()
+    model.gate_dense.set_weights([np.zeros_like(before[0]), np.full_like(before[1], -50.0)])
+    yield model
+    model.gate_dense.set_weights(before)
 
 
 def test_copied_symbols():
@@ -41,24 +50,18 @@ def test_the_mixture_of_two_distributions(model):
     np.testing.assert_allclose(found[real].sum(axis=-1), 1.0, atol=1e-5)
 
 
-def test_a_closed_gate_copies_only(model):
+def test_a_closed_gate_copies_only(copier):
     source, target = batch()
-    before = model.gate_dense.get_weights()
-    model.gate_dense.set_weights([np.zeros_like(before[0]), np.full_like(before[1], -50.0)])
-    found = np.exp(logits(model, source, target))
-    model.gate_dense.set_weights(before)
+    found = np.exp(logits(copier, source, target))
     for b in range(len(source)):
         elsewhere = np.setdiff1d(np.arange(TARGET_SYMBOLS), source[b])
         assert found[b, 0, elsewhere].max() < 1e-6
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_decoding_copies(model, beam_size):
+@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.nightly), 3])
+def test_decoding_copies(copier, beam_size):
     source, _ = batch()
-    before = model.gate_dense.get_weights()
-    model.gate_dense.set_weights([np.zeros_like(before[0]), np.full_like(before[1], -50.0)])
-    outputs = Translator(model, TranslationOptions(beam_size=beam_size, max_length=7))({"source": source})
-    model.gate_dense.set_weights(before)
+    outputs = Translator(copier, TranslationOptions(beam_size=beam_size, max_length=7))({"source": source})
     ids, log_probs = numpy(outputs["ids"]), numpy(outputs["log_prob"])
     for b in range(len(source)):
         assert set(ids[b, 0]) - {PAD} <= set(source[b]) and log_probs[b, 0] > -40

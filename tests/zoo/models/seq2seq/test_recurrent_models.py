@@ -3,12 +3,15 @@
 import keras
 import numpy as np
 import pytest
+from support.model_cases import case
 from support.models import numpy
 from support.seq2seq_models import SMALL, SOURCE_SYMBOLS, B, S, T, batch, create, logits
+from support.tiers import nightly_unless
 
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError
 from zoo.inference.translator import Translator
+from zoo.layers.core.dropout import Dropout
 from zoo.models.seq2seq.recurrent_base import NOISE, StartStates
 from zoo.models.seq2seq.recurrent_layers import MaskedInputCell, OneWayEncoder
 from zoo.vocabulary import PAD
@@ -56,16 +59,17 @@ def test_a_reversed_encoder_reads_each_row_from_its_end(cell_type):
 def test_alignments_are_in_the_order_of_the_source():
     reverse, forward = (create("luong_dot", {**LUONG, "reverse_source": reverse}) for reverse in (True, False))
     source, target = batch()
-    weights = numpy(reverse.attention(source, target))
-    mirrored = numpy(forward.attention(backwards(source), target))
-    np.testing.assert_allclose(logits(reverse, source, target), logits(forward, backwards(source), target), atol=2e-6)
+    expected, mirrored = map(numpy, forward.decode(target, forward.encode(backwards(source))))
+    found, weights = map(numpy, reverse.decode(target, reverse.encode(source)))
+    np.testing.assert_allclose(found, expected, atol=2e-6)
     for row, length in enumerate(LENGTHS):
         np.testing.assert_allclose(weights[row, ..., :length], mirrored[row, ..., :length][..., ::-1], atol=1e-6)
     assert np.abs(weights - mirrored).max() > 0.01
 
 
-@pytest.mark.parametrize("options", SMALL["rnn_encdec"][:2], ids=["summary", "states"])
-def test_encoders_without_attention_read_in_both_orders(options):
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.nightly), 1], ids=["summary", "states"])
+def test_encoders_without_attention_read_in_both_orders(number):
+    options = SMALL["rnn_encdec"][number]
     reverse, forward = (create("rnn_encdec", {**options, "reverse_source": reverse}) for reverse in (True, False))
     source, target = batch()
     expected = logits(forward, backwards(source), target)
@@ -73,25 +77,15 @@ def test_encoders_without_attention_read_in_both_orders(options):
     assert np.abs(logits(forward, source, target) - expected).max() > 0.01
 
 
-def test_a_bidirectional_encoder_has_one_order():
-    options = {**LUONG, "bidirectional": True}
-    models = [create("luong_general", {**options, "reverse_source": reverse}) for reverse in (True, False)]
-    results = [logits(model, *batch()) for model in models]
-    np.testing.assert_array_equal(*results)
-
-
 @pytest.mark.parametrize(
-    ("name", "cell_type"),
-    [
-        ("rnn_encdec", "gru"),
-        ("rnnsearch", "lstm"),
-        ("luong_dot", "lstm"),
-        pytest.param("rnn_encdec", "lstm", marks=pytest.mark.nightly),
-        pytest.param("rnnsearch", "gru", marks=pytest.mark.nightly),
-        pytest.param("luong_dot", "gru", marks=pytest.mark.nightly),
-    ],
+    "starting",
+    nightly_unless(
+        ("rnn_encdec", "gru").__eq__,
+        [(name, cell) for name in ("rnn_encdec", "rnnsearch", "luong_dot") for cell in ("gru", "lstm")],
+    ),
 )
-def test_starts(name, cell_type):
+def test_starts(starting):
+    name, cell_type = starting
     small = {**SMALL[name][0], "cell_type": cell_type, "dropout": 0.0}
     source, _ = batch()
     starts, trained = {}, {}
@@ -114,19 +108,6 @@ def test_starts(name, cell_type):
         np.testing.assert_array_equal(trained[kind] == starts[kind], kind != "random")
 
 
-def test_random_starts_are_drawn_anew_in_training_only():
-    source, target = batch()
-    options = {**LUONG, "start_state": "random", "dropout": 0.0}
-    model = create("luong_dot", options)
-    first, second = (logits(model, source, target, training=True) for _ in range(2))
-    assert np.all(np.any(first != second, axis=(1, 2)))
-    np.testing.assert_array_equal(logits(model, source, target), logits(model, source, target))
-    other, zero = (create("luong_dot", {**options, "start_seed": seed}) for seed in (1, None))
-    assert np.abs(logits(other, source, target) - logits(model, source, target)).max() > 1e-4
-    without = create("luong_dot", {**options, "start_state": "zero"})
-    np.testing.assert_array_equal(logits(zero, source, target), logits(without, source, target))
-
-
 def test_random_starts_of_models_from_before_the_seed_are_zero():
     model = create("luong_dot", {**LUONG, "start_state": "random", "start_seed": None})
     config = model.get_config()
@@ -146,15 +127,6 @@ def test_luongs_decoder_starts_from_the_encoders_final_states():
         np.testing.assert_allclose(numpy(state), numpy(reference), atol=1e-6)
 
 
-def test_rnnsearch_starts_from_the_backward_state():
-    # That is the one which has read the whole source, from its end to its first symbol.
-    model = create("rnnsearch", RNN)
-    source, _ = batch()
-    annotations = numpy(model.encode(source)["value"])
-    start = numpy(model.start_dense(annotations[:, 0, RNN["units"] :]))
-    np.testing.assert_allclose(numpy(model.encode(source)["start"][0]), start, atol=1e-6)
-
-
 @pytest.mark.parametrize("cell_type", ["gru", "lstm"])
 def test_the_summary_is_made_of_the_last_output(cell_type):
     model = create("rnn_encdec", {**ENCDEC, "num_layers": 2, "cell_type": cell_type})
@@ -167,25 +139,30 @@ def test_the_summary_is_made_of_the_last_output(cell_type):
     np.testing.assert_allclose(np.concatenate([numpy(state) for state in memory["start"]], -1), expected, atol=1e-6)
 
 
-def test_random_starts_are_drawn_for_each_sentence():
-    layer = StartStates(3, 500, "random", seed=1)
-    first, second = (np.stack([numpy(state) for state in layer(np.zeros((2, 1)), training=True)]) for _ in range(2))
+def test_random_starts_are_drawn_for_each_sentence_in_training_only():
+    def drawn(rows, training=None, **options):
+        return np.stack([numpy(state) for state in StartStates(3, 500, "random", **options)(rows, training=training)])
+
+    rows, layer = np.zeros((2, 1)), StartStates(3, 500, "random", seed=1, inference_seed=3)
+    first, second = (np.stack([numpy(state) for state in layer(rows, training=True)]) for _ in range(2))
     draws = np.concatenate([first, second], axis=1).reshape(12, 500)
     np.testing.assert_allclose(draws.std(axis=1), NOISE, rtol=0.15)
     assert np.abs(np.corrcoef(draws) - np.eye(12)).max() < 0.2
+    outside = drawn(rows, inference_seed=3)
+    np.testing.assert_array_equal(np.stack([numpy(state) for state in layer(rows)]), outside)
+    np.testing.assert_array_equal(outside[:, 0], outside[:, 1])  # the same for all sentences
+    np.testing.assert_allclose(outside[:, 0].std(axis=1), NOISE, rtol=0.15)
+    assert np.abs(drawn(rows, inference_seed=5) - outside).max() > NOISE
+    assert not np.any(drawn(rows, inference_seed=None))
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
+def test_layers_have_configs():
+    for layer in (
         StartStates(2, 3, "learned", seed=5),
         OneWayEncoder(3, 2, "gru", dropout=0.25, reverse=True),
         MaskedInputCell(keras.layers.LSTMCell(3), 5),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_layers_have_configs(layer):
-    assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
+    ):
+        assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
 
 
 def test_a_masked_cell_drops_its_inputs_only():
@@ -203,6 +180,28 @@ def test_a_masked_cell_drops_its_inputs_only():
     assert cell.state_size == [3, 3, 5] and cell.output_size == 3
 
 
+def test_dropout_acts_where_it_should(monkeypatch):
+    drop, found = Dropout.call, []
+
+    def dropped(self, inputs, training=False):
+        found.append((inputs.shape[-1], self.rate))
+        return drop(self, inputs, training=training)
+
+    for name, number, sizes in (
+        # Embeddings of the source, annotations, embeddings of the target, readout.
+        ("rnnsearch", 0, [7, 10, 7, 3]),
+        # Embeddings, between the layers and the summary; embeddings, between the layers, readout.
+        ("rnn_encdec", 2, [7, 5, 5, 7, 5, 3]),
+        # Embeddings, between the layers, annotations; embeddings, a mask between the layers, what the states become.
+        ("luong_dot", 0, [7, 6, 6, 7, 6, 7]),
+    ):
+        model, inputs, found[:] = case(name, number).model, case(name, number).inputs, []
+        with monkeypatch.context() as patch:
+            patch.setattr(Dropout, "call", dropped)
+            model(inputs, training=True)
+        assert found == [(size, 0.25) for size in sizes], name
+
+
 @tensorflow_only
 def test_dropout_between_the_decoders_layers_is_the_same_at_all_steps():
     import tensorflow as tf
@@ -214,28 +213,6 @@ def test_dropout_between_the_decoders_layers_is_the_same_at_all_steps():
         loss = tf.reduce_sum(model({"source": source[:1], "target": target[:1]}, training=True))
     dropped = np.all(tape.gradient(loss, kernel.value).numpy() == 0, axis=1)  # units of the lower layer
     assert 15 < np.sum(dropped) < 46
-
-
-@tensorflow_only
-@pytest.mark.parametrize("name", ["rnn_encdec", "luong_dot"])
-def test_dropout_before_the_output(name):
-    import tensorflow as tf
-
-    sizes = {"units": 61, "readout_units": 61} if name == "rnn_encdec" else {"units": 61}
-    model = create(name, {**SMALL[name][0], **sizes, "dropout": 0.5, "tied_embeddings": "none"})
-    source, target = batch()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model({"source": source[:1], "target": target[:1, :1]}, training=True)[..., 5])
-    gradient = tape.gradient(loss, model.output_dense.kernel.value).numpy()[:, 5]
-    assert 15 < np.sum(gradient == 0) < 46
-
-
-@pytest.mark.parametrize(("name", "part"), [("rnn_encdec", "summary"), ("rnnsearch", "value"), ("luong_dot", "value")])
-def test_dropout_of_what_the_encoder_found(name, part):
-    model = create(name, {**SMALL[name][0], "units": 60, "dropout": 0.5})
-    source = batch()[0][:1]  # without padding
-    assert 0.2 < np.mean(numpy(model.encode(source, training=True)[part]) == 0) < 0.8
-    assert np.all(numpy(model.encode(source)[part]) != 0)
 
 
 def test_monotonic_windows_follow_the_source():
@@ -278,22 +255,15 @@ def test_input_feeding_tells_the_decoder_where_it_looked():
     assert np.abs(first[1:] - second[1:]).max() > 1e-3
 
 
-@pytest.mark.parametrize("score", ["additive", "scaled_dot"])
-def test_other_scores(score):
-    source, target = batch()
-    weights = numpy(create("luong_dot", {**LUONG, "score": score}).attention(source, target))
-    np.testing.assert_allclose(weights.sum(axis=-1)[:, 0, 0], target != PAD, atol=1e-6)
-
-
-@pytest.mark.parametrize("options", SMALL["rnn_encdec"][:2], ids=["summary", "states"])
-def test_without_attention(options):
-    model = create("rnn_encdec", options)
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.nightly), 1], ids=["summary", "states"])
+def test_without_attention(number):
+    model = case("rnn_encdec", number).model
     source, target = batch()
     assert not model.attends
     assert model.decode(target, model.encode(source))[1] is None
-    with pytest.raises(InputError, match="RNNEncoderDecoder has no attention. `rnnsearch` is a model like it that has"):
+    with pytest.raises(InputError, match="RNNEncoderDecoder.*rnnsearch"):
         model.attention(source, target)
-    before = logits(model, source, target)[0]
+    before = case("rnn_encdec", number).expected[0]
     for place in (0, S - 1):  # all that it knows of the source goes through the same vectors, from both ends
         changed = source.copy()
         changed[0, place] = 4 + (changed[0, place] - 3) % (SOURCE_SYMBOLS - 4)
@@ -301,20 +271,14 @@ def test_without_attention(options):
 
 
 def test_all_that_a_decoder_without_attention_knows_has_a_fixed_size():
-    for options in SMALL["rnn_encdec"]:
-        memory = create("rnn_encdec", options).encode(batch()[0])
+    for number in range(len(SMALL["rnn_encdec"])):
+        memory = case("rnn_encdec", number).model.encode(batch()[0])
         assert {len(state.shape) for state in keras.tree.flatten(memory)} == {2}
 
 
 @tensorflow_only
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("rnn_encdec", marks=pytest.mark.nightly),
-        "luong_location",
-        pytest.param("luong_local_m", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["rnn_encdec", "luong_location", "luong_local_m"])
 def test_graphs_of_unknown_sizes(name):
     import tensorflow as tf
 

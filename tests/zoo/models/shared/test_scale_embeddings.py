@@ -6,17 +6,12 @@ from keras import ops
 
 import zoo
 
+SMALL = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 10}
 MODELS = {
     "self_attention_classifier": {"vocab_size": 11, "num_classes": 3, "positions": "sinusoidal"},
-    "transformer_classifier": {"vocab_size": 11, "num_classes": 3, "num_heads": 2, "intermediate_dim": 10},
-    "causal_lm_tiny": {"vocab_size": 11, "tied_embeddings": False, "num_heads": 2, "intermediate_dim": 10},
-    "transformer_tiny": {
-        "source_vocab_size": 11,
-        "target_vocab_size": 11,
-        "tied_embeddings": "none",
-        "num_heads": 2,
-        "intermediate_dim": 10,
-    },
+    "transformer_classifier": {"vocab_size": 11, "num_classes": 3, **SMALL},
+    "causal_lm_tiny": {"vocab_size": 11, "tied_embeddings": False, **SMALL},
+    "transformer_tiny": {"source_vocab_size": 11, "target_vocab_size": 11, "tied_embeddings": "none", **SMALL},
 }
 TOKENS = np.array([[5, 6, 7, 8, 2]], "int32")
 
