@@ -7,16 +7,13 @@ from benchmarks.attention import CASES
 from zoo import layers
 
 
-def test_targets_name_contestants():
+def test_targets_name_contestants_with_layers_that_exist():
     for case in CASES.values():
         labels = [contestant.label for contestant in case.contestants]
         assert len(set(labels)) == len(labels)
         for target in case.targets:
             assert set(target.contestants) <= set(labels) and set(target.peers) <= set(labels), target
             assert target.peers or target.kind == "bytes"
-
-
-def test_the_bounds():
     bounds = {
         (name, target.kind, *(peer.split(",")[0] for peer in target.peers)): target.bound
         for name, case in CASES.items()
@@ -33,6 +30,9 @@ def test_the_bounds():
     assert bounds[("sliding_window", "time slope", "zoo.layers.SlidingWindowAttention")] == 1.15
     assert bounds[("linear", "memory slope", "zoo.layers.LinearAttention")] == 1.15
     assert {contestant.work["length"] for contestant in CASES["linear"].contestants} == {4096, 16384}
+    ours = [each for case in CASES.values() for each in case.contestants if each.name.startswith("zoo.layers")]
+    named = [each.work["layer"]["class"].rpartition(".") for each in ours]
+    assert ours and not [name for module, _, name in named if module != "zoo.layers" or not hasattr(layers, name)]
 
 
 def test_our_layers_on_processors_run_in_bfloat16_too():
@@ -47,12 +47,6 @@ def test_our_layers_on_processors_run_in_bfloat16_too():
         for name in full:
             target = targets[f"{name}, bfloat16"]
             assert (target.kind, target.peers, target.bound) == ("speed", (name,), 2)
-
-
-def test_layers_exist():
-    ours = [each for case in CASES.values() for each in case.contestants if each.name.startswith("zoo.layers")]
-    named = [each.work["layer"]["class"].rpartition(".") for each in ours]
-    assert ours and not [name for module, _, name in named if module != "zoo.layers" or not hasattr(layers, name)]
 
 
 def test_command(monkeypatch, tmp_path, capsys):
@@ -75,6 +69,11 @@ def test_command(monkeypatch, tmp_path, capsys):
     assert "median of 5 turns" in out and "median of 2 fresh processes" in out and "Tiny sizes" in out
     time = "100.0 ms (100.0–100.0)"
     assert f"| zoo.layers.AdditiveAttention | two projections | {time} | {time} | 100.0 MB" in out
+    for arguments in (["--case", "nothing"], ["--rounds", "0"], ["--before", "nowhere"]):
+        with pytest.raises(SystemExit) as error:
+            attention.main(arguments)
+        assert error.value.code == 2
+        assert arguments[1] in capsys.readouterr().err
 
 
 def test_layers_beside_those_of_another_checkout(tmp_path):
@@ -89,11 +88,3 @@ def test_layers_beside_those_of_another_checkout(tmp_path):
     }
     found = [report.target_value(case, {"results": results}, target) for target in case.targets]
     assert found == [2, 2, 2]
-
-
-def test_command_with_bad_arguments(capsys):
-    for arguments in (["--case", "nothing"], ["--rounds", "0"], ["--before", "nowhere"]):
-        with pytest.raises(SystemExit) as error:
-            attention.main(arguments)
-        assert error.value.code == 2
-        assert arguments[1] in capsys.readouterr().err

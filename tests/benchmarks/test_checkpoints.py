@@ -28,9 +28,6 @@ def test_targets_compare_the_fastest_of_each():
         "CTranslate2, greedy": 0.5,
     }
     assert found[GENERATION] == {"transformers, 1 text": 1.5, "transformers, 8 texts": 1.5}
-
-
-def test_a_section_says_how_many_times_as_fast():
     text = section(CASES[TRANSLATION], measured(CASES[TRANSLATION]))
     assert "| greedy | transformers | 3,000 ms (3,000–3,000) | 1,000 ms | 3.00× as fast | all in one batch |" in text
     assert "| CTranslate2, greedy | 0.50× | ≥ 0.90× | missed |" in text

@@ -39,7 +39,7 @@ def test_contestants_have_an_adapter_and_an_environment():
     assert CASES[REQUEST].groups == ["greedy", "beam 5"] and CASES[TEST_SET].groups == ["beam 5"]
 
 
-def test_lengths_are_checked_where_nobody_was_trained():
+def test_work_is_equal():
     def task(case):
         return case.task(case.contestants[0])
 
@@ -47,15 +47,9 @@ def test_lengths_are_checked_where_nobody_was_trained():
     assert "exact_length" not in task(CASES[TEST_SET]), "its contestants look at the ids by themselves"
     for case in TRAINED_CASES.values():
         assert "exact_length" not in task(case) and not task(case)["exact_steps"]
-
-
-def test_parts_are_those_of_an_export():
     from export.graph.dynamic_batching import MAX_BATCH_SIZE
 
     assert decoding.PART == MAX_BATCH_SIZE
-
-
-def test_symbols():
     assert decoding.count_symbols([16] * BATCH) == BATCH * 16
     assert decoding.count_symbols([2] * BATCH + [7, 5]) == BATCH * 2 + 2 * 7
 
@@ -107,15 +101,12 @@ def test_section_of_a_trained_model():
     assert "| beam 5 | zoo | not yet measured |  |  |  |" in lines
 
 
-def test_sentences_of_a_file(tmp_path):
+def test_sentences_of_files_and_of_chance(tmp_path):
     file = tmp_path / "text"
     file.write_text("".join(f"{'w ' * length}\n" for length in (3, 16, 30, 15)), encoding="utf-8")
     run = SimpleNamespace(source_ids=lambda lines: [line.split() for line in lines])
     assert [len(line.split()) for line in decoding.sentences_of_file(run, file, False)] == [16, 15, 3, 30]
     assert [len(line.split()) for line in decoding.sentences_of_file(run, file, True)] == [3, 16, 30, 15]
-
-
-def test_inputs(tmp_path):
     inputs = decoding.random_sentences(tiny=True)
     assert len(inputs.texts) == 4 and all(len(text.split()) == LENGTH - 1 for text in inputs.texts)
     inputs = decoding.read_test_split(write_text(tmp_path), tiny=True)
@@ -138,9 +129,6 @@ def test_command(monkeypatch, tmp_path, capsys):
     assert asked[1] == (TEST_SET, 7, f"text:{tmp_path}:en-de", decoding.MAX_TEST_SETS, 2, True)
     assert "Tiny sizes" in capsys.readouterr().out
     assert command.TINY.startswith("**Tiny")
-
-
-def test_command_with_bad_arguments(capsys):
     for arguments, option in (
         (["--case", TEST_SET], "--data"),
         (["runs/en-de"], "--text"),

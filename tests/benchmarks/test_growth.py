@@ -12,15 +12,13 @@ def _found(name, seconds):
     return {"where": "a machine", "results": results, "fastest": {}}
 
 
-def test_slope():
+def test_slopes_and_rows():
     medians = {length: 3e-6 * length**2 for length in LENGTHS}
     assert growth.slope(medians) == pytest.approx(2.0)
     # What every length costs alike does not count: it is most of the time of short ones alone.
     assert growth.slope({**medians, 128: 5.0, 256: 5.0, 512: 5.0}) == pytest.approx(2.0)
     assert str(growth.slope({128: 1.0, 1024: 2.0})) == "nan"
 
-
-def test_rows():
     def row(name, found):
         return growth.row(CASES[name], found)
 
@@ -52,16 +50,13 @@ def test_every_attention_layer_is_there_or_said_not_to_be():
     assert linear == {"sliding_window", "block_local", "linear", "performer", "pooling", "convolution", *by_state}
 
 
-def test_recurrence_and_convolution_have_longer_paths_than_attention():
+def test_what_is_compared_has_its_size_and_paths():
     in_theory = {name: LAYERS[name][4:7] for name in ("recurrence", "convolution", "scaled_dot")}
     assert in_theory == {
         "recurrence": ("n·d²", "n", "n"),
         "convolution": ("k·n·d²", "1", "n/k"),
         "scaled_dot": ("n²·d", "1", "1"),
     }
-
-
-def test_what_is_compared_has_the_same_batch_and_size():
     for names in (("additive_wide", "dot_wide"), ("one_head", "eight_heads", "eight_layers")):
         works = [[each.work for each in CASES[name].contestants] for name in names]
         for same_length in zip(*works, strict=True):

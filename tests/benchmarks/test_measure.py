@@ -115,7 +115,7 @@ def test_memory_is_of_fresh_processes_and_time_of_the_last(monkeypatch):
     assert found["results"]["absent"] == {"failed": "torch is not installed"}
 
 
-def test_each_contestant_counts_in_its_fastest_group():
+def test_each_contestant_counts_in_its_fastest_group(monkeypatch, case):
     groups = ("float32", "bfloat16")
     contestants = tuple(
         Contestant(name, "adapter:run", group=group) for name in ("zoo", "KerasHub", "broken") for group in groups
@@ -125,9 +125,6 @@ def test_each_contestant_counts_in_its_fastest_group():
     results["broken, float32"] = {"seconds": [0.001], "failed": "ended"}
     fastest = fastest_of_each(Case("made_up", "made up", contestants), results)
     assert [contestant.label for contestant in fastest] == ["zoo, bfloat16", "KerasHub, float32"]
-
-
-def test_fastest_are_compared_where_a_case_says_so(monkeypatch, case):
     asked = []
     monkeypatch.setattr(module, "_measure_group", lambda case, members, what, *rest: asked.append(what) or {})
     measure(case("zoo"))
@@ -148,9 +145,6 @@ def test_contestants_take_turns():
     measured = take_turns({"a": contestant("a"), "b": contestant("b")}, rounds=2, warm_up=1)
     assert calls == ["a", "b"] * 3
     assert measured == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
-
-
-def test_nothing_measured_is_nothing_found():
     assert take_turns({"a": lambda: 1.0}, rounds=0) == {"a": []}
 
 

@@ -98,21 +98,12 @@ def test_targets_across_groups_count_what_took_turns_together():
     assert [goal.met for goal in goals(case, found)] == [False, True, True, None]
 
 
-def test_goal_is_a_row():
+def test_goals_spreads_and_the_machine_by_hand():
     assert str(Goal("a", "b")) == "| a | b | reported |  |"
     assert str(Goal("a", "b", "≥ 1", False)) == "| a | b | ≥ 1 | missed |"
-
-
-def test_spread_by_hand():
     assert Spread.of([3.0]) == Spread(3.0, 3.0, 3.0)
     assert Spread.of([5.0, 1.0, 4.0, 2.0, 3.0]) == Spread(3.0, 2.0, 4.0)
     assert Spread(1234.56, 1.0, 2.0).text("s", digits=0) == "1,235 s (1–2)"
-
-
-def test_median_of_what_failed_is_none():
     assert median_of({"seconds": [1.0, 3.0, 2.0]}) == 2.0
     assert median_of({}) is median_of({"seconds": [1.0], "failed": "ended"}) is None
-
-
-def test_machine_and_commit():
     assert "AMX" in machine_and_commit() and "cores, commit " in machine_and_commit()

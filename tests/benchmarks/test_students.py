@@ -29,7 +29,7 @@ def test_every_target_is_about_contestants():
             assert sum(map(belongs, labels)) == 1, target.what
 
 
-def test_section(measurements):
+def test_section_and_plot(measurements, tmp_path):
     lines = students.section(CASE, measurements).splitlines()
     for line in (
         "| zoo, teacher, beam 5 | 42.00 | 6.00 (6.00–6.00) | 50 | 25 |",
@@ -40,9 +40,6 @@ def test_section(measurements):
         "It has 0.25 BLEU less than the teacher with beams (at most 0.5).",
     ):
         assert line in lines, line
-
-
-def test_plot(measurements, tmp_path):
     file = tmp_path / "plot.png"
     students.plot(CASE, measurements, file)
     assert file.read_bytes().startswith(b"\x89PNG")

@@ -29,16 +29,13 @@ def epoch(tmp_path_factory):
         yield epoch_case(f"text:{folder}:en-de")
 
 
-def test_bounds():
+def test_targets_compare_ours_with_all_peers_in_the_precision():
     bounds = {(name, target.what): target.bound for name, case in CASES.items() for target in case.targets}
     assert bounds[("transformer_step", "float32")] == 1.3
     assert bounds[("transformer_step", "each at its fastest precision")] == 2.0
     assert bounds[("wide_step", "fastest precision against KerasHub in mixed_bfloat16")] == 2.5
     for name in ("rnnsearch_step", "luong_step"):
         assert bounds[(name, "float32")] == bounds[(name, "each at its fastest precision")] == 2.0
-
-
-def test_targets_compare_ours_with_all_peers_in_the_precision():
     case = CASES["transformer_step"]
     labels = [contestant.label for contestant in case.contestants]
     same, fastest = case.targets
@@ -47,6 +44,11 @@ def test_targets_compare_ours_with_all_peers_in_the_precision():
     assert all(fastest.is_peer(label) != label.startswith("zoo") for label in labels)
     assert all("float32" in label and fastest.is_peer(label) for label in labels if same.is_peer(label))
     assert sum(map(same.is_peer, labels)) == 8 and sum(map(fastest.is_peer, labels)) == 14
+    case = CASES["wide_step"]
+    assert case.among([]) == case
+    labels = [contestant.label for contestant in case.among(["zoo, b", "KerasHub"]).contestants]
+    assert labels == ["zoo, bfloat16", "KerasHub, float32", "KerasHub, bfloat16"]
+    assert all(case.groups == [*PRECISIONS] for case in CASES.values())
 
 
 def test_contestants_have_an_adapter_and_an_environment():
@@ -60,13 +62,6 @@ def test_contestants_have_an_adapter_and_an_environment():
                 assert f"\ndef {function}(" in source and contestant.environment in REQUIREMENTS
             task = case.task(contestant, threads=3, tiny=True)
             assert task["threads"] == 3 and task["precision"] == contestant.group and task["batch"] == 2
-
-
-def test_some_of_the_contestants():
-    case = CASES["wide_step"]
-    assert case.among([]) == case
-    labels = [contestant.label for contestant in case.among(["zoo, b", "KerasHub"]).contestants]
-    assert labels == ["zoo, bfloat16", "KerasHub, float32", "KerasHub, bfloat16"]
 
 
 def test_adapters_import_nothing_of_this_project_but_the_protocol():
@@ -162,6 +157,11 @@ def test_command(asked, capsys):
     assert asked[1][1] == ["zoo, float32", "KerasHub, float32", "KerasHub, bfloat16"]
     out = capsys.readouterr().out
     assert "Median of 3 turns" in out and "1 threads each" in out and "D 256" in out and "Tiny sizes" in out
+    for arguments in (["--case", "nothing"], ["--rounds", "0"], ["--threads", "-1"]):
+        with pytest.raises(SystemExit) as error:
+            training.main(arguments)
+        assert error.value.code == 2
+        assert arguments[1] in capsys.readouterr().err
 
 
 def test_command_of_an_epoch(epoch, asked, monkeypatch, capsys):
@@ -172,15 +172,3 @@ def test_command_of_an_epoch(epoch, asked, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         training.main(["--case", "epoch"])
     assert "the case epoch needs --data" in capsys.readouterr().err
-
-
-def test_command_with_bad_arguments(capsys):
-    for arguments in (["--case", "nothing"], ["--rounds", "0"], ["--threads", "-1"]):
-        with pytest.raises(SystemExit) as error:
-            training.main(arguments)
-        assert error.value.code == 2
-        assert arguments[1] in capsys.readouterr().err
-
-
-def test_precisions_are_the_groups():
-    assert all(case.groups == [*PRECISIONS] for case in CASES.values())

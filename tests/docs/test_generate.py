@@ -31,7 +31,7 @@ def repository():
 NOTEBOOK = "# %% [markdown]\n# # Title\n#\n# Text\n\n# %%\nx = 2\nprint(x)\nx + 1\n"
 
 
-def test_a_notebook_becomes_a_page(notebooks, tmp_path):
+def test_a_notebook_becomes_a_page_unless_a_cell_fails(notebooks, tmp_path, capsys):
     path = tmp_path / "page.py"
     path.write_text(NOTEBOOK)
     notebooks.run(path, tmp_path)
@@ -40,14 +40,11 @@ def test_a_notebook_becomes_a_page(notebooks, tmp_path):
     assert page.index("\n2\n") < page.index("\n3\n"), "what was printed, then the value of the last line"
     kinds = [cell["cell_type"] for cell in json.loads((tmp_path / "page.ipynb").read_text())["cells"]]
     assert kinds == ["markdown", "code"]
-
-
-def test_a_cell_that_fails_is_named(notebooks, tmp_path, capsys):
-    path = tmp_path / "page.py"
+    path = tmp_path / "broken.py"
     path.write_text("# %%\nx = 1\n\n# %%\nx / 0\n")
-    with pytest.raises(SystemExit, match=r"page.py fails in cell 1:\nx / 0"):
+    with pytest.raises(SystemExit, match=r"broken.py fails in cell 1:\nx / 0"):
         notebooks.run(path, tmp_path)
-    assert "ZeroDivisionError" in capsys.readouterr().err and not (tmp_path / "page.md").exists()
+    assert "ZeroDivisionError" in capsys.readouterr().err and not (tmp_path / "broken.md").exists()
 
 
 def test_examples_of_pages_are_run(notebooks, tmp_path, capsys):
@@ -89,7 +86,7 @@ def test_a_site_with_broken_links_has_problems(tmp_path):
     ]
 
 
-def test_every_command_is_found_and_its_parser(monkeypatch):
+def test_every_command_is_found_with_its_parser_and_what_it_does_not_describe():
     commands = importlib.import_module("generate.commands")
     names = commands.names()
     assert {"training.train", "training.evaluate", "export.saved_model", "export.serve", "export.client"} <= {*names}
@@ -97,9 +94,6 @@ def test_every_command_is_found_and_its_parser(monkeypatch):
     assert "--beam_size" in commands._page(
         "training.evaluate", parser, "", importlib.import_module("generate.problems").Problems()
     )
-
-
-def test_what_has_no_description_is_named():
     import argparse
 
     commands, problems = importlib.import_module("generate.commands"), importlib.import_module("generate.problems")

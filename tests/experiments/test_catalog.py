@@ -21,16 +21,13 @@ def test_sentences_are_joined(tmp_path):
     assert len(joined.source) == len(alone.source) // 3 and joined.target[1] == " ".join(alone.target[3:6])
 
 
-def test_the_answer_is_the_value_of_the_key():
+def test_texts_that_are_drawn():
     texts, answers = distance._texts(np.random.default_rng(1), 7, pairs=4, distance=5)
     assert texts.shape == (7, 4 + 5 + 1, 2)
     for text, answer in zip(texts, answers, strict=True):
         pairs = dict(text[:4])
         assert len(pairs) == 4 and pairs[text[-1, 0]] == answer
         assert not set(text[4:-1, 0]) & set(range(distance.KEYS))
-
-
-def test_texts_repeat_with_a_period():
     texts = positions._texts(np.random.default_rng(1), 11, 23)
     assert texts.min() > 0 and texts.max() < positions.SYMBOLS
     for text in texts:

@@ -87,10 +87,13 @@ def test_a_quick_run_that_refutes_ends_with_1(scripted, tmp_path, capsys):
     assert ended.value.code == 1 and "did not find a direction" in capsys.readouterr().err
 
 
-def test_budgets_are_not_mixed(scripted, tmp_path):
+def test_budgets_are_not_mixed_and_folders_are_written_to(scripted, tmp_path):
     command.main(["scripted", "--quick", "--workdir", str(tmp_path)])
     with pytest.raises(InputError, match="another budget, quick=true.*steps=null; this one is .*steps=50.*--workdir"):
         command.main(["scripted", "--quick", "--steps", "50", "--workdir", str(tmp_path)])
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="file cannot be written to"):
+        command.main(["scripted", "--quick", "--workdir", str(tmp_path), "--output", str(tmp_path / "file")])
 
 
 def test_what_is_not_yet_run_says_so(scripted, tmp_path, capsys):
@@ -110,17 +113,15 @@ def test_some_cells_are_not_yet_run():
     assert [str(verdict) for verdict in verdicts] == ["Not yet run", "Not yet run", "Confirmed"]
     assert results.mean("value", size=3) == 5 and results.line("size", "value") == ([2, 3], [1.0, 5.0])
     assert len(results.measured().rows) == 2 and "| 2 | 1.00 |  |" in table(Scripted(), results)
+    assert Results([]).mean("value") != Results([]).mean("value")
+    assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x", "")
 
 
-def test_what_is_no_file_of_results(tmp_path):
+def test_a_row_of_results_has_its_budget_and_commit_and_other_files_are_refused(tmp_path):
     for content in ("{}\n", "no json\n", "[1]\n", "\xff\n"):
-        path = tmp_path / "x.jsonl"
-        path.write_bytes(content.encode("latin-1"))
-        with pytest.raises(InputError, match=r"x\.jsonl"):
-            Store(path, BUDGET)
-
-
-def test_a_row_has_its_budget_and_commit(tmp_path):
+        (tmp_path / "other.jsonl").write_bytes(content.encode("latin-1"))
+        with pytest.raises(InputError, match=r"other\.jsonl"):
+            Store(tmp_path / "other.jsonl", BUDGET)
     store = Store(tmp_path / "x.jsonl", BUDGET)
     store.add(Cell({"size": 2}, 5), {"value": 3}, "abc")
     assert json.loads(store.path.read_text(encoding="utf-8")) == {
@@ -151,18 +152,9 @@ def test_data_are_not_given_to_an_experiment_that_has_its_own_nor_is_an_unknown_
         command.main(["scalling"])
 
 
-def test_a_folder_that_cannot_be_written(scripted, tmp_path):
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(InputError, match="file cannot be written to"):
-        command.main(["scripted", "--quick", "--workdir", str(tmp_path), "--output", str(tmp_path / "file")])
-
-
-def test_all_are_listed(capsys):
+def test_all_are_listed_and_say_what_they_ask(capsys):
     command.main([])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
-
-
-def test_each_says_what_it_asks():
     with every() as failures:
         for name in NAMES:
             with failures.of(name):
@@ -174,8 +166,3 @@ def test_each_says_what_it_asks():
                 assert quick and len({str(cell) for cell in full}) == len(full) >= len(quick)
                 assert all(claim.strong is False or claim.text for claim in experiment.claims())
                 assert experiment.setting(Request(None)).startswith(inspect.cleandoc(type(experiment).__doc__))
-
-
-def test_results_without_a_cell_have_no_mean():
-    assert Results([]).mean("value") != Results([]).mean("value")
-    assert "| --- |" in table(Scripted(), Results([])) and "0 seeds" in page(Scripted(), Results([]), [], [], "x", "")

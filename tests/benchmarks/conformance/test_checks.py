@@ -18,6 +18,7 @@ from benchmarks.conformance.subjects import MULTI, SUBJECTS
 BY_NAME = {check.name: check for check in CHECKS}
 
 
+@pytest.mark.nightly
 def test_every_check_fails_where_the_contract_is_broken():
     assert BROKEN.keys() == BY_NAME.keys()
     with every() as failures:

@@ -26,7 +26,7 @@ def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     assert "--lines must be at least 1. Received: 0" in capsys.readouterr().err
 
 
-def test_inputs_are_many_and_different(tmp_path):
+def test_inputs_are_many_different_and_what_tokenizers_do_not_like(tmp_path):
     texts = sentences(240)
     assert len({*texts}) == 240
     assert [len(text.split()) for text in beginnings(texts)[:7]] == [1, 2, 3, 4, 5, 6, 1]
@@ -37,9 +37,6 @@ def test_inputs_are_many_and_different(tmp_path):
     assert read_lines([tmp_path / "lines"] * 2) == ["a", "b\r", "\ufffd"]
     (tmp_path / "source.py").write_text("x = 1")
     assert read_lines([tmp_path]) == ["x = 1"]
-
-
-def test_lines_are_made_of_what_tokenizers_do_not_like():
     lines = list(hostile_lines(500))
     assert len(lines) == 500 and lines == list(hostile_lines(500)) != list(hostile_lines(500, seed=1))
     assert max(map(len, lines)) == 10_000 and "\x00" in lines

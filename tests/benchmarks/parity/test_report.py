@@ -28,20 +28,14 @@ RESULT = Result(
 )
 
 
-def test_the_largest_difference_is_relative_to_the_largest_value():
+def test_differences_and_ids_by_hand():
     found, expected = [np.array([1.0, -3.0]), np.array([[2.0]])], [np.array([1.0, -4.0]), np.array([[2.5]])]
     assert relative(found, expected) == 0.25
     with pytest.raises(ValueError):
         relative(found, expected[:1])
-
-
-def test_answers_that_differ_are_kept_with_what_was_asked():
     count = compare(["a", "b"], ["A", "X"], ["A", "B"])
     assert count == Count(2, [("b", "X", "B")]) and str(count) == "**1** of 2"
     assert str(compare(["a"], ["A"], ["A"])) == "1 of 1"
-
-
-def test_ids_are_those_of_the_checkpoint():
     for tokenizer, size, original, order in (
         (Tokenizer([-1, 5, 5, 0, 1, 2, 3, 4]), 6, [-1, 5, 5, 0, 1, 2, 3, 4], [3, 4, 5, 6, 7, 1]),
         (Tokenizer([0, 0, 1, 2, 3, -1, -1]), 6, [0, 0, 1, 2, 3, 4, 5], [0, 2, 3, 4, 5, 6]),  # rows beyond the pieces
@@ -67,7 +61,4 @@ def test_the_page_has_a_row_for_each_family_and_shows_what_differs():
     assert "- GPT-7, ids, host: 2, 1 of them only in the order of ids. For example\n" in page
     assert "Third; Fifth, small: left out.\n\nFourth: no.\n" in page and "machine, commit 7." in page
     assert "Nothing." in markdown([Result("Other")], {}, "", 3)
-
-
-def test_results_are_plain_data():
     assert Result.of(dataclasses.asdict(RESULT)) == RESULT

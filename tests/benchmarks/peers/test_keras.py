@@ -64,7 +64,7 @@ def test_what_attention_is_compared_with_takes_one_sequence():
         assert gradient.shape == (1, 8, 16) and np.isfinite(gradient).all() and np.abs(gradient).max() > 0
 
 
-def test_layers_of_one_head_are_multi_head_attention():
+def test_layers_of_one_head_are_multi_head_attention_and_gradients_those_of_the_layer():
     (inputs,) = random_arrays([(2, 5, 6)])
     separate = adapter.SeparateHeads(num_heads=3, key_dim=7)
     output = separate(inputs, inputs)
@@ -74,15 +74,16 @@ def test_layers_of_one_head_are_multi_head_attention():
         kernels = [getattr(head, f"{name}_dense").kernel for head in separate.heads]
         getattr(together, f"{name}_dense").kernel.assign(np.concatenate(kernels, axis=0 if name == "output" else -1))
     np.testing.assert_allclose(output, together(inputs, inputs), rtol=1e-5, atol=1e-6)
-
-
-def test_tiny_sizes_are_tiny():
-    sizes = attention.sizes(batch=8, length=16384, dim=512, heads=8, window=128, half=True)
-    expected = attention.sizes(batch=1, length=16, dim=16, heads=2, window=2, half=True)
-    assert tiny_sizes(sizes) == {**expected, "head_dim": 8}
+    layer = keras.layers.Dense(3)
+    step = adapter.tensorflow_pass(layer, [(2, 5, 3)], lambda layer, tensors: layer(*tensors))
+    (direction,) = random_arrays([(2, 5, 3)])
+    np.testing.assert_allclose(step(), direction @ tf.transpose(layer.kernel).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_options_name_sizes_or_layers():
+    sizes = attention.sizes(batch=8, length=16384, dim=512, heads=8, window=128, half=True)
+    expected = attention.sizes(batch=1, length=16, dim=16, heads=2, window=2, half=True)
+    assert tiny_sizes(sizes) == {**expected, "head_dim": 8}
     sizes = {"dim": 8, "window": 2}
     description = {"class": "zoo.layers.LocalAttention", "window": "window", "alignment": "monotonic"}
     layer = adapter.make_layer(description, sizes, "mixed_bfloat16")
@@ -90,16 +91,6 @@ def test_options_name_sizes_or_layers():
     inner = {"class": "zoo.layers.AdditiveAttention", "units": "dim"}
     pooling = adapter.make_layer({"class": "zoo.layers.AttentionPooling", "attention": inner}, sizes, "float32")
     assert pooling.attention.units == 8
-
-
-def test_gradients_are_those_of_the_layer():
-    layer = keras.layers.Dense(3)
-    step = adapter.tensorflow_pass(layer, [(2, 5, 3)], lambda layer, tensors: layer(*tensors))
-    (direction,) = random_arrays([(2, 5, 3)])
-    np.testing.assert_allclose(step(), direction @ tf.transpose(layer.kernel).numpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_what_does_not_exist_is_unavailable():
     with pytest.raises(Unavailable, match="zoo.layers has no Nothing"):
         adapter.find("zoo.layers.Nothing")
     with pytest.raises(ModuleNotFoundError):

@@ -40,13 +40,10 @@ def missed(text):
     return {name for name, verdict in verdicts(text).items() if verdict == "missed"}
 
 
-def test_latency_is_judged_against_the_call_in_process():
+def test_latency_and_throughput():
     within = [10.0] * 3
     assert verdicts(cases.judge_latency({"in process": within, "over gRPC": [13.9] * 3})) == {"over gRPC": "met"}
     assert missed(cases.judge_latency({"in process": within, "over gRPC": [14.1] * 3})) == {"over gRPC"}
-
-
-def test_throughput():
     for one, many, expected in (
         (FINE, tally((1, LONG), seconds=0.2), set()),
         (FINE, tally((1, LONG), seconds=0.5), {"ratio"}),
@@ -130,6 +127,7 @@ def running(toy):
     server.stop(grace=0.0)
 
 
+@pytest.mark.nightly
 def test_clients_count_answers_and_failures(running, toy):
     questions = [["ein Mann"], ["eine Frau", "am Meer"]]
     expected = list(map(in_process(toy / "1"), questions))
@@ -146,6 +144,7 @@ def test_clients_count_answers_and_failures(running, toy):
         assert "UNAVAILABLE" in str(found.failures)
 
 
+@pytest.mark.nightly
 def test_every_attack_gets_what_the_stock_server_says(running, monkeypatch):
     monkeypatch.setattr(attacks, "LARGE", 1 << 20)
     monkeypatch.setattr(connections, "UNREAD", 0)
@@ -215,7 +214,4 @@ def test_command_with_bad_arguments(tmp_path, monkeypatch, capsys):
             command.main(arguments)
         message = capsys.readouterr().err
         assert error.value.code == 2 and all(word in message for word in words)
-
-
-def test_the_command_knows_all_cases():
     assert tuple(cases.CASES) == command.CASES

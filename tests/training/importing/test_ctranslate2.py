@@ -57,11 +57,10 @@ def test_characters_are_read_without_an_end_and_translated_as_there(characters):
     check_answers(characters, "characters", slice(1, 2))
 
 
-def test_pieces_of_a_converted_marian_are_translated_as_there(tmp_path):
+def test_sources_of_a_converted_marian_end_and_its_tables_are_one(tmp_path):
     run = imported("float32", tmp_path)
     assert run.source_ids(["a man"])[0][-1] == END
     assert run.model.tied_embeddings == "all"
-    check_answers(run, "float32", slice(0, 1))
 
 
 @pytest.mark.nightly

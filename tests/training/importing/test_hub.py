@@ -85,11 +85,11 @@ def test_all_files_that_families_read_are_brought():
     assert not [name for name in others for pattern in hub.FILES if fnmatch.fnmatchcase(name, pattern)]
 
 
-def test_what_cannot_be_had_is_said_in_a_line(monkeypatch, tmp_path):
-    kinds = []
+def test_what_cannot_be_had_is_said_in_a_line_but_for_a_full_disk(monkeypatch, tmp_path):
+    raised = []
 
     def snapshot_download(*_, **__):
-        raise kinds[-1]("no wire\nand more")
+        raise raised[-1]
 
     errors = stub(monkeypatch, snapshot_download)
     for kind, *words in [
@@ -99,16 +99,10 @@ def test_what_cannot_be_had_is_said_in_a_line(monkeypatch, tmp_path):
         (errors.LocalEntryNotFoundError, "reached", "Error: no wire"),
         (RuntimeError, "RuntimeError: no wire."),
     ]:
-        kinds.append(kind)
+        raised.append(kind("no wire\nand more"))
         checkpoints.refused("hf:somebody/small@v7", tmp_path / "made" / "run", "somebody/small", *words)
         assert not (tmp_path / "made").exists()
-
-
-def test_a_full_disk_is_no_bad_input(monkeypatch):
-    def snapshot_download(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    stub(monkeypatch, snapshot_download)
+    raised.append(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     with pytest.raises(OSError, match="No space left"):
         hub.bring("somebody/small")
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from support import checkpoints
 from support.checkpoints import near, padded
-from support.tiers import nightly_unless
 
 import zoo
 from training.importing.workdir import import_checkpoint
@@ -48,7 +47,8 @@ def test_ids_and_logits_are_those_of_the_reference(family, tmp_path):
     assert near(imported.logits(alone)[0], expected["logits"][0])
 
 
-@pytest.mark.parametrize("family", nightly_unless(("t5_gated",).__contains__, FAMILIES))
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", FAMILIES)
 def test_answers_are_those_of_the_reference(family, tmp_path):
     imported = Imported(family, tmp_path / family)
     sources, answers = imported.expected["sources"], imported.expected["translations"]
