@@ -118,7 +118,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "large sizes are computed all at once",
         "zoo/layers/core/execution.py",
-        "(not forced and count <= DENSE_LIMIT,",
+        "(not forced and count <= dense_limit(),",
         "(not forced,",
         CHUNKS,
     ),

@@ -153,9 +153,9 @@ class BlockedAttention(MultiHeadAttention):
             execution.record("dense", f"{block_cost:,} numbers for each window, all windows at once")
             results = self.attend_rows(query, memory, visible, bias, seed)
             return {name: results[name] for name in names}
-        if block_cost > execution.CHUNK_BUDGET:  # some rows of all blocks at a time
+        if block_cost > execution.chunk_budget():  # some rows of all blocks at a time
             return super().attend_unfused(query, memory, visible, bias, seed, names)
-        size = execution.CHUNK_BUDGET // block_cost
+        size = execution.chunk_budget() // block_cost
         execution.record("chunks", f"{block_cost:,} numbers for each window, {size} windows at a time")
         return self._attend_some_blocks(query, memory, visible, bias, seed, names, size)
 
@@ -167,7 +167,7 @@ class BlockedAttention(MultiHeadAttention):
         if self.implementation in ("dense", "blockwise") and rows > 1:
             return self.implementation == "dense"
         num_blocks = num_blocks if isinstance(num_blocks, int) else count  # a batch of unknown size counts as one
-        return rows == 1 or not isinstance(num_blocks, int) or block_cost * num_blocks <= execution.DENSE_LIMIT
+        return rows == 1 or not isinstance(num_blocks, int) or block_cost * num_blocks <= execution.dense_limit()
 
     def _attend_some_blocks(self, query, memory, visible, bias, seed, names, size):
         """Computes `size` blocks at a time, and once more in the backward pass."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from keras import backend, ops
 
+from zoo.layers.core import kernels
 from zoo.layers.core.dropout import seeds_of_parts
 from zoo.layers.core.kernels import checkpointed_map, fuses_masks, has_fused_attention
 from zoo.layers.core.running_softmax import has_running_softmax
@@ -22,6 +23,10 @@ IMPLEMENTATIONS = ("auto", "dense", "blockwise", "fused")
 # Numbers that a chunk of queries may take, and those from which on chunks are worth their second forward pass.
 CHUNK_BUDGET = 2**21
 DENSE_LIMIT = 2**25
+# How many times as many they are on an accelerator: its caches hold no chunk anyway, and each step of a loop takes a
+# dozen kernels of some 5 µs, however little they do, in which it computes millions of numbers.
+CHUNKS_OF_ACCELERATORS = 64
+DENSE_OF_ACCELERATORS = 16
 # Queries in a chunk, below which the products are too thin to be worth it where tiles are possible.
 MIN_CHUNK = 16
 
@@ -163,7 +168,7 @@ def _why_at_once(layer, query, memory):
         (not has_loops(sizes), "sizes are unknown while JAX infers shapes"),
         (length == 1, "there is a single query"),
         (has_zero(sizes), "there is nothing to compute"),
-        (not forced and count <= DENSE_LIMIT, f"{count:,} numbers are few, up to {DENSE_LIMIT:,}"),
+        (not forced and count <= dense_limit(), f"{count:,} numbers are few, up to {dense_limit():,}"),
     )
     return next((reason for is_reason, reason in reasons if is_reason), None)
 
@@ -192,7 +197,7 @@ def _fits_in_chunks(layer, query, memory, visible):
     sizes = [size if isinstance(size, int) else 1 for size in _sizes(layer, query, memory)]
     row_cost = math.prod(sizes[:-3]) * math.prod(sizes[-2:])
     skips = visible.causal or (visible.rule is not None and visible.rule.skips)
-    return not skips and row_cost * MIN_CHUNK <= CHUNK_BUDGET
+    return not skips and row_cost * MIN_CHUNK <= chunk_budget()
 
 
 def _sizes(layer, query, memory):
@@ -207,9 +212,19 @@ def chunk_size(layer, query, memory):
     sizes = _sizes(layer, query, memory)
     row_cost = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))
     if isinstance(row_cost, int) and isinstance(query.shape[-2], int):
-        return min(query.shape[-2], max(1, CHUNK_BUDGET // row_cost))
-    rows = CHUNK_BUDGET // ops.maximum(1, row_cost)
+        return min(query.shape[-2], max(1, chunk_budget() // row_cost))
+    rows = chunk_budget() // ops.maximum(1, row_cost)
     return ops.maximum(1, ops.minimum(sizes[-3], rows))
+
+
+def chunk_budget():
+    """Returns how many numbers a chunk may take."""
+    return CHUNK_BUDGET * (CHUNKS_OF_ACCELERATORS if kernels.has_accelerator() else 1)
+
+
+def dense_limit():
+    """Returns up to how many numbers all queries are computed at once."""
+    return DENSE_LIMIT * (DENSE_OF_ACCELERATORS if kernels.has_accelerator() else 1)
 
 
 def has_loops(sizes):

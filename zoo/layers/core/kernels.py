@@ -21,6 +21,11 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
+def has_accelerator():
+    """Returns whether this is JAX on a GPU or a TPU."""
+    return keras.backend.backend() == "jax" and importlib.import_module("jax").default_backend() != "cpu"
+
+
 def fuses_masks():
     """Returns whether the kernel may be given a mask or a bias.
 

@@ -14,14 +14,16 @@ import math
 
 from keras import backend, ops
 
+from zoo.layers.core import kernels
 from zoo.layers.core.dropout import drop_weights, seeds_of_parts
 from zoo.layers.core.kernels import join_chunks, split_chunks
 from zoo.layers.core.running_softmax import running_softmax
 from zoo.layers.visibility.base import Blocks, Range
 from zoo.layers.visibility.causal import Causal
 
-# Scores in a tile, of all heads and sequences.
+# Scores in a tile, of all heads and sequences; and how many times as many on an accelerator, see `execution`.
 TILE_BUDGET = 2**19
+TILES_OF_ACCELERATORS = 64
 # Queries or keys in a tile: products of fewer are too small to be fast.
 SMALLEST_SIDE = 64
 
@@ -46,7 +48,7 @@ def tile_sizes(query, keys, rule=None):
     A `VisibilityRule` with a span makes them about as small, so that little is computed in vain.
     """
     *leading, length, _ = query.shape
-    budget = TILE_BUDGET
+    budget = TILE_BUDGET * (TILES_OF_ACCELERATORS if kernels.has_accelerator() else 1)
     for size in leading:
         budget //= size or 1
     side = 1
