@@ -20,7 +20,7 @@ WITHOUT_PAPER = {
 }
 
 
-def test_examples_run_and_print_what_they_say():
+def test_examples_run_and_sections_are_there():
     with every() as failures:
         for name in zoo.layers.__all__:
             finder, runner = doctest.DocTestFinder(recurse=True), doctest.DocTestRunner(verbose=False)
@@ -30,9 +30,6 @@ def test_examples_run_and_print_what_they_say():
                 runner.run(test, out=report.write)
             with failures.of(name):
                 assert examples and runner.failures == 0, report.getvalue() or "it has no example"
-
-
-def test_sections():
     with every() as failures:
         for name in zoo.layers.__all__:
             subject = getattr(zoo.layers, name)

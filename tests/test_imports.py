@@ -125,7 +125,7 @@ def test_rooms_import_what_the_table_allows_and_all_of_it():
     assert not spare
 
 
-def test_only_the_command_opens_the_door_of_the_server():
+def test_no_circles_and_one_door_of_the_server():
     names = {
         (module, name)
         for module, path in modules()
@@ -134,9 +134,6 @@ def test_only_the_command_opens_the_door_of_the_server():
         if within(name, ["export.server"])
     }
     assert names == {("export.serve", "export.server")}, "and uses what `export/server/__init__.py` names"
-
-
-def test_no_modules_import_each_other_in_a_circle():
     graph = {module: set(imports(path, module, everywhere=False)) - {module} for module, path in modules()}
     assert list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 

@@ -102,14 +102,12 @@ def test_commands_parse():
     check_each(python_commands, check)
 
 
-def test_modules_exist():
+def test_modules_and_settings_exist():
     def check(page, module):
         assert importlib.util.find_spec(module) is not None
 
     check_each(lambda page: re.findall(r"python -m (\w[\w.]*\w)", read(page)), check)
 
-
-def test_settings_exist():
     def check(page, settings):
         resolve("transformer_tiny", "text:data:en-de", settings.split())
 

@@ -65,13 +65,10 @@ def test_inputs_and_fresh_are_passed_on(asked, tmp_path):
     assert ("benchmarks.conformance", []) in asked
 
 
-def test_half_of_the_inputs_is_an_error(capsys):
+def test_half_of_the_inputs_is_an_error_and_a_command_that_fails_is_not_stored(capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit):
         bench.main(["--text", "file"])
     assert "--workdir and --text go together" in capsys.readouterr().err
-
-
-def test_a_command_that_fails_is_not_stored(monkeypatch, tmp_path):
     monkeypatch.setattr(store, "FOLDER", tmp_path)
     monkeypatch.setattr(bench, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "executable", "false")

@@ -11,14 +11,11 @@ PAGES = sorted(path.stem for path in EVIDENCE.glob("*.md") if path.stem != "inde
 LARGEST = 200_000
 
 
-def test_the_index_has_all_experiments_and_links_all_pages():
+def test_pages_are_whole_and_the_index_links_them_all():
     index = (EVIDENCE / "index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?:\[`(\w+)`\]\((\w+)\.md\)|`(\w+)`) \|", index, re.MULTILINE)
     assert [linked or plain for linked, _, plain in rows] == list(NAMES)
     assert sorted(target for _, target, _ in rows if target) == PAGES
-
-
-def test_pages_are_whole():
     assert PAGES
     with every() as failures:
         for name in PAGES:

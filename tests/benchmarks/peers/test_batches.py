@@ -8,7 +8,7 @@ import pytest
 from benchmarks.peers import batches
 
 
-def test_batches_of_sentences_are_those_of_ours(tmp_path):
+def test_batches_of_sentences_and_answers_have_their_length(tmp_path):
     rows = [[4] * length for length in (3, 1, 2, 5, 4)]
     (tmp_path / "ids.json").write_text(json.dumps(rows), encoding="ascii")
     sources = batches.sentences({"folder": str(tmp_path), "batch": 2})
@@ -19,9 +19,6 @@ def test_batches_of_sentences_are_those_of_ours(tmp_path):
     for short in ([[4, 5, 6]], [[4, 5, 2, 0, 0]]):
         with pytest.raises(ValueError, match="Expected .* symbols. Received"):
             batches.check_length(sources[0], np.array(short))
-
-
-def test_a_search_is_checked_before_and_after_its_turn(tmp_path):
     (tmp_path / "ids.json").write_text("[[4, 5]]", encoding="ascii")
 
     class Channel:

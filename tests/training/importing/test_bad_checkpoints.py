@@ -126,7 +126,7 @@ def test_pickles_that_hold_programs_are_refused(folder):
     refused(folder, "pytorch_model.bin", "damaged", "more than tensors")
 
 
-def test_tensors_of_all_types_are_read(tmp_path):
+def test_tensors_of_all_types_are_read_and_families_registered_once(tmp_path):
     values = np.array([[1.5, -2.0, 0.15625]], "float32")
     upper = (values.view("uint32") >> 16).astype("uint16")
     tensors = {"a": values, "b": values.astype("float16"), "c": upper, "d": np.array([7, 9]), "e": values[:, :0]}
@@ -135,9 +135,6 @@ def test_tensors_of_all_types_are_read(tmp_path):
     for name in "abc":
         assert file.read(name).dtype == np.float32 and np.array_equal(file.read(name), values)
     assert file.read("d").tolist() == [7, 9] and file.read("e").shape == (1, 0)
-
-
-def test_families_are_registered_once():
     with pytest.raises(ValueError, match="'gpt2' is registered"):
         register_family("gpt2")(lambda checkpoint: None)
     assert get_family("gpt2").__name__ == "gpt2"
