@@ -43,7 +43,7 @@ def test_beam_search_finds_what_trying_everything_finds(resizes):
 def test_beam_search_against_lists_and_the_best_alone(resizes):
     limits = [4, 3, 4, 2] * 3
     table = scripts(2, len(limits), 11, 4, scale=1.0)
-    for beam_size, alpha, nbest in ((1, 0.0, 1), (2, 1.0, 1), (3, 0.0, 2), (5, 1.0, 2)):
+    for beam_size, alpha, nbest in ((1, 0.0, 1), (3, 1.0, 2)) if resizes else ((2, 1.0, 1), (5, 0.0, 2)):
         ids, log_probs = run_beam(table, limits, beam_size, alpha, resizes)
         for row, limit in enumerate(limits):
             expected = plain_beam_search(table[row], limit, beam_size, alpha)
@@ -179,10 +179,10 @@ def test_an_end_that_would_be_too_early_is_not_written(resizes):
     assert np.all(ops.convert_to_numpy(ids)[:, :, 2] == END)
 
 
-def test_without_room_there_is_one_answer_and_it_is_empty(resizes):
+def test_without_room_there_is_one_answer_and_it_is_empty():
     step, state = stepper(scripts(5, 3, 7, 4))
     for rules in RULES:
-        found = beam_search(step, repeat_rows(state, 2), constraints([4, 0, 4]), 2, 1.0, resizes=resizes, rules=rules)
+        found = beam_search(step, repeat_rows(state, 2), constraints([4, 0, 4]), 2, 1.0, rules=rules)
         ids, log_probs = map(ops.convert_to_numpy, found)
         assert np.all(ids[1, 0] == PAD) and log_probs[1, 0] == 0.0 and log_probs[1, 1] < -1e29, rules
         assert np.all(ids[[0, 2], :, 0] > START), rules

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import zoo
 from training.data import load_data
 from zoo.errors import InputError
 from zoo.inference import MAX_TEXT_LENGTH, ClassifierRun
@@ -71,6 +70,6 @@ def test_no_attention_to_ask_for(labelled_run, monkeypatch):
         labelled_run.attention(TEXTS)
 
 
-def test_load_is_by_task(labelled_workdir, lines_workdir, text_workdir):
-    names = [type(zoo.load(path)).__name__ for path in (labelled_workdir, lines_workdir, text_workdir)]
+def test_load_is_by_task(labelled_run, lines_run, text_run):
+    names = [type(run).__name__ for run in (labelled_run, lines_run, text_run)]
     assert names == ["ClassifierRun", "LanguageModelRun", "Seq2SeqRun"]

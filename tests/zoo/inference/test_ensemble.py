@@ -50,7 +50,7 @@ def mean_log_prob(logits):
     return np.logaddexp.reduce(log_probs, axis=0) - np.log(len(logits))
 
 
-@pytest.mark.parametrize("names", PAIRS.values(), ids=PAIRS.keys())
+@pytest.mark.parametrize("names", nightly_unless(lambda names: names != PAIRS["the same"], PAIRS.values()))
 def test_logits_are_those_of_the_mean_probability(names):
     models, (source, target) = members(names), seq2seq_models.batch()
     target = target[:, :3]
@@ -75,7 +75,7 @@ def test_beams_have_the_probability_that_the_ensemble_gives_them(names):
 
 def test_attention_stands_side_by_side():
     source, target = seq2seq_models.batch()
-    models = members(PAIRS["the same"])
+    models = [member("transformer_tiny", 0)] * 2
     alike = Ensemble(models)
     layers = [numpy(model.attention(source, target)) for model in models]
     np.testing.assert_allclose(numpy(alike.attention(source, target)), np.concatenate(layers, axis=1), atol=1e-6)
@@ -87,8 +87,9 @@ def test_attention_stands_side_by_side():
     assert one.shape[2] == 3 and two.shape[2] == 1 and other.attention_kinds == ("cross",)
     joined = numpy(other.attention(source, target))
     np.testing.assert_allclose(joined, np.concatenate([one.mean(axis=2, keepdims=True), two], axis=1), atol=1e-6)
-    covered = TranslationOptions(beam_size=2, max_length=2, coverage_penalty=0.3)
-    assert numpy(Translator(other, covered)({"source": source})["ids"]).shape[:2] == (3, 2)
+    memory = other.encode(source)
+    _, found, _ = other.decode_step(target[:, 0], other.initial_state(memory, 3), memory, return_attention_scores=True)
+    np.testing.assert_allclose(numpy(found), joined[:, :, :, 0], atol=1e-6)
     assert not Ensemble(members(PAIRS["one without attention"])).attends
 
 

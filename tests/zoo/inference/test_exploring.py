@@ -14,9 +14,9 @@ def total(answer, first=0):
 
 def test_translations(text_run):
     texts = ["the horse sees", "a girl 😀"]
-    page = text_run.explore(texts, beam_size=3)
+    page = text_run.explore(texts, beam_size=2)
     for text, view in zip(texts, page.views, strict=True):
-        hypotheses = text_run.nbest([text], beam_size=3)[0]
+        hypotheses = text_run.nbest([text], beam_size=2)[0]
         assert (view.task, view.model, view.text, view.notes) == ("seq2seq", "transformer_tiny", text, [])
         ((tokens, weights),) = text_run.attention([text], kind="encoder")
         assert view.tokens == tokens
@@ -65,7 +65,7 @@ def test_a_language_model(lines_run):
 
 
 def test_symbols_without_a_text(lines_run, labelled_run, text_run):
-    for run, options in ((lines_run, {}), (labelled_run, {}), (text_run, {"beam_size": 3})):
+    for run, options in ((lines_run, {}), (labelled_run, {}), (text_run, {"beam_size": 2})):
         (view,) = run.explore([""], **options).views
         assert not view.notes and (view.tokens or view.answers[0].tokens)
 
@@ -88,7 +88,7 @@ def test_wrong_arguments(text_run, labelled_run):
     with pytest.raises(InputError, match="beam_size=0"):
         text_run.explore(["a"], beam_size=0)
     with pytest.raises(InputError, match="`hypotheses`.*2.*1"):
-        text_run.predictions(["a", "b"], text_run.nbest(["a"], 3)[0][:1])
+        text_run.predictions(["a", "b"], text_run.nbest(["a"], 2)[0][:1])
 
 
 @pytest.mark.nightly

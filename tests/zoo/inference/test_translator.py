@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 from support.every import every
+from support.tiers import nightly_unless
 
 import zoo
 from zoo.decoding_options import TranslationOptions
@@ -30,11 +31,6 @@ def created(name):
     chance = np.random.default_rng(3)
     model.set_weights([chance.uniform(-1.0, 1.0, weight.shape) for weight in model.weights])
     return model
-
-
-@pytest.fixture(params=SMALL)
-def model(request):
-    return created(request.param)
 
 
 def numpy(outputs):
@@ -78,7 +74,9 @@ def check_rows_and_empty_batches(translate, together, beams, longest):
     assert nothing["ids"].shape == (0, beams, min(14, longest)) and nothing["log_prob"].shape == (0, beams)
 
 
-def test_greedy_takes_the_best_of_teacher_forcing(model):
+@pytest.mark.parametrize("name", nightly_unless("transformer_tiny".__eq__, SMALL))
+def test_greedy_takes_the_best_of_teacher_forcing(name):
+    model = created(name)
     translate = graph(model, max_length=11)
     outputs = translate(SOURCE)
     assert outputs["ids"].shape == (3, 1, 11) and outputs["log_prob"].dtype == np.float32
@@ -90,7 +88,9 @@ def test_greedy_takes_the_best_of_teacher_forcing(model):
     check_rows_and_empty_batches(translate, outputs, 1, 11)
 
 
-def test_beams_are_scored_as_in_teacher_forcing_and_sorted(model):
+@pytest.mark.parametrize("name", nightly_unless("rnnsearch".__eq__, SMALL))
+def test_beams_are_scored_as_in_teacher_forcing_and_sorted(name):
+    model = created(name)
     translate = graph(model, beam_size=3)
     outputs = translate(SOURCE)
     scores = log_probabilities(model, np.repeat(SOURCE, 3, axis=0), outputs["ids"].reshape(9, -1))
@@ -112,9 +112,10 @@ def test_the_best_alone_and_without_a_graph_is_the_first_of_all():
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("options", [{"max_length": 11}, {"beam_size": 3}], ids=str)
-def test_xla_agrees_with_graph(model, options):
-    source = SOURCE[1:, :2]
+def test_xla_agrees_with_graph(name, options):
+    model, source = created(name), SOURCE[1:, :2]
     compiled = tf.function(Translator(model, TranslationOptions(**options), resizes=False), jit_compile=True)
     assert_alike(numpy(compiled({"source": tf.constant(source)})), graph(model, **options)(source))
 

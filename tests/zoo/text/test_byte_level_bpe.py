@@ -82,14 +82,30 @@ def test_ids_are_those_of_the_reference(tokenizer, graph):
     assert tokenizer.decode(rows) == EXPECTED["texts"]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(st.lists(st.sampled_from(TRICKY) | st.characters(exclude_categories=["Cs"])).map("".join), max_size=5))
-def test_halves_agree_and_lead_back_to_the_text(texts):
+ANY_TEXTS = st.lists(
+    st.lists(st.sampled_from(TRICKY) | st.characters(exclude_categories=["Cs"])).map("".join), max_size=5
+)
+
+
+def check_that_halves_agree(texts):
     tokenizer, graph = halves()
     rows = tokenizer.encode(texts)
     assert read(graph, texts) == rows
     assert tokenizer.decode(rows) == texts
     assert [text.decode() for text in graph.write(tf.ragged.constant(rows, tf.int32, 1).to_tensor()).numpy()] == texts
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(ANY_TEXTS)
+def test_halves_agree_and_lead_back_to_the_text(texts):
+    check_that_halves_agree(texts)
+
+
+@pytest.mark.nightly
+@settings(max_examples=300, deadline=None)
+@given(ANY_TEXTS)
+def test_halves_agree_on_many_texts(texts):
+    check_that_halves_agree(texts)
 
 
 def test_halves_decode_broken_characters_alike(tokenizer, graph):
