@@ -2,7 +2,9 @@
 
 from tests.mutants.mutant import Mutant
 
-BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py",)
+BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_rms_decoder_block",)
+FEED_FORWARD = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_feed_forward",)
+BY_HAND = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_normalizations_by_hand",)
 CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py",)
 NORMALIZATION = ("tests/zoo/layers/blocks/test_normalization.py",)
 ARRIVING = ("tests/zoo/layers/blocks/test_masks_that_come.py",)
@@ -17,14 +19,14 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/blocks/transformer_base.py",
         "return self.norms[index](inputs) if self.normalize_first else inputs",
         "return self.norms[index](inputs)",
-        BLOCKS,
+        BY_HAND,
     ),
     Mutant(
         "the residual goes around the normalisation",
         "zoo/layers/blocks/transformer_base.py",
         "return summed if self.normalize_first else self.norms[index](summed)",
         "return summed if self.normalize_first else inputs + self.norms[index](outputs)",
-        BLOCKS,
+        BY_HAND,
     ),
     Mutant(
         "cross-attention forgets the memory's mask",
@@ -38,7 +40,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/blocks/feed_forward.py",
         "return self.intermediate_dense(inputs) * self.linear_dense(inputs)",
         "return self.intermediate_dense.activation(self.linear_dense(inputs)) * self.linear_dense(inputs)",
-        BLOCKS,
+        FEED_FORWARD,
     ),
     Mutant(
         "masks of embeddings do not reach the decoder's block",

@@ -4,11 +4,12 @@ from tests.mutants.mutant import Mutant
 
 CACHE = ("tests/zoo/layers/attention/test_cache.py",)
 ROLLING = ("tests/zoo/layers/attention/test_rolling_cache.py",)
-BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py",)
-CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py",)
+BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_a_cache_gives_what_the_full_pass_gives",)
+CROSS = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_cross_attention_learns_the_position",)
+CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py::test_prefill_and_steps_equal_the_full_pass",)
 RULES = ("tests/zoo/layers/visibility/test_rules.py",)
-POSITIONS = ("tests/zoo/layers/positions/test_base.py",)
-LOOP = ("tests/zoo/layers/recurrent/test_attention_rnn.py",)
+POSITIONS = ("tests/zoo/layers/positions/test_base.py::test_in_attention",)
+LOOP = ("tests/zoo/layers/recurrent/test_attention_rnn.py::test_attention_learns_the_number_of_the_step",)
 STATES = ("tests/zoo/layers/core/test_cuts.py",)
 SUMS = ("tests/zoo/layers/core/test_steps.py",)
 
@@ -144,7 +145,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/blocks/transformer_decoder.py",
         'source["start_index"] = 0 if cache is None else caches.position(cache)',
         'source["start_index"] = 0',
-        BLOCKS,
+        CROSS,
     ),
     Mutant(
         "a recurrent cell loses count after 256 steps",

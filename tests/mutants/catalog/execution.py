@@ -2,12 +2,15 @@
 
 from tests.mutants.mutant import Mutant
 
-TILES = ("tests/zoo/layers/core/test_tiles.py",)
-CHUNKS = ("tests/zoo/layers/core/test_execution.py",)
-EDGES = ("tests/zoo/layers/core/test_edges_of_execution.py",)
-KERNELS = ("tests/zoo/layers/core/test_kernels.py",)
-LOOPS = ("tests/zoo/layers/recurrent/test_loops.py",)
-DROPOUT = ("tests/zoo/layers/core/test_dropout.py",)
+CORE = "tests/zoo/layers/core"
+AT_ONCE = (f"{CORE}/test_tiles.py::test_tiles_and_kernels_are_as_all_at_once",)
+IN_TILES = (f"{CORE}/test_tiles.py::test_rules_in_tiles",)
+WEIGHTS = (f"{CORE}/test_execution.py::test_gradients_of_all_kinds_of_weights_in_chunks",)
+IN_BOTH_PASSES = (f"{CORE}/test_execution.py::test_chunks_in_graphs_in_half_precision_and_with_dropout",)
+KERNEL = (f"{CORE}/test_execution.py::test_what_a_fused_kernel_is_not_asked_for",)
+ZERO = (f"{CORE}/test_edges_of_execution.py::test_sizes_of_zero",)
+KERNELS, DROPOUT, CUTS = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",), (f"{CORE}/test_cuts.py",)
+LOOPS = ("tests/zoo/layers/recurrent/test_loops.py::test_layers_are_those_of_keras",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -15,84 +18,84 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/core/running_softmax.py",
         "lambda step, _: step < count,",
         "lambda step, _: step < count - 1,",
-        TILES,
+        AT_ONCE,
     ),
     Mutant(
         "tiles that hold nothing visible are computed as well",
         "zoo/layers/core/tiles.py",
         "some = ops.logical_and(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
         "some = ops.logical_or(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
-        TILES,
+        (f"{CORE}/test_tiles.py::test_what_no_query_of_a_tile_sees_is_not_computed",),
     ),
     Mutant(
         "a tile that only one sequence of the batch sees is skipped",
         "zoo/layers/core/tiles.py",
         "ops.any(self._by_batch(rule.may_see(blocks)), axis=0)",
         "ops.all(self._by_batch(rule.may_see(blocks)), axis=0)",
-        TILES,
+        IN_TILES,
     ),
     Mutant(
         "what fills up the last tile counts as keys",
         "zoo/layers/core/tiles.py",
         "* self.columns <= keys",
         "* self.columns < keys + self.columns",
-        TILES,
+        IN_TILES,
     ),
     Mutant(
         "the output of tiles before is not rescaled when the running maximum grows",
         "zoo/layers/core/running_softmax.py",
         "output = output * shrink + ops.cast(addend, self.wide)",
         "output = output + ops.cast(addend, self.wide)",
-        TILES,
+        AT_ONCE,
     ),
     Mutant(
         "the sum of weights is not rescaled when the running maximum grows",
         "zoo/layers/core/running_softmax.py",
         "sums = sums * shrink + ops.sum",
         "sums = sums + ops.sum",
-        TILES,
+        AT_ONCE,
     ),
     Mutant(
         "the gradient of a tile's scores lacks what its row has in common",
         "zoo/layers/core/running_softmax.py",
         "(ops.cast(of_weights, weights.dtype) - inner)",
         "ops.cast(of_weights, weights.dtype)",
-        TILES,
+        AT_ONCE,
     ),
     Mutant(
         "the gradient of keys and values is that of the last tile alone",
         "zoo/layers/core/running_softmax.py",
         "self.read(array, place[kind]) + ops.cast(new, self._sum_type(new))",
         "ops.cast(new, self._sum_type(new))",
-        TILES,
+        AT_ONCE,
     ),
     Mutant(
         "all tiles drop the same weights",
         "zoo/layers/core/tiles.py",
         'seeds_of_parts(seed, ops.arange(grid.num_rows * grid.num_columns, dtype="int32"))',
         'seeds_of_parts(seed, ops.zeros(grid.num_rows * grid.num_columns, dtype="int32"))',
-        TILES,
+        (f"{CORE}/test_tiles.py::test_each_tile_drops_weights_of_its_own",),
     ),
     Mutant(
         "all chunks drop the same weights",
         "zoo/layers/core/execution.py",
         "own = seed if seed is None or size is None else seeds_of_parts(seed, index)",
         "own = seed",
-        CHUNKS,
+        (f"{CORE}/test_execution.py::test_chunks_drop_weights_of_their_own",),
     ),
     Mutant(
         "the backward pass of a chunk drops the weights of the next one",
         "zoo/layers/core/kernels.py",
         "results = run_chunk(index, local)",
         "results = run_chunk(index + 1, local)",
-        CHUNKS,
+        IN_BOTH_PASSES,
     ),
     Mutant(
         "the last chunk is filled up with zeros",
         "zoo/layers/core/kernels.py",
         "    last = tensor[..., -1:, :]\n",
         "    last = ops.zeros_like(tensor[..., -1:, :])\n",
-        CHUNKS,
+        (f"{CORE}/test_execution.py::test_rows_to_spare_have_finite_gradients",),
     ),
     Mutant(
         "gradients of what chunks share add up in half precision",
@@ -106,70 +109,70 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/core/execution.py",
         "weights, jit = layer.compare_weights(), layer.pair_size() > 1",
         "weights, jit = [], layer.pair_size() > 1",
-        CHUNKS,
+        WEIGHTS,
     ),
     Mutant(
         "key and value that are one tensor get the gradient of one",
         "zoo/layers/core/kernels.py",
         "    inputs = [tf.identity(tensor) for tensor in inputs]\n    static",
         "    static",
-        TILES,
+        AT_ONCE,
     ),
     Mutant(
         "large sizes are computed all at once",
         "zoo/layers/core/execution.py",
         "(not forced and count <= dense_limit(),",
         "(not forced,",
-        CHUNKS,
+        (f"{CORE}/test_execution.py::test_large_sizes_choose_chunks_by_themselves",),
     ),
     Mutant(
         "rules that tiles could skip run in chunks",
         "zoo/layers/core/execution.py",
         "skips = visible.causal or (visible.rule is not None and visible.rule.skips)",
         "skips = visible.rule is not None and visible.rule.skips",
-        TILES,
+        (f"{CORE}/test_tiles.py::test_tiles_are_for_what_can_be_skipped",),
     ),
     Mutant(
         "a part that a subclass overrides is computed in tiles",
         "zoo/layers/core/execution.py",
         '(not layer.is_pairwise(), f"',
         '(False, f"',
-        TILES,
+        (f"{CORE}/test_tiles.py::test_what_a_subclass_overrides_sees_all_keys",),
     ),
     Mutant(
         "a fused kernel takes the place of active dropout",
         "zoo/layers/core/execution.py",
         "if not drop and _can_fuse(layer",
         "if _can_fuse(layer",
-        CHUNKS,
+        KERNEL,
     ),
     Mutant(
         "a fused kernel attends evenly where nothing is visible",
         "zoo/layers/core/execution.py",
         'ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))',
         "output",
-        CHUNKS,
+        (f"{CORE}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
     ),
     Mutant(
         "a fused kernel is given the mask whose gradient it cannot compute",
         "zoo/layers/core/execution.py",
         "fits = (is_plain or fuses_masks()) and",
         "fits =",
-        CHUNKS,
+        KERNEL,
     ),
     Mutant(
         "a known length of zero is not seen",
         "zoo/layers/core/execution.py",
         "isinstance(size, int) and size == 0 for size in sizes",
         "isinstance(size, int) and size < 0 for size in sizes",
-        EDGES,
+        ZERO,
     ),
     Mutant(
         "a score that draws random numbers is computed twice",
         "zoo/layers/core/execution.py",
         "(not layer.is_repeatable(), ",
         "(False, ",
-        CHUNKS,
+        WEIGHTS,
     ),
     Mutant(
         "dropout does not scale what it keeps",
@@ -205,27 +208,27 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/attention/query_blocks.py",
         'return ops.arange(self.count, dtype="int32") * self.rows + self.first_key',
         'return ops.arange(self.count, dtype="int32") * self.rows + self.first_key + 1',
-        ("tests/zoo/layers/core/test_cuts.py",),
+        CUTS,
     ),
     Mutant(
         "weights of a block are spread outside of its window",
         "zoo/layers/attention/query_blocks.py",
         "inside = ops.logical_and(columns >= 0, columns < self.window)[:, None]",
         "inside = (columns < self.window)[:, None]",
-        ("tests/zoo/layers/core/test_cuts.py",),
+        CUTS,
     ),
     Mutant(
         "the state of a chunk does not fade on its way to the next",
         "zoo/layers/attention/state_chunks.py",
         "totals = ops.exp(ops.sum(log_decay, axis=-2))[..., None]",
         "totals = ops.ones_like(ops.exp(ops.sum(log_decay, axis=-2))[..., None])",
-        ("tests/zoo/layers/core/test_cuts.py",),
+        CUTS,
     ),
     Mutant(
         "what fills up the last chunk of keys is added to the state",
         "zoo/layers/attention/state_chunks.py",
         "return ops.where(blocks.key_positions()[..., None] < length, chunks, ops.zeros_like(chunks))",
         "return chunks",
-        ("tests/zoo/layers/core/test_cuts.py",),
+        CUTS,
     ),
 ]

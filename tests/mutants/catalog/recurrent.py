@@ -3,8 +3,10 @@
 from tests.mutants.mutant import Mutant
 
 FOLDER = "tests/zoo/layers/recurrent"
-CELLS, LOOPS = (f"{FOLDER}/test_cells.py",), (f"{FOLDER}/test_loops.py",)
-DECODER, ENCODER = (f"{FOLDER}/test_attention_rnn.py",), (f"{FOLDER}/test_bidirectional_encoder.py",)
+CELLS = (f"{FOLDER}/test_cells.py::test_cells_in_the_recurrent_layer_and_step_by_step",)
+LOOPS = (f"{FOLDER}/test_loops.py::test_layers_are_those_of_keras",)
+DECODER = (f"{FOLDER}/test_attention_rnn.py::test_loops",)
+ENCODER = (f"{FOLDER}/test_bidirectional_encoder.py::test_encoder",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -68,7 +70,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/recurrent/attention_rnn.py",
         "if training and mask is None and defers_weight_gradients() else None",
         "if training and defers_weight_gradients() else None",
-        LOOPS,
+        (f"{FOLDER}/test_loops.py::test_masked_steps_of_decoders_take_the_loop_of_keras",),
     ),
     Mutant(
         "a loop of no steps returns the states of a step",

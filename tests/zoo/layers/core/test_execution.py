@@ -256,6 +256,18 @@ def test_unknown_implementation():
         layers.ScaledDotProductAttention(implementation="flash")
 
 
+def test_a_head_that_sees_nothing_adds_nothing():
+    layer, query, value = layers.MultiHeadAttention(2, 4), random_array((2, T, 8), 1), random_array((2, S, 8), 2)
+    mask, found = np.ones((2, 2, T, S), bool), []
+    mask[0, 1] = False
+    layer.build(query.shape, value.shape)
+    randomize(layer)
+    for implementation in ("dense", "blockwise", "fused"):
+        layer.implementation = implementation
+        found.append(to_numpy(layer(query, value, attention_mask=mask)))
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=2e-6)
+
+
 def test_what_a_fused_kernel_is_not_asked_for(monkeypatch):
     layer = layers.MultiHeadAttention(num_heads=2, key_dim=4, dropout=0.5, implementation="fused")
     inputs = np.ones((2, T, 8), "float32")

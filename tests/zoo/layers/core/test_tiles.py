@@ -85,13 +85,10 @@ def _results(layer, query, value, bias, options):
     return [to_numpy(run())] + gradients(loss, inputs + layer.trainable_variables)
 
 
-@settings(max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
-@given(data=st.data())
-def test_all_ways_agree(data):
-    kind, score, positions, (queries, keys), options, bias = _description(data.draw)
-    query, value = random_array((B, queries, D), 1), random_array((B, keys, D), 2)
+def _check_all_ways(kind, score, positions, lengths, options, bias, ways):
+    query, value = random_array((B, lengths[0], D), 1), random_array((B, lengths[1], D), 2)
     expected = None
-    for implementation in ("dense", "blockwise", "auto", "fused"):
+    for implementation in ("dense", *ways):
         keras.utils.set_random_seed(3)
         layer = MAKE[kind](score, positions, implementation=implementation)
         found = _results(layer, query, value, bias, options)
@@ -100,6 +97,39 @@ def test_all_ways_agree(data):
             continue
         for result, reference in zip(found, expected, strict=True):
             np.testing.assert_allclose(result, reference, atol=3e-5 * max(1.0, np.abs(reference).max()))
+
+
+def _some_masks(lengths, heads=None):
+    rng = np.random.default_rng(7)
+    shapes = {"query_mask": (B, lengths[0]), "value_mask": (B, lengths[1])}
+    if heads is not None:
+        shapes["attention_mask"] = (B, heads, *lengths)
+    return {name: rng.random(shape) < 0.7 for name, shape in shapes.items()}
+
+
+CAUSAL, LATE = {"use_causal_mask": True}, {"start_index": 3}
+
+
+@pytest.mark.parametrize(
+    ("description", "way"),
+    [
+        (("heads", "scaled_dot", "shaw", (13, 11), _some_masks((13, 11), 4) | CAUSAL, (B, 4, 13, 11)), "blockwise"),
+        (("groups", "cosine", "t5", (11, 13), _some_masks((11, 13)) | CAUSAL | LATE, (1, 13)), "blockwise"),
+        (("single", "general", "none", (13, 13), CAUSAL, None), "blockwise"),
+        (("heads", "scaled_dot", "rotary", (5, 7), _some_masks((5, 7)), None), "fused"),
+    ],
+    ids=["heads", "groups", "single", "kernel"],
+)
+def test_tiles_and_kernels_are_as_all_at_once(description, way):
+    *description, bias = description
+    _check_all_ways(*description, None if bias is None else random_array(bias, 5) * 3, [way])
+
+
+@pytest.mark.nightly
+@settings(max_examples=20, deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(data=st.data())
+def test_all_ways_agree(data):
+    _check_all_ways(*_description(data.draw), ("blockwise", "auto", "fused"))
 
 
 def _counting(monkeypatch, layer, *inputs, **options):

@@ -51,7 +51,7 @@ def _blocks(first, told, rows, columns):
 
 SIMPLE = [
     layers.Causal(),
-    layers.SlidingWindow(3, 1),
+    layers.SlidingWindow(2, 1),
     layers.Dilated(2, 2),
     layers.LocalBlocks(3),
     layers.BlockSparse(2, [[1, 0, 1], [0, 1, 1]]),
