@@ -69,7 +69,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/core/execution.py",
         'output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))',
         "output = output if seen is None else ops.where(True, output, ops.zeros_like(output))",
-        ("tests/zoo/layers/test_matrix.py::test_heads_that_see_nothing_add_nothing",),
+        ("tests/zoo/layers/test_matrix.py::test_heads_in_rare_situations",),
     ),
     Mutant(
         "a window does not reach its far edge",
