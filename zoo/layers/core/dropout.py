@@ -7,11 +7,11 @@ from zoo.layers.core.kernels import RANDOM_BITS, has_random_bits, random_bits
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras' dropout, with masks at half the cost on TensorFlow.
+    """Keras' dropout, with masks at half the cost on TensorFlow and JAX.
 
-    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras on TensorFlow turns
-    32 random bits for each element into a float and compares it with the rate; here 16 bits are compared, which rounds
-    the rate to a multiple of 2⁻¹⁶.
+    Each element is zeroed with probability `rate`, and the others are divided by `1 − rate`. Keras turns 32 random bits
+    for each element into a float and compares it with the rate; here 16 bits are compared, which rounds the rate to a
+    multiple of 2⁻¹⁶. On JAX that is for tensors whose last axis is even.
 
     Reference:
         Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", section 4,
@@ -20,9 +20,10 @@ class Dropout(keras.layers.Dropout):
 
     def call(self, inputs, training=False):
         threshold = round(self.rate * 2**RANDOM_BITS)
-        if not training or not has_random_bits() or self.noise_shape or not 0 < threshold < 2**RANDOM_BITS:
+        shape, in_range = ops.shape(inputs), 0 < threshold < 2**RANDOM_BITS
+        if not training or self.noise_shape or not in_range or not has_random_bits(shape):
             return super().call(inputs, training=training)
-        mask = random_bits(ops.shape(inputs), self.seed_generator.next()) >= threshold
+        mask = random_bits(shape, self.seed_generator.next()) >= threshold
         return inputs * (ops.cast(mask, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - threshold)))
 
 

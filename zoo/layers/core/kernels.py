@@ -84,13 +84,19 @@ def sums_of_rows(rows, numbers, count):
 RANDOM_BITS = 16  # in each integer of `random_bits`
 
 
-def has_random_bits():
-    """Returns whether this backend has `random_bits`; on others it would cost as much as Keras' random numbers."""
+def has_random_bits(shape):
+    """Returns whether `random_bits` has some of this shape; else they would cost as much as Keras' random numbers."""
+    if keras.backend.backend() == "jax":
+        return bool(shape) and all(isinstance(size, int) for size in shape) and shape[-1] % 2 == 0
     return keras.backend.backend() == "tensorflow"
 
 
 def random_bits(shape, seed):
     """Returns random integers of `RANDOM_BITS` bits, uint16, two from each 32 bits drawn; the seed is two integers."""
+    if keras.backend.backend() == "jax":  # pairs of the last axis, so that the others can be spread over devices
+        jax = importlib.import_module("jax")
+        pairs = jax.random.bits(seed, (*shape[:-1], shape[-1] // 2), "uint32")
+        return ops.reshape(jax.lax.bitcast_convert_type(pairs, "uint16"), shape)
     tf = importlib.import_module("tensorflow")
     total = tf.reduce_prod(shape)
     pairs = tf.random.stateless_uniform([(total + 1) // 2], tf.cast(seed, "int32"), None, None, "int32")

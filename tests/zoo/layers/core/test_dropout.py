@@ -8,11 +8,13 @@ from keras import ops
 from zoo.layers.core.dropout import Dropout
 
 SHAPE = (101, 33, 7)
+EVEN = (101, 33, 14)
 
 
-def test_rate_and_scale():
+@pytest.mark.parametrize("shape", [SHAPE, EVEN])
+def test_rate_and_scale(shape):
     for rate, dtype in ((0.1, "float32"), (0.35, "float32"), (0.5, "bfloat16"), (0.9, "bfloat16")):
-        dropped = Dropout(rate, seed=3, dtype=dtype)(ops.ones(SHAPE), training=True)
+        dropped = Dropout(rate, seed=3, dtype=dtype)(ops.ones(shape), training=True)
         found = ops.convert_to_numpy(ops.cast(dropped, "float32"))
         share = np.mean(found == 0)
         assert abs(share - rate) < 5 * np.sqrt(rate * (1 - rate) / found.size)
@@ -26,12 +28,13 @@ def test_nothing_is_dropped_outside_of_training():
     np.testing.assert_array_equal(ops.convert_to_numpy(Dropout(1.0)(inputs, training=True)), np.zeros(SHAPE))
 
 
-def test_each_call_draws_anew_and_the_seed_decides():
+@pytest.mark.parametrize("shape", [SHAPE, EVEN])
+def test_each_call_draws_anew_and_the_seed_decides(shape):
     one, other = (Dropout(0.5, seed=7) for _ in range(2))
-    first, second = (ops.convert_to_numpy(one(ops.ones(SHAPE), training=True)) for _ in range(2))
+    first, second = (ops.convert_to_numpy(one(ops.ones(shape), training=True)) for _ in range(2))
     assert 0.4 < np.mean(first == second) < 0.6
-    np.testing.assert_array_equal(first, ops.convert_to_numpy(other(ops.ones(SHAPE), training=True)))
-    others = ops.convert_to_numpy(Dropout(0.5, seed=8)(ops.ones(SHAPE), training=True))
+    np.testing.assert_array_equal(first, ops.convert_to_numpy(other(ops.ones(shape), training=True)))
+    others = ops.convert_to_numpy(Dropout(0.5, seed=8)(ops.ones(shape), training=True))
     assert 0.4 < np.mean(first == others) < 0.6
 
 
