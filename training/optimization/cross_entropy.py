@@ -27,8 +27,7 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
 
     @ops.custom_gradient
     def loss_of_rows(rows: Any) -> Any:
-        probabilities = ops.softmax(rows, axis=-1)
-        total = log_normalizer(rows, probabilities)
+        probabilities, total = _softmax(rows)
         chosen = _chosen(rows, symbols, size)
         losses = total - (1.0 - label_smoothing) * chosen
         if label_smoothing:
@@ -43,6 +42,18 @@ def cross_entropy(symbols: Any, logits: Any, label_smoothing: float = 0.0) -> An
 
     # Cast first, as Keras does for losses, so that a metric computes the same tensors.
     return ops.reshape(loss_of_rows(ops.reshape(ops.cast(logits, "float32"), (-1, size))), shape)
+
+
+def _softmax(rows: Any) -> tuple[Any, Any]:
+    """Returns the softmax [N, V] of logits [N, V], and `log Σ_v e^{z_v}` [N].
+
+    XLA does not keep the softmax, but computes it again for the gradient; its largest number would be another pass.
+    """
+    if keras.backend.backend() == "jax":
+        total = ops.logsumexp(rows, axis=-1)
+        return ops.exp(rows - ops.expand_dims(total, -1)), total
+    probabilities = ops.softmax(rows, axis=-1)
+    return probabilities, log_normalizer(rows, probabilities)
 
 
 def log_normalizer(logits: Any, probabilities: Any) -> Any:
