@@ -7,9 +7,11 @@ multiplies no bfloat16. Without the card, XLA tries no algorithms out, and cuDNN
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from benchmarks.gpu.figure import OURS, Figure  # noqa: E402
 from benchmarks.gpu.program import LARGE, Program, products  # noqa: E402
 from training.data.batching import PairBatches  # noqa: E402
 from training.hardware.compiled_step import lower_step, planned_peak  # noqa: E402
+from zoo.layers.core import execution, kernels  # noqa: E402
 
 KINDS = {"translator": steps.TranslatorStep, "language_model": steps.LanguageModelStep}
 TARGET = Path(__file__).with_name("h100.txtpb")
@@ -39,7 +42,7 @@ def write_report(figures: Sequence[Figure], output: Path, tiny: bool) -> None:
         (output / "dry_run.json").write_text(json.dumps(reports, indent=2), encoding="utf-8")
         print(f"{figure.name}:")
         for name, value in report.items():
-            if name != "heaviest":
+            if name not in ("heaviest", "kernels and gigabytes by part"):
                 print(f"  {name}: {_text(value)}", flush=True)
     if not tiny:
         print(f"shapes of batches in an epoch: {_text(shapes_of_an_epoch())}")
@@ -61,7 +64,8 @@ def target_device() -> Any:
 def describe(figure: Figure, device: Any) -> dict[str, Any]:
     """Returns what is counted of a training step that is compiled for a device."""
     step = KINDS[figure.kind](figure.task())
-    lowered = lower_step(step.model, step.batch, device)
+    with as_on_a_gpu() if device.platform != "cpu" else nullcontext():
+        lowered = lower_step(step.model, step.batch, device)
     compiled = lowered.compile()
     program, cost = Program(compiled.as_text()), compiled.cost_analysis() or {}
     weights = [tuple(variable.shape) for variable in step.model.trainable_variables]
@@ -72,6 +76,8 @@ def describe(figure: Figure, device: Any) -> dict[str, Any]:
         "peak of memory, gigabytes": planned_peak(compiled) / 1e9,
         "products as traced": products(lowered.as_text()),
         "kernels": len(program.kernels),
+        "gigabytes read and written": sum(size for _, size in program.kernels) / 1e9,
+        "kernels and gigabytes by part": program.parts(),
         "kernels by kind": program.kinds(),
         "operations, also within fusions": program.operations(UNLIKED),
         "gigabytes written, by type": {name: size / 1e9 for name, size in program.written().most_common(6)},
@@ -80,6 +86,17 @@ def describe(figure: Figure, device: Any) -> dict[str, Any]:
         "on the host": program.on_the_host(),
         "heaviest": program.heaviest(HEAVIEST),
     }
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Lets layers choose as they do on a GPU, during the block; what they give to cuDNN, XLA computes."""
+    with (
+        mock.patch.object(kernels, "has_accelerator", lambda: True),
+        mock.patch.object(kernels, "has_fused_attention", lambda: True),
+        mock.patch.object(execution, "has_fused_attention", lambda: True),
+    ):
+        yield
 
 
 def shapes_of_an_epoch(pairs: int = 29_000, batch_tokens: int = 32_768) -> dict[str, int]:

@@ -148,6 +148,14 @@ class Program:
             if prod(part.shape) == symbols * vocabulary and vocabulary in part.shape
         )
 
+    def parts(self) -> dict[str, tuple[int, float]]:
+        """Returns the kernels of each part of the traced program, and the gigabytes that they read and write."""
+        found: dict[str, tuple[int, float]] = {}
+        for kernel, size in self.kernels:
+            count, together = found.get(part := part_of(kernel.origin), (0, 0.0))
+            found[part] = count + 1, together + size / 1e9
+        return dict(sorted(found.items(), key=lambda part: -part[1][1]))
+
     def heaviest(self, count: int) -> list[Mapping[str, Any]]:
         """Returns the kernels that read and write most."""
         ordered = sorted(self.kernels, key=lambda kernel: -kernel[1])[:count]
@@ -160,6 +168,18 @@ class Program:
             }
             for kernel, size in ordered
         ]
+
+
+def part_of(origin: str) -> str:
+    """Returns which part of a step an operation is of: forward or backward, and the layers without their numbers.
+
+    >>> part_of("jit(train_step)/transpose(jvp(encoder_block_3))/feed_forward/dot_general")
+    'backward encoder_block/feed_forward'
+    """
+    names = re.sub(r"^jit\([^()]*\)/?", "", origin)
+    way = "backward" if "transpose(" in names else "forward" if "jvp(" in names else "other"
+    layers = [re.sub(r"_\d+$", "", name) for name in re.sub(r"transpose\(|jvp\(|\)", "", names).split("/")[:-1]]
+    return f"{way} {'/'.join(name for name in layers if name and not name.startswith('jit('))[:60]}".strip()
 
 
 def _parsed(text: str) -> Iterator[Computation]:
