@@ -18,7 +18,8 @@ FLAGS = (
     "--disable-component-update --disable-sync"
 ).split()
 HOSTILE = "<img src=x onerror=document.title='hacked'> </script><script>document.title='hacked'</script> \u202e‮x &amp;"
-LONGEST = 0.1  # seconds for a redraw
+PATIENCE = 120  # seconds for a page on a busy machine
+LONGEST = 0.1  # seconds of the processor for a redraw
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,7 @@ def open_page(browser):
     def open_page(url, **options):
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
         contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -283,8 +285,10 @@ def test_the_link_leads_to_the_very_view(explorer, open_page, file_of):
     assert rows(broken).all_inner_texts() == ["b"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("model", ["translator", "classifier", "continuer"])
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    [("translator", "light"), ("translator", "dark"), ("classifier", "dark"), ("continuer", "light")],
+)
 def test_nothing_serious_for_axe(explorer, open_page, scheme, model):
     axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
     page = asked(explorer, open_page, f"model={model}&text=one two three&token=rows:1", color_scheme=scheme)
@@ -330,32 +334,46 @@ def test_every_script(open_page, file_of):
     assert columns(page).all_inner_texts() == ["👩‍👩‍👧", "🇫🇷", "é", "◌\u0301", "␣", "[200B]", "∅"]
 
 
+def processor_time(page, script):
+    """Runs a script in a page and returns the processor seconds that its main thread took, whoever else is busy."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def used():
+        return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}[
+            "TaskDuration"
+        ]
+
+    begun = used()
+    page.evaluate(script)
+    seconds = used() - begun
+    session.detach()
+    return seconds
+
+
 def test_512_by_512_tokens_do_not_freeze(open_page, file_of):
     source, target = ([f"{side}{number}" for number in range(512)] for side in "st")
     page = open_page(file_of(translation(source, target, layers=3, heads=8)))
     until(page, "document.querySelectorAll('.small canvas').length == 24")
-    seconds = page.evaluate("""async () => {
+    redraws = 40
+    seconds = processor_time(
+        page,
+        f"""async () => {{
         const tokens = [...document.querySelectorAll('.strip')[1].children];
-        const times = [];
-        for (let i = 0; i < 40; i++) {
-            const start = performance.now();
-            tokens[(i * 37) % tokens.length].dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
+        for (let i = 0; i < {redraws}; i++) {{
+            tokens[(i * 37) % tokens.length].dispatchEvent(new PointerEvent('pointerover', {{ bubbles: true }}));
             document.body.offsetHeight; // the layout belongs to it
-            times.push((performance.now() - start) / 1000);
             await new Promise(requestAnimationFrame);
-        }
-        return times.sort((a, b) => a - b);
-    }""")
-    print(f"redraw of 512 × 512 tokens: median {1000 * seconds[20]:.0f} ms, slowest {1000 * seconds[-1]:.0f} ms")
-    assert seconds[20] < LONGEST
-    opened = page.evaluate("""async () => {
-        const start = performance.now();
-        document.querySelectorAll('.small')[3].click();
-        document.body.offsetHeight;
-        return (performance.now() - start) / 1000;
-    }""")
+        }}
+    }}""",
+    )
+    print(f"redraw of 512 × 512 tokens: {1000 * seconds / redraws:.0f} ms")
+    assert 0 < seconds / redraws < LONGEST
+    opened = processor_time(
+        page, "() => { document.querySelectorAll('.small')[3].click(); document.body.offsetHeight; }"
+    )
     print(f"another head of 512 × 512 tokens: {1000 * opened:.0f} ms")
-    assert opened < 5 * LONGEST  # a whole picture with its labels
+    assert 0 < opened < 5 * LONGEST  # a whole picture with its labels
 
 
 @pytest.mark.parametrize("kind", ["PNG", "SVG", "JSON"])

@@ -170,7 +170,7 @@ MUTANTS: list[Mutant] = [
         "export/saved_model.py",
         "write_provenance(temporary, run, graph.options)",
         "write_provenance(temporary, run, export.options)",
-        FILES,
+        ON_DISK,
     ),
     Mutant(
         "an export that fails leaves its files behind",
