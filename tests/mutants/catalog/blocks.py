@@ -19,7 +19,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/blocks/transformer_base.py",
         "return self.norms[index](inputs) if self.normalize_first else inputs",
         "return self.norms[index](inputs)",
-        BY_HAND,
+        BLOCKS,
     ),
     Mutant(
         "the residual goes around the normalisation",
@@ -117,7 +117,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/scores/base.py",
         "may_be_shared = True",
         "may_be_shared = False",
-        SCORES,
+        SHARING,
     ),
     Mutant(
         "positions that are shared are copied with a model",

@@ -112,13 +112,6 @@ MUTANTS: list[Mutant] = [
         WEIGHTS,
     ),
     Mutant(
-        "key and value that are one tensor get the gradient of one",
-        "zoo/layers/core/kernels.py",
-        "    inputs = [tf.identity(tensor) for tensor in inputs]\n    static",
-        "    static",
-        AT_ONCE,
-    ),
-    Mutant(
         "large sizes are computed all at once",
         "zoo/layers/core/execution.py",
         "(not forced and count <= dense_limit(),",

@@ -196,7 +196,8 @@ def test_dtypes():
         np.testing.assert_allclose(*_both(make, query, value, use_causal_mask=True), atol=tolerance)
 
 
-def test_rules_in_tiles():
+def test_rules_in_tiles(monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_BUDGET", 130)
     query, value = random_array((B, 13, D), 1), random_array((B, 13, D), 2)
     segments = (np.arange(13) >= np.array([[9], [7]])).astype("int32")  # the second sequence needs fewer tiles
     rules = {
