@@ -114,8 +114,10 @@ class Profile(TranslatorStep):
         for _ in range(task["warm_up"]):
             step()
         finish()
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # what Python calls is most of a trace, and says nothing of the card
         with tempfile.TemporaryDirectory() as folder:
-            with jax.profiler.trace(folder):
+            with jax.profiler.trace(folder, profiler_options=options):
                 step()
                 finish()
             (trace,) = Path(folder).rglob("*.trace.json.gz")
