@@ -137,6 +137,9 @@ def test_merges_by_hand():
         ["aab"],
         ["ab", "▁", "a"],
     ]
+    pieces = ["<pad>", "<s>", "</s>", *byte_alphabet(), "bc", "ab"]
+    tokenizer = ByteLevelBPETokenizer(pieces, [("b", "c"), ("a", "b")])
+    assert [tokenizer.pieces(row) for row in tokenizer.encode(["abc", "ab"])] == [["a", "bc"], ["ab"]]
 
 
 def test_pieces_can_be_printed(tokenizer):

@@ -232,10 +232,15 @@ def test_a_corpus_too_small_gives_a_smaller_vocabulary():
 def test_a_word_of_many_letters_is_learned_from_soon():
     """What it takes grows with more than the square of its length."""
     drawn = random.Random(0)
-    words = " ".join("".join(drawn.choices("abcdefghij", k=drawn.randint(2, 8))) for _ in range(300))
+    words = " ".join("".join(drawn.choices("abcdefghij", k=drawn.randint(2, 8))) for _ in range(2_000))
     begin = time.process_time()
-    SubwordTokenizer.train([words, "a" * 50_000], vocab_size=100)
+    SubwordTokenizer.train([words, "a" * 50_000], vocab_size=500)
     assert time.process_time() - begin < 6
+
+
+def test_rare_characters_are_learned():
+    tokenizer = SubwordTokenizer.train(["a horse rides"] * 97 + ["ж"], vocab_size=19)
+    assert UNKNOWN not in tokenizer.encode(["ж"])[0]
 
 
 def test_long_lines_are_learned_from():
