@@ -11,7 +11,7 @@ from support.tiers import nightly_unless
 import zoo
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.families.layouts import Columns, Copies
+from zoo.checkpoints.families.layouts import Columns, Copies, Scaled, Shifted
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.checkpoints.tokenizers import decoder_files
 from zoo.errors import InputError
@@ -217,9 +217,13 @@ def test_windows_leave_and_come_in_again(family, tmp_path):
     assert again.config["model"]["visibility"] == ("full" if layer_types else "window")
 
 
-def test_two_tables_are_no_t5():
-    one, other = np.ones((3, 2)), np.zeros((3, 2))
-    np.testing.assert_array_equal(Copies(2, Columns()).join([one, one]), one)
+def test_layouts_lead_out_as_they_lead_in():
+    """As Gemma's queries and norms have them, and a T5, which has one table and not two."""
+    one, other = np.arange(6.0).reshape(3, 2), np.zeros((3, 2))
+    for layout, inside in ((Scaled(0.5, Columns()), 0.5 * one), (Shifted(3.0), one + 3), (Copies(2, Columns()), one)):
+        values = layout.split(one)
+        np.testing.assert_array_equal(values, [inside] * len(values))
+        np.testing.assert_array_equal(layout.join(values), one)
     with pytest.raises(InputError, match="one table.*two"):
         Copies(2, Columns()).join([one, other])
 

@@ -212,7 +212,7 @@ MUTANTS: list[Mutant] = [
         "zoo/checkpoints/families/layouts.py",
         "return self._inner.join(values) / self._factor",
         "return self._inner.join(values) * self._factor",
-        (f"{HUB}[t5]",),
+        ("tests/export/test_convert_to_hub.py::test_layouts_lead_out_as_they_lead_in",),
     ),
     Mutant(
         "a start of its own is lost on the way out",
