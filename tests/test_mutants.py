@@ -28,7 +28,7 @@ EVERY = [mutant for mutants in MUTANTS.values() for mutant in mutants]
 
 
 def test_faults_stand_in_their_files_and_name_fast_tests():
-    assert {*MUTANTS} == AREAS and all(len(mutants) >= 4 for mutants in MUTANTS.values()) and len(EVERY) >= 60
+    assert {*MUTANTS} >= AREAS and all(len(mutants) >= 4 for mutants in MUTANTS.values()) and len(EVERY) >= 60
     assert len({mutant.name for mutant in EVERY}) == len(EVERY)
     wrong = []
     for mutant in EVERY:
@@ -45,7 +45,7 @@ def test_a_fault_is_in_the_module_and_not_in_the_file(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.delitem(sys.modules, "zoo.locks", raising=False)
     before = (ROOT / "zoo/locks.py").read_bytes()
-    Mutant("planted", "zoo/locks.py", "def ", "planted = 7\n\n\ndef ", ()).plant()
+    Mutant("planted", "zoo/locks.py", "import contextlib\n", "import contextlib\n\nplanted = 7\n", ()).plant()
     assert importlib.import_module("zoo.locks").planted == 7
     assert (ROOT / "zoo/locks.py").read_bytes() == before
 

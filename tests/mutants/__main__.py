@@ -161,7 +161,6 @@ def main(argv: list[str] | None = None) -> int:
     }
     for mutant in chosen.values():
         mutant.source()
-    print(Path("/tmp/m/NOTE").read_text() if Path("/tmp/m/NOTE").exists() else "", flush=True)
     os.chdir(ROOT)
     _import_libraries()
     noticed: set[str] = set()
