@@ -129,17 +129,21 @@ def test_long_words_and_empty_batches(tokenizer, graph):
     assert graph.read(tf.constant([b"a\xff\xfeb"])).to_list() == tokenizer.encode(["a\ufffd\ufffdb"])
 
 
-def test_merges_by_hand():
-    pieces = ["<pad>", "<s>", "</s>", *byte_alphabet(), "aa", "ab", "aab"]
-    tokenizer = ByteLevelBPETokenizer(pieces, [("a", "a"), ("a", "b"), ("aa", "b")])
-    assert [tokenizer.pieces(row) for row in tokenizer.encode(["aaab", "aab", "ab a"])] == [
-        ["aa", "ab"],  # the first two of three, and then the pair that was learned next
-        ["aab"],
-        ["ab", "▁", "a"],
-    ]
-    pieces = ["<pad>", "<s>", "</s>", *byte_alphabet(), "bc", "ab"]
-    tokenizer = ByteLevelBPETokenizer(pieces, [("b", "c"), ("a", "b")])
-    assert [tokenizer.pieces(row) for row in tokenizer.encode(["abc", "ab"])] == [["a", "bc"], ["ab"]]
+@pytest.mark.parametrize(
+    ("merges", "expected"),
+    [
+        # Of three, the first two are merged, and then the pair that was learned next.
+        (["a a", "a b", "aa b"], {"aaab": ["aa", "ab"], "aab": ["aab"], "ab a": ["ab", "▁", "a"], "aaa": ["aa", "a"]}),
+        (["b c", "a b"], {"abc": ["a", "bc"], "ab": ["ab"]}),
+    ],
+)
+def test_merges_by_hand(merges, expected):
+    pairs = [merge.split() for merge in merges]
+    pieces = ["<pad>", "<s>", "</s>", *byte_alphabet(), *map("".join, pairs)]
+    tokenizer = ByteLevelBPETokenizer(pieces, pairs)
+    rows = tokenizer.encode(list(expected))
+    assert [tokenizer.pieces(row) for row in rows] == list(expected.values())
+    assert tokenizer_graph(tokenizer).encode(tf.constant(list(expected))).to_list() == rows
 
 
 def test_pieces_can_be_printed(tokenizer):
