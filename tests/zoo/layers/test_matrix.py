@@ -140,8 +140,6 @@ HEADS = (
     Situation(sizes=(2, 7, 7), causal=True, large=True, implementation="blockwise"),
 )
 
-SIZES = [(2, 1, 5), (2, 3, 5), (1, 5, 3), (3, 5, 5), (2, 7, 7), (1, 2, 7), (2, 1, 1)]
-
 
 def explore(case, chosen, drawn, count):
     """Checks a layer in situations that are chosen, and in others, which each layer has of its own at every run.
@@ -171,7 +169,7 @@ def explore(case, chosen, drawn, count):
 def test_contract(case):
     if BACKEND == "jax" and case.name not in ON_JAX:
         pytest.skip("JAX compiles for minutes")
-    explore(case, EXAMPLES, situations(st.sampled_from(SIZES), ["eager"]), 1)
+    explore(case, EXAMPLES, st.sampled_from(EXAMPLES), 0)
 
 
 def test_heads_in_rare_situations():

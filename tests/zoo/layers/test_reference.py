@@ -10,6 +10,7 @@ from support.layers import references
 from support.layers.cases import CASES
 from support.layers.cases import scores as cases_scores
 from support.layers.contract import arrays, build, call, case_masks, to_numpy
+from support.tiers import nightly_unless
 
 from zoo import layers
 
@@ -321,7 +322,13 @@ def test_references_in_other_files_exist():
         assert f"layers.{name}(" in Path(__file__).parent.joinpath("attention", file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("case", _ATTENTION, ids=lambda case: case.name)
+# With scores that have references of their own.
+_BY_SCORE = {case.name for case in cases_scores.CASES}
+
+
+@pytest.mark.parametrize(
+    "case", nightly_unless(lambda case: case.name not in _BY_SCORE, _ATTENTION), ids=lambda case: case.name
+)
 def test_attention(case):
     layer, inputs, masks = build(case), arrays(case), case_masks(case)
     masks["query_mask"][0] = False  # a sequence with nothing to attend to

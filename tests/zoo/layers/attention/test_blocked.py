@@ -4,7 +4,19 @@ import keras
 import numpy as np
 import pytest
 from support.layers.contract import random_array, random_mask, tensorflow_only, to_numpy
-from support.layers.efficient import B, D, H, N, V, blocked_kinds, build_layer, near_pairs, results_and_gradients
+from support.layers.efficient import (
+    B,
+    D,
+    H,
+    N,
+    V,
+    blocked_kinds,
+    build_layer,
+    make_block,
+    make_window,
+    near_pairs,
+    results_and_gradients,
+)
 from support.layers.refusals import check_refusals
 
 from zoo import layers
@@ -160,7 +172,7 @@ def test_blocked_base_says_what_to_override():
 
 
 @pytest.mark.skipif(not has_running_softmax(), reason="blocks of all sizes take the place of tiles")
-@blocked_kinds
+@pytest.mark.parametrize("make", [make_window, pytest.param(make_block, marks=pytest.mark.nightly)])
 def test_large_windows_are_computed_in_tiles(make, monkeypatch):
     monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
     inputs = random_array((B, 67, D), 1)
@@ -173,7 +185,7 @@ def test_large_windows_are_computed_in_tiles(make, monkeypatch):
     np.testing.assert_allclose(in_tiles, to_numpy(layer(inputs, inputs)), atol=1e-5)
 
 
-@blocked_kinds
+@pytest.mark.parametrize("make", [make_window, pytest.param(make_block, marks=pytest.mark.nightly)])
 def test_a_subclass_that_sees_something_else_is_left_in_blocks(make, monkeypatch):
     monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
     kind = type(make())

@@ -128,8 +128,9 @@ def test_equal_weights_by_hand():
         np.testing.assert_allclose(output[0, :, 0], expected, rtol=1e-6, err_msg=layer.name)
 
 
+@pytest.mark.nightly  # test_cache.py takes steps of such layers, too
 @every_kind
-@pytest.mark.parametrize("room", [17, pytest.param(None, marks=pytest.mark.nightly)], ids=["room", "grows"])
+@pytest.mark.parametrize("room", [17, None], ids=["room", "grows"])
 def test_prefill_and_steps_equal_the_full_pass(make, room):
     layer, inputs = build_layer(make(positions=layers.RotaryPositions())), random_array((B, 13, D), 1)
     mask = np.ones((B, 17), bool)
@@ -162,7 +163,7 @@ def test_one_compiled_step_serves_all_positions(make, xla):
         np.testing.assert_allclose(to_numpy(output)[:, 0], expected[:, position], atol=5e-6)
 
 
-@pytest.mark.parametrize("make", nightly_unless([make_window, make_linear].__contains__, KINDS))
+@pytest.mark.parametrize("make", nightly_unless([make_linear].__contains__, KINDS))
 def test_decoder_block(make):
     block = layers.TransformerDecoderBlock(make(), layers.MultiHeadAttention(N, H), layers.FeedForward(13))
     inputs, memory = random_array((B, 9, D), 3), random_array((B, 5, D), 4)
@@ -182,7 +183,7 @@ def _largest(function):
 
 
 @tensorflow_only("walks a TensorFlow graph")
-@every_kind
+@pytest.mark.parametrize("make", nightly_unless([make_block, make_linear].__contains__, KINDS))
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_no_tensor_has_an_element_for_each_pair(make, causal, monkeypatch):
     import tensorflow as tf

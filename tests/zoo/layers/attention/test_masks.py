@@ -15,11 +15,16 @@ from zoo import layers
 from zoo.layers.attention import masks
 
 B, T, S, N = 2, 3, 5, 7
-DIFFER_BY_THEIR_SCORE = {
+# Whose masks are applied where those of others are.
+ALIKE = {
+    layers.Attention,
+    layers.BlockLocalAttention,
     layers.ConcatAttention,
     layers.CosineAttention,
     layers.DotAttention,
+    layers.GatedLinearAttention,
     layers.GeneralAttention,
+    layers.PerformerAttention,
     layers.ScaledDotProductAttention,
 }
 
@@ -118,7 +123,7 @@ def test_nothing_to_mask_is_no_mask():
     assert visible.mask() is None and not visible.hides
 
 
-@with_each(ATTENTION_CASES, {case.covers for case in ATTENTION_CASES} - DIFFER_BY_THEIR_SCORE)
+@with_each(ATTENTION_CASES, {case.covers for case in ATTENTION_CASES} - ALIKE)
 def test_masks_of_a_layer(case):
     layer, inputs = build(case), arrays(case)
     for queries, keys in ((3, 5), (5, 3)):
