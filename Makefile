@@ -8,11 +8,11 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 demo: $(READY) ; $(BIN)/python examples/demo.py
 
-test: $(READY) ; $(PYTEST)
+test: $(READY) ; $(PYTEST) $(TESTS)
 
-test-nightly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m nightly
+test-nightly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m nightly $(TESTS)
 
-test-weekly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m weekly
+test-weekly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m weekly $(TESTS)
 
 mutants: $(READY) ; $(BIN)/python -m tests.mutants $(AREA)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import made_once, processor_time
+from support import made_once, memory, processor_time
 from support.tiny_runs import (
     CLASSIFIER,
     LANGUAGE_MODEL,
@@ -39,6 +39,20 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a fast test that takes too much processor time."""
     with processor_time.limited(None if {"nightly", "weekly"} & {mark.name for mark in item.iter_markers()} else item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
+    """Gives memory back after the last test of a file."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        memory.give_back()
+    return result
+
+
+def pytest_collection_finish() -> None:
+    """Keeps what has been imported out of all later garbage collections."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

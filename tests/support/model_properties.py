@@ -54,7 +54,9 @@ def check_training(case: Case, weights=1.0) -> None:
     model, inputs = case.model, case.inputs
     # Out of training, monotonic alignments are hard and have no gradient.
     training = getattr(model, "alignment", None) == "monotonic"
-    check_gradients(lambda: model(inputs, training=training), model, weights)
+    # Batches of a fixed height are filled up with texts of padding.
+    filled = {"tokens": np.pad(inputs["tokens"], ((0, 1), (0, 0)))} if case.task == "classifier" else inputs
+    check_gradients(lambda: model(filled, training=training), model, weights)
     if any(case.options.get(name) for name in ("dropout", "word_dropout")):
         trained = numpy(model(inputs, training=True))
         assert np.all(np.isfinite(trained)) and not np.allclose(trained, case.expected, atol=1e-3)
@@ -75,6 +77,13 @@ def check_graph(case: Case) -> None:
     close(numpy(function(*case.inputs.values())), case.expected)
     part = [ids[1:, :4] for ids in case.inputs.values()]
     close(numpy(function(*part)), numpy(case.model(dict(zip(case.inputs, part, strict=True)))))
+    model, ids = case.model, next(iter(case.inputs.values()))
+    if case.task == "language_model":
+        room = text_models.LONGEST
+        prefill = compiled(lambda ids: model.prefill(ids, model.initial_state(ops.shape(ids)[0], room))[0])
+        close(numpy(prefill(ids)), case.expected[:, -1])
+    if case.task == "classifier" and model.attends:
+        close(numpy(compiled(model.attention)(ids)), numpy(model.attention(ids)), atol=1e-6)
 
 
 # Sequence to sequence

@@ -2,9 +2,9 @@
 
 from tests.mutants.mutant import Mutant
 
-COST = ("tests/zoo/inspection/test_cost.py",)
-TRACE = ("tests/zoo/inspection/test_trace.py",)
-DIAGRAM = ("tests/zoo/inspection/test_diagram.py",)
+COST = "tests/zoo/inspection/test_cost.py"
+TRACE = "tests/zoo/inspection/test_trace.py"
+DIAGRAM = "tests/zoo/inspection/test_diagram.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
@@ -12,90 +12,90 @@ MUTANTS: list[Mutant] = [
         "zoo/inspection/operations.py",
         "return _products(result, inputs[0].shape[-1])",
         "return _products(result, inputs[-1].shape[-1])",
-        COST,
+        (f"{COST}::test_the_figures_of_the_course_with_heads",),
     ),
     Mutant(
         "a sum of k terms has k additions",
         "zoo/inspection/operations.py",
         "additions=results * max(terms - 1, 0)",
         "additions=results * terms",
-        COST,
+        (f"{COST}::test_the_figures_of_the_course_with_one_head",),
     ),
     Mutant(
         "convolutions multiply the zeros around their inputs",
         "zoo/inspection/operations.py",
         "share = math.prod(parts)",
         "share = 1.0",
-        COST,
+        (f"{COST}::test_convolution",),
     ),
     Mutant(
         "weights that two steps share count twice",
         "zoo/inspection/counting.py",
         "        self.weights |= set(new)\n",
         "",
-        COST,
+        (f"{COST}::test_models_count_each_weight_once",),
     ),
     Mutant(
         "a recurrence counts one position alone",
         "zoo/inspection/counting.py",
         "operations=self.operations * times,",
         "operations=self.operations,",
-        COST,
+        (f"{COST}::test_recurrence",),
     ),
     Mutant(
         "a window sees to one side",
         "zoo/inspection/counting.py",
         "return 2 * int(layer.window) + 1",
         "return int(layer.window) + 1",
-        COST,
+        (f"{COST}::test_efficient_attention_costs_less_on_long_sequences",),
     ),
     Mutant(
         "counting leaves its traces in the layer",
         "zoo/inspection/graph.py",
         "                del each[length:]",
         "                pass",
-        ("tests/zoo/inspection",),
+        (f"{COST}::test_the_layer_does_not_change",),
     ),
     Mutant(
         "a trace shows the scaled scores as the raw ones",
         "zoo/inspection/recording.py",
         'recorder.record_scores("raw_scores", "query · key", compare(recorder.unscaled, key))',
         'recorder.record_scores("raw_scores", "query · key", compare(query, key))',
-        TRACE,
+        (f"{TRACE}::test_the_steps_of_the_course",),
     ),
     Mutant(
         "a trace of a window shows its first block alone",
         "zoo/inspection/recording.py",
         "if isinstance(layer, BlockedAttention) and recorder.all_weights:",
         "if False:",
-        TRACE,
+        (f"{TRACE}::test_windows_show_all_pairs",),
     ),
     Mutant(
         "keys of a single vector keep an axis of queries",
         "zoo/inspection/trace.py",
         'side = "key" if name.rpartition',
         'side = "query" if name.rpartition',
-        TRACE,
+        (f"{TRACE}::test_a_single_vector",),
     ),
     Mutant(
         "equal blocks are drawn one by one",
         "zoo/inspection/architecture.py",
         "if self._signatures.get(group) == signature",
         "if self._signatures.get(group) is signature",
-        DIAGRAM,
+        (f"{DIAGRAM}::test_blocks_of_a_transformer",),
     ),
     Mutant(
         "masked self-attention is drawn as any other",
         "zoo/inspection/architecture.py",
         'if kwargs.get("use_causal_mask") else "self-attention"',
         'if kwargs.get("causal") else "self-attention"',
-        DIAGRAM,
+        (f"{DIAGRAM}::test_blocks_of_a_transformer",),
     ),
     Mutant(
         "the term of positions alone holds contents",
         "zoo/inspection/positions.py",
         "(of_content, of_sum - of_content)",
         "(of_content, of_sum)",
-        ("tests/zoo/inspection/test_positions.py",),
+        ("tests/zoo/inspection/test_positions.py::test_four_terms_of_a_layer_sum_up_to_its_scores",),
     ),
 ]

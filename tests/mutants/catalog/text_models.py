@@ -4,9 +4,9 @@ from tests.mutants.mutant import Mutant
 
 _MODELS = "tests/zoo/models"
 _EVERY = f"{_MODELS}/test_every_model.py::test_named_model"
-FORMULAS = (f"{_MODELS}/shared/test_transformers_by_formula.py",)
+FORMULAS = f"{_MODELS}/shared/test_transformers_by_formula.py"
 GEMMA = (f"{_MODELS}/language_models/test_gemma_options.py",)
-CLASSIFIERS = (f"{_MODELS}/classifiers/test_classifiers.py",)
+CLASSIFIERS = f"{_MODELS}/classifiers/test_classifiers.py"
 HIERARCHICAL = (f"{_MODELS}/classifiers/test_hierarchical.py",)
 SENTENCES = (f"{_MODELS}/sentence_encoders/test_sentence_encoders.py",)
 _CAUSAL = "zoo/models/language_models/causal_transformer.py"
@@ -17,21 +17,21 @@ MUTANTS: list[Mutant] = [
         "zoo/models/shared/pooling.py",
         "total / ops.maximum(ops.sum(real, axis=1), 1.0)",
         "total / real.shape[1]",
-        CLASSIFIERS,
+        (f"{CLASSIFIERS}::test_pooling_by_hand",),
     ),
     Mutant(
         "the largest value of a text may be that of padding",
         "zoo/models/shared/pooling.py",
         "ops.max(ops.where(mask[:, :, None], inputs, ops.cast(-6e4, inputs.dtype)), axis=1)",
         "ops.max(inputs, axis=1)",
-        CLASSIFIERS,
+        (f"{CLASSIFIERS}::test_pooling_by_hand",),
     ),
     Mutant(
         "word dropout replaces padding, too",
         "zoo/models/shared/word_dropout.py",
         "ops.logical_and(chance < self.rate, tokens > UNKNOWN)",
         "chance < self.rate",
-        CLASSIFIERS,
+        (f"{CLASSIFIERS}::test_word_dropout_makes_words_unknown",),
     ),
     Mutant(
         "a segment begins with the end of the one before",
@@ -59,7 +59,7 @@ MUTANTS: list[Mutant] = [
         "zoo/models/classifiers/self_attention.py",
         "self.hidden_dense(inputs + self.dropout_layer",
         "self.hidden_dense(self.dropout_layer",
-        FORMULAS,
+        (f"{FORMULAS}::test_self_attention_classifier",),
     ),
     Mutant(
         "the vector of a sentence keeps its length",
@@ -87,7 +87,7 @@ MUTANTS: list[Mutant] = [
         _CAUSAL,
         'state["index"] + ops.shape(tokens)[1]',
         'state["index"] + 1',
-        FORMULAS,
+        (f"{FORMULAS}::test_language_model",),
     ),
     Mutant(
         "the residual terms of a new language model are as large as usual",
@@ -108,7 +108,7 @@ MUTANTS: list[Mutant] = [
         "zoo/models/classifiers/base.py",
         "self.dropout_layer(vectors, training=training)",
         "self.dropout_layer(vectors, training=True)",
-        CLASSIFIERS,
+        (f"{CLASSIFIERS}::test_pooling_by_hand",),
     ),
     Mutant(
         "a layer inside a model does not have its policy",

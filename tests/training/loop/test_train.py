@@ -214,7 +214,9 @@ def test_killed_and_resumed_is_like_not_interrupted(small_run, labelled_spec, tm
     workdir = tmp_path / "killed"
     arguments = ["--model", "cnn_classifier", "--data", labelled_spec, "--workdir", str(workdir)]
     arguments += ["--set", *CONVOLUTIONS]
-    killed = subprocess.run([sys.executable, "-c", KILLED_AT_STEP_5, *arguments], capture_output=True, text=True)
+    command = [sys.executable, "-c", KILLED_AT_STEP_5, *arguments]
+    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}  # as the command has it before it imports TensorFlow
+    killed = subprocess.run(command, env=quiet, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     lines = [line.split(" ", 2)[2] for line in killed.stderr.splitlines()]  # after date and time
     assert [line.split()[0] for line in lines] == ["cnn_classifier", "with", "step", "step"], "frameworks are silent"

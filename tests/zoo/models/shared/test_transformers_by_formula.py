@@ -134,67 +134,77 @@ def translate(model, source, target):
 
 
 # Each option is among these, with others beside it.
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"num_layers": 2},
-        {
-            "normalize_first": True,
-            "output_bias": True,
-            "tied_embeddings": "none",
-            "positions": "concat",
-            "position_dim": 4,
-            "score": "cosine",
-        },
-        {
-            "positions": "learned",
-            "max_length": 5,
-            "tied_embeddings": "all",
-            "scale_embeddings": False,
-            "output_projection": False,
-            "share_score": False,
-            "score": "tanh_concat",
-        },
-        {
-            **GROWN,
-            "output_bias": True,
-            "normalize_first": True,
-            "query_dim": 5,
-            "key_dim": 4,
-            "value_dim": 7,
-            "output_dim": 10,
-            "score": "concat",
-        },
-        {"positions": "learned_concat", "concat_projection": False, "score": "additive", "share_score": False},
-        {"positions": "integer", "num_key_value_heads": 1, "score": "general", "share_score": False, "qk_norm": True},
-        {"positions": "integer_normalized", "max_length": 5, "score": "location", "share_score": False},
-        {
-            "positions": "learned_concat",
-            "scale_embeddings": False,
-            "output_bias": True,
-            "score": "dot",
-            "num_heads": 1,
-            "key_dim": 5,
-            "value_dim": 6,
-            "output_projection": False,
-            "use_bias": False,
-            "attention_normalization": "sink",
-        },
-        {
-            "logit_softcap": 0.5,
-            "attention_normalization": "entmax15",
-            "visibility": "dilated",
-            "window": 1,
-            "dilation": 2,
-            "decoder_visibility": "global",
-            "global_tokens": 2,
-        },
-        {"visibility": "block_sparse", "block_size": 2, "summary_tokens": 1, "num_key_value_heads": 1},
-    ],
-    ids=str,
-)
-def test_transformer(options):
-    model, (source, target) = create("transformer_tiny", {**SMALL, **options}), batch()
+OPTIONS = {
+    "post-norm": {"num_layers": 2},
+    "pre-norm": {
+        "normalize_first": True,
+        "output_bias": True,
+        "tied_embeddings": "none",
+        "positions": "concat",
+        "position_dim": 4,
+        "score": "cosine",
+    },
+    "learned": {
+        "positions": "learned",
+        "max_length": 5,
+        "tied_embeddings": "all",
+        "scale_embeddings": False,
+        "output_projection": False,
+        "share_score": False,
+        "score": "tanh_concat",
+    },
+    "grown": {
+        **GROWN,
+        "output_bias": True,
+        "normalize_first": True,
+        "query_dim": 5,
+        "key_dim": 4,
+        "value_dim": 7,
+        "output_dim": 10,
+        "score": "concat",
+    },
+    "learned-beside": {
+        "positions": "learned_concat",
+        "concat_projection": False,
+        "score": "additive",
+        "share_score": False,
+    },
+    "grouped": {
+        "positions": "integer",
+        "num_key_value_heads": 1,
+        "score": "general",
+        "share_score": False,
+        "qk_norm": True,
+    },
+    "integer": {"positions": "integer_normalized", "max_length": 5, "score": "location", "share_score": False},
+    "single-head": {
+        "positions": "learned_concat",
+        "scale_embeddings": False,
+        "output_bias": True,
+        "score": "dot",
+        "num_heads": 1,
+        "key_dim": 5,
+        "value_dim": 6,
+        "output_projection": False,
+        "use_bias": False,
+        "attention_normalization": "sink",
+    },
+    "rules": {
+        "logit_softcap": 0.5,
+        "attention_normalization": "entmax15",
+        "visibility": "dilated",
+        "window": 1,
+        "dilation": 2,
+        "decoder_visibility": "global",
+        "global_tokens": 2,
+    },
+    "blocks": {"visibility": "block_sparse", "block_size": 2, "summary_tokens": 1, "num_key_value_heads": 1},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_transformer(name):
+    model, (source, target) = create("transformer_tiny", {**SMALL, **OPTIONS[name]}), batch()
     result, stepwise = logits(model, source, target), steps(model, source, target)
     for row in range(len(source)):
         sentence, translation = (ids[row][ids[row] != PAD] for ids in (source, target))

@@ -1,0 +1,190 @@
+"""Planted faults: inference."""
+
+from tests.mutants.mutant import Mutant
+
+TRANSLATOR = ("tests/zoo/inference/test_translator.py",)
+SHORTLIST = ("tests/zoo/inference/test_shortlist.py",)
+ENSEMBLE = ("tests/zoo/inference/test_ensemble.py",)
+LANGUAGE_MODEL_RUN = ("tests/zoo/inference/test_language_model_run.py",)
+SEQ2SEQ_RUN = ("tests/zoo/inference/test_seq2seq_run.py",)
+CLASSIFIER_RUN = ("tests/zoo/inference/test_classifier_run.py",)
+EXPLORING = ("tests/zoo/inference/test_exploring.py",)
+LOOK_INSIDE = ("tests/zoo/inference/test_look_inside.py",)
+PREDICTOR = ("tests/zoo/inference/test_predictor.py",)
+VIEW = ("tests/zoo/explorer/test_view.py",)
+PAGE = ("tests/zoo/explorer/test_page.py",)
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "a short source has the room of the longest one",
+        "zoo/inference/translator.py",
+        "limits = ops.minimum(2 * lengths + 10, longest)",
+        "limits = ops.full_like(lengths, ops.minimum(room, longest))",
+        TRANSLATOR,
+    ),
+    Mutant(
+        "a target is scored by itself",
+        "zoo/inference/decoders.py",
+        "[ops.full_like(ids[:, :1], START), ids[:, :-1]], axis=1)",
+        "[ids[:, :1], ids[:, 1:]], axis=1)",
+        ENSEMBLE,
+    ),
+    Mutant(
+        "a shortlist's numbers are read as symbols",
+        "zoo/inference/translator.py",
+        "return self._step(ops.take(symbols, last), state, memory, readout=readout)",
+        "return self._step(last, state, memory, readout=readout)",
+        SHORTLIST,
+    ),
+    Mutant(
+        "a shortlist's numbers are returned as symbols",
+        "zoo/inference/translator.py",
+        '"ids": ops.take(symbols, results["ids"])',
+        '"ids": results["ids"]',
+        SHORTLIST,
+    ),
+    Mutant(
+        "unlikely translations come before likely ones",
+        "zoo/inference/shortlist.py",
+        "ops.arange(width, 0, -1",
+        "ops.arange(1, width + 1",
+        SHORTLIST,
+    ),
+    Mutant(
+        "an ensemble averages log probabilities",
+        "zoo/inference/ensemble.py",
+        "ops.logsumexp(ops.stack(log_probs), axis=0) - math.log(len(log_probs))",
+        "ops.mean(ops.stack(log_probs), axis=0)",
+        ENSEMBLE,
+    ),
+    Mutant(
+        "an ensemble averages logits that are not normalised",
+        "zoo/inference/ensemble.py",
+        'ops.log_softmax(ops.cast(own, "float32"), axis=-1)',
+        'ops.cast(own, "float32")',
+        ENSEMBLE,
+    ),
+    Mutant(
+        "answers come in the order of lengths",
+        "zoo/inference/base_run.py",
+        "results[index] = keras",
+        "results[indices[0] + place if indices[0] + place < len(rows) else index] = keras",
+        SEQ2SEQ_RUN,
+    ),
+    Mutant(
+        "a batch is as wide as its first row",
+        "zoo/inference/base_run.py",
+        "width = max(1, *map(len, rows))",
+        "width = max(1, len(rows[0]))",
+        SEQ2SEQ_RUN,
+    ),
+    Mutant(
+        "prefixes belong to the source of another place",
+        "zoo/inference/seq2seq_run.py",
+        "[prefix_ids[index] for index in indices]",
+        "[prefix_ids[index] for index in sorted(indices)]",
+        SEQ2SEQ_RUN,
+    ),
+    Mutant(
+        "targets are scored with the source of another place",
+        "zoo/inference/seq2seq_run.py",
+        "[target_ids[index] for index in indices]",
+        "[target_ids[index] for index in sorted(indices)]",
+        SEQ2SEQ_RUN,
+    ),
+    Mutant(
+        "what is no sequence is returned as one",
+        "zoo/inference/seq2seq_run.py",
+        "is_sequence = log_probs > LEAST_LOG_PROB",
+        "is_sequence = log_probs > 100 * LEAST_LOG_PROB",
+        SEQ2SEQ_RUN,
+    ),
+    Mutant(
+        "an alignment is moved by a symbol",
+        "zoo/inference/seq2seq_run.py",
+        'np.array([[START, *target[:-1]]], "int32")',
+        'np.array([target], "int32")',
+        EXPLORING,
+    ),
+    Mutant(
+        "a predictor is shared by all ways of decoding",
+        "zoo/inference/seq2seq_run.py",
+        "translator = self._predictor(request,",
+        'translator = self._predictor("translate",',
+        SEQ2SEQ_RUN,
+    ),
+    Mutant(
+        "a prompt without room keeps its beginning",
+        "zoo/inference/language_model_run.py",
+        "ids[len(ids) - room // 2 :]",
+        "ids[: room // 2]",
+        LANGUAGE_MODEL_RUN,
+    ),
+    Mutant(
+        "the texts of a batch draw by their place in the batch",
+        "zoo/inference/language_model_run.py",
+        "np.resize(indices, len(batch))",
+        "np.arange(len(batch))",
+        LANGUAGE_MODEL_RUN,
+    ),
+    Mutant(
+        "an answer repeats the last symbol of its prompt",
+        "zoo/inference/language_model_run.py",
+        "return whole[len(prompt) :]",
+        "return whole[max(len(prompt) - 1, 0) :]",
+        LANGUAGE_MODEL_RUN,
+    ),
+    Mutant(
+        "alternatives are those of the symbol before",
+        "zoo/inference/predictions.py",
+        'output["alternatives"].tolist(),',
+        'output["alternatives"].tolist()[1:],',
+        EXPLORING,
+    ),
+    Mutant(
+        "the least probable label is the answer",
+        "zoo/inference/classifier_run.py",
+        "self.classes[row.argmax()]",
+        "self.classes[row.argmin()]",
+        CLASSIFIER_RUN,
+    ),
+    Mutant(
+        "a view has the attention without the first symbol",
+        "zoo/inference/exploring.py",
+        "weights = [_weights(run.model.attentions, source, [START, *best.ids[:-1]])",
+        "weights = [_weights(run.model.attentions, source, best.ids)",
+        EXPLORING,
+    ),
+    Mutant(
+        "what nobody wants any more is computed still",
+        "zoo/inference/predictor.py",
+        "pool.shutdown(cancel_futures=True)",
+        "pool.shutdown()",
+        PREDICTOR,
+    ),
+    Mutant(
+        "a word is its own neighbour", "zoo/inference/comparison.py", "if index != place and any", "if any", LOOK_INSIDE
+    ),
+    Mutant(
+        "vectors in context are those of the table",
+        "zoo/inference/base_run.py",
+        "self.model.represent if contextual else self.model.embed",
+        "self.model.embed",
+        LOOK_INSIDE,
+    ),
+    Mutant("weights are rounded down", "zoo/explorer/view.py", "np.rint(np.clip(", "np.floor(np.clip(", VIEW),
+    Mutant(
+        "a script ends where a text says so",
+        "zoo/explorer/page.py",
+        'return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")',
+        "return text",
+        PAGE,
+    ),
+    Mutant(
+        "the policy is that of another script",
+        "zoo/explorer/page.py",
+        "script-src {_hash(script)}",
+        "script-src {_hash(script.strip())}",
+        PAGE,
+    ),
+]
