@@ -2,14 +2,38 @@
 
 from tests.mutants.mutant import Mutant
 
-TRANSLATOR = ("tests/zoo/inference/test_translator.py",)
-SHORTLIST = ("tests/zoo/inference/test_shortlist.py",)
-ENSEMBLE = ("tests/zoo/inference/test_ensemble.py",)
-LANGUAGE_MODEL_RUN = ("tests/zoo/inference/test_language_model_run.py",)
-SEQ2SEQ_RUN = ("tests/zoo/inference/test_seq2seq_run.py",)
-CLASSIFIER_RUN = ("tests/zoo/inference/test_classifier_run.py",)
-EXPLORING = ("tests/zoo/inference/test_exploring.py",)
-LOOK_INSIDE = ("tests/zoo/inference/test_look_inside.py",)
+LIMITS = ("tests/zoo/inference/test_translator.py::test_limits",)
+ENSEMBLE = (
+    "tests/zoo/inference/test_ensemble.py::test_logits_are_those_of_the_mean_probability",
+    "tests/zoo/inference/test_ensemble.py::test_beams_have_the_probability_that_the_ensemble_gives_them",
+)
+SHORTLIST = (
+    "tests/zoo/inference/test_shortlist.py::test_candidates_are_those_of_loops",
+    "tests/zoo/inference/test_shortlist.py::test_it_is_as_if_all_other_symbols_were_impossible",
+)
+GENERATION = (
+    "tests/zoo/inference/test_language_model_run.py::test_order_is_kept_and_a_batch_answers_like_each_alone",
+    "tests/zoo/inference/test_language_model_run.py::test_a_prompt_without_room_is_cut_from_the_front",
+    "tests/zoo/inference/test_language_model_run.py::test_a_continuation_is_as_probable_as_the_longer_text",
+)
+ORDER = ("tests/zoo/inference/test_seq2seq_run.py::test_order_is_kept_and_a_batch_answers_like_each_alone",)
+CUT = ("tests/zoo/inference/test_seq2seq_run.py::test_texts_are_cut_before_they_are_tokenized",)
+PREFIXES = ("tests/zoo/inference/test_seq2seq_run.py::test_answers_begin_as_they_are_told_to",)
+KINDS = (
+    "tests/zoo/inference/test_seq2seq_run.py::test_order_is_kept_and_a_batch_answers_like_each_alone",
+    "tests/zoo/inference/test_seq2seq_run.py::test_hypotheses_are_sorted_scored_and_aligned",
+)
+SCORES = ("tests/zoo/inference/test_seq2seq_run.py::test_scores_are_those_of_teacher_forcing",)
+CLASSES = ("tests/zoo/inference/test_classifier_run.py::test_order_is_kept_and_a_batch_answers_like_each_alone",)
+VIEWS = (
+    "tests/zoo/inference/test_exploring.py::test_translations",
+    "tests/zoo/inference/test_exploring.py::test_a_language_model",
+)
+WORDS = (
+    "tests/zoo/inference/test_look_inside.py::test_vectors_of_every_task",
+    "tests/zoo/inference/test_look_inside.py::test_one_word_in_several_texts",
+    "tests/zoo/inference/test_look_inside.py::test_static_vectors_know_no_context",
+)
 PREDICTOR = ("tests/zoo/inference/test_predictor.py",)
 VIEW = ("tests/zoo/explorer/test_view.py",)
 PAGE = ("tests/zoo/explorer/test_page.py",)
@@ -20,7 +44,7 @@ MUTANTS: list[Mutant] = [
         "zoo/inference/translator.py",
         "limits = ops.minimum(2 * lengths + 10, longest)",
         "limits = ops.full_like(lengths, ops.minimum(room, longest))",
-        TRANSLATOR,
+        LIMITS,
     ),
     Mutant(
         "a target is scored by itself",
@@ -69,91 +93,98 @@ MUTANTS: list[Mutant] = [
         "zoo/inference/base_run.py",
         "results[index] = keras",
         "results[indices[0] + place if indices[0] + place < len(rows) else index] = keras",
-        SEQ2SEQ_RUN,
+        ORDER,
     ),
     Mutant(
         "a batch is as wide as its first row",
         "zoo/inference/base_run.py",
         "width = max(1, *map(len, rows))",
         "width = max(1, len(rows[0]))",
-        SEQ2SEQ_RUN,
+        ORDER,
+    ),
+    Mutant(
+        "what is cut from the front is cut from the back",
+        "zoo/inference/base_run.py",
+        "slice(-MAX_TEXT_BYTES, None) if from_end",
+        "slice(MAX_TEXT_BYTES) if from_end",
+        CUT,
     ),
     Mutant(
         "prefixes belong to the source of another place",
         "zoo/inference/seq2seq_run.py",
         "[prefix_ids[index] for index in indices]",
         "[prefix_ids[index] for index in sorted(indices)]",
-        SEQ2SEQ_RUN,
+        PREFIXES,
     ),
     Mutant(
         "targets are scored with the source of another place",
         "zoo/inference/seq2seq_run.py",
         "[target_ids[index] for index in indices]",
         "[target_ids[index] for index in sorted(indices)]",
-        SEQ2SEQ_RUN,
+        SCORES,
     ),
     Mutant(
         "what is no sequence is returned as one",
         "zoo/inference/seq2seq_run.py",
         "is_sequence = log_probs > LEAST_LOG_PROB",
         "is_sequence = log_probs > 100 * LEAST_LOG_PROB",
-        SEQ2SEQ_RUN,
+        PREFIXES,
     ),
     Mutant(
         "an alignment is moved by a symbol",
         "zoo/inference/seq2seq_run.py",
         'np.array([[START, *target[:-1]]], "int32")',
         'np.array([target], "int32")',
-        EXPLORING,
+        VIEWS,
     ),
     Mutant(
         "a predictor is shared by all ways of decoding",
         "zoo/inference/seq2seq_run.py",
         "translator = self._predictor(request,",
         'translator = self._predictor("translate",',
-        SEQ2SEQ_RUN,
+        KINDS,
     ),
     Mutant(
         "a prompt without room keeps its beginning",
         "zoo/inference/language_model_run.py",
         "ids[len(ids) - room // 2 :]",
         "ids[: room // 2]",
-        LANGUAGE_MODEL_RUN,
+        GENERATION,
     ),
     Mutant(
         "the texts of a batch draw by their place in the batch",
         "zoo/inference/language_model_run.py",
         "np.resize(indices, len(batch))",
         "np.arange(len(batch))",
-        LANGUAGE_MODEL_RUN,
+        GENERATION,
     ),
     Mutant(
         "an answer repeats the last symbol of its prompt",
         "zoo/inference/language_model_run.py",
         "return whole[len(prompt) :]",
         "return whole[max(len(prompt) - 1, 0) :]",
-        LANGUAGE_MODEL_RUN,
+        GENERATION,
     ),
     Mutant(
         "alternatives are those of the symbol before",
         "zoo/inference/predictions.py",
         'output["alternatives"].tolist(),',
         'output["alternatives"].tolist()[1:],',
-        EXPLORING,
+        VIEWS,
     ),
     Mutant(
         "the least probable label is the answer",
         "zoo/inference/classifier_run.py",
         "self.classes[row.argmax()]",
         "self.classes[row.argmin()]",
-        CLASSIFIER_RUN,
+        CLASSES,
     ),
     Mutant(
         "a view has the attention without the first symbol",
         "zoo/inference/exploring.py",
         "weights = [_weights(run.model.attentions, source, [START, *best.ids[:-1]])",
         "weights = [_weights(run.model.attentions, source, best.ids)",
-        EXPLORING,
+        VIEWS,
     ),
     Mutant(
         "what nobody wants any more is computed still",
@@ -162,21 +193,19 @@ MUTANTS: list[Mutant] = [
         "pool.shutdown()",
         PREDICTOR,
     ),
-    Mutant(
-        "a word is its own neighbour", "zoo/inference/comparison.py", "if index != place and any", "if any", LOOK_INSIDE
-    ),
+    Mutant("a word is its own neighbour", "zoo/inference/comparison.py", "if index != place and any", "if any", WORDS),
     Mutant(
         "vectors in context are those of the table",
         "zoo/inference/base_run.py",
         "self.model.represent if contextual else self.model.embed",
         "self.model.embed",
-        LOOK_INSIDE,
+        WORDS,
     ),
     Mutant("weights are rounded down", "zoo/explorer/view.py", "np.rint(np.clip(", "np.floor(np.clip(", VIEW),
     Mutant(
         "a script ends where a text says so",
         "zoo/explorer/page.py",
-        'return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")',
+        'return text.replace("<", "\\\\u003c").replace(">", "\\\\u003e").replace("&", "\\\\u0026")',
         "return text",
         PAGE,
     ),

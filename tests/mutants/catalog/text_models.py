@@ -137,6 +137,6 @@ MUTANTS: list[Mutant] = [
         "zoo/models/classifiers/hierarchical.py",
         "self.sentence_encoder(pooled, mask=present, training=training)",
         "self.sentence_encoder(pooled, training=training)",
-        (f"{_EVERY}[han_classifier]",),
+        HIERARCHICAL,
     ),
 ]

@@ -80,6 +80,8 @@ def test_answers_begin_as_they_are_told_to(fast_run):
         # A prefix that is longer than an answer may be is cut.
         assert all(each.ids[: len(prefix)] == prefix[: len(each.ids)] for each in answer)
     assert answers[1][0].text == fast_run.nbest(TEXTS[1:2], 2)[0][0].text
+    (only,) = fast_run.nbest(TEXTS[:1], 2, [prefixes[0] * 99])[0]  # It leaves room for nothing else.
+    assert only.log_prob == 0 and len(only.ids) > 9
     with pytest.raises(InputError, match="`prefixes`.*3.*2"):
         fast_run.nbest(TEXTS[:3], 2, prefixes[:2])
 
