@@ -2,21 +2,15 @@
 
 import json
 import re
-import shutil
-import time
 
 import pytest
+from support.browser import CHROMIUM, FLAGS, processor_time, until
 from support.explorer_models import translation
 
 from zoo.explorer import Page, View
 
 pytestmark = pytest.mark.nightly
 sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
 HOSTILE = "<img src=x onerror=document.title='hacked'> </script><script>document.title='hacked'</script> \u202e‮x &amp;"
 PATIENCE = 120  # seconds for a page on a busy machine
 LONGEST = 0.1  # seconds of the processor for a redraw
@@ -81,14 +75,6 @@ def columns(page):
 def shaded(tokens):
     weights = tokens.evaluate_all("all => all.map(token => token.style.getPropertyValue('--weight'))")
     return [float(weight or 0) for weight in weights]
-
-
-def until(page, expression, seconds=20):
-    """Waits until an expression is true; Playwright's own way of waiting is stopped by the page's policy."""
-    end = time.monotonic() + seconds
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"{expression} is not true after {seconds} s"
-        page.wait_for_timeout(50)
 
 
 def test_a_text_is_typed_and_answered(explorer, open_page):
@@ -332,23 +318,6 @@ def test_every_script(open_page, file_of):
     assert columns(page).nth(1).get_attribute("aria-selected") == "true"
     page = open_page(file_of(translation(emoji, emoji)))
     assert columns(page).all_inner_texts() == ["👩‍👩‍👧", "🇫🇷", "é", "◌\u0301", "␣", "[200B]", "∅"]
-
-
-def processor_time(page, script):
-    """Runs a script in a page and returns the processor seconds that its main thread took, whoever else is busy."""
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def used():
-        return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}[
-            "TaskDuration"
-        ]
-
-    begun = used()
-    page.evaluate(script)
-    seconds = used() - begun
-    session.detach()
-    return seconds
 
 
 def test_512_by_512_tokens_do_not_freeze(open_page, file_of):
