@@ -69,15 +69,23 @@ class Row:
         return [(words[2], words[3:]) for words in map(shlex.split, self.code.strip().splitlines())]
 
 
+def long(function):
+    """Marks the check of a row that takes long, for the nightly tier."""
+    function.is_long = True
+    return function
+
+
 @pytest.fixture
 def check_rows(request):
     """Returns a function that checks all rows for which the test's file has a `row_…`, and tells each that fails.
 
-    Such a function takes `lines` and `command_lines`, see `Row`, or fixtures.
+    Such a function takes `lines` and `command_lines`, see `Row`, or fixtures; those that are `long` are checked apart.
     """
 
-    def check():
+    def check(are_long=False):
         functions = {name: each for name, each in vars(request.module).items() if name.startswith("row_")}
+        functions = {name: each for name, each in functions.items() if getattr(each, "is_long", False) == are_long}
+        assert functions
         with every() as failures:
             for name, function in functions.items():
                 with failures.of(name), pytest.MonkeyPatch.context() as patch:

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from introductions.conftest import array, numpy
+from introductions.conftest import array, long, numpy
 
 from zoo import layers
 
@@ -54,6 +54,7 @@ def row_measured_and_drawn(command_lines):
     assert [(layer.steps, layer.longest_path) for layer in measured] == [("1", "n/k"), ("n", "n"), ("1", "1")]
 
 
+@long
 def row_words_that_are_far_apart(lines):
     def gradient(layer, x):
         """Returns the largest derivative of the last output by each word, by backpropagation."""
@@ -73,3 +74,8 @@ def row_words_that_are_far_apart(lines):
 
 def test_rows(check_rows):
     check_rows()
+
+
+@pytest.mark.nightly
+def test_long_rows(check_rows):
+    check_rows(are_long=True)

@@ -1,7 +1,8 @@
 """Order and positions, as they are taught."""
 
 import numpy as np
-from introductions.conftest import array, close, numpy, softmax
+import pytest
+from introductions.conftest import array, close, long, numpy, softmax
 from support.commands import parse
 
 import zoo
@@ -150,6 +151,7 @@ def row_alibi(lines):
     close(lines(x=X)["bias"].reshape(2, 5, 5), -slopes[:, None, None] * np.abs(DISTANCES))
 
 
+@long
 def row_positions_of_a_model(lines):
     models, source = lines()["models"], np.array([[5, 6, 5, 2]], "int32")
     assert {kind: model.positions for kind, model in models.items()} == {kind: kind for kind in models}
@@ -164,3 +166,8 @@ def row_positions_of_a_model(lines):
 
 def test_rows(check_rows):
     check_rows()
+
+
+@pytest.mark.nightly
+def test_long_rows(check_rows):
+    check_rows(are_long=True)

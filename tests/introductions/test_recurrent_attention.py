@@ -1,7 +1,8 @@
 """Recurrent attention, as it is taught."""
 
 import numpy as np
-from introductions.conftest import array, close, numpy, softmax
+import pytest
+from introductions.conftest import array, close, long, numpy, softmax
 from support.commands import parse
 
 import zoo
@@ -173,6 +174,7 @@ def row_the_output_in_the_paper(lines):
     assert not reads_new_state(lines()["model"].readout_state)
 
 
+@long
 def row_the_first_state(lines):
     starts = {kind: numpy(start) for kind, start in lines(source=SOURCE)["starts"].items()}
     assert not starts["zero"].any() and starts["random"].all()
@@ -249,3 +251,8 @@ def row_source_words_do_not_see_each_other(lines):
 
 def test_rows(check_rows):
     check_rows()
+
+
+@pytest.mark.nightly
+def test_long_rows(check_rows):
+    check_rows(are_long=True)

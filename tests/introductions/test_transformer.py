@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from introductions.conftest import array, close, numpy
+from introductions.conftest import array, close, long, numpy
 from support.commands import parse
 
 import zoo
@@ -30,6 +30,7 @@ def row_the_encoder_s_layer(lines):
     close(names["z"], normalized(z + np.maximum(z @ w_1 + b_1, 0) @ w_2 + b_2), 1e-4)
 
 
+@long
 def row_n_layers(lines):
     model = lines()["model"]
     assert len(model.encoder_blocks) == len(model.decoder_blocks) == 6
@@ -118,9 +119,15 @@ def row_a_diagram_of_recurrent_attention(lines):
     check_diagram(lines()["svg"], attends=True)
 
 
+@long
 def row_a_diagram_of_the_transformer(lines):
     check_diagram(lines()["svg"], attends=True)
 
 
 def test_rows(check_rows):
     check_rows()
+
+
+@pytest.mark.nightly
+def test_long_rows(check_rows):
+    check_rows(are_long=True)

@@ -6,6 +6,7 @@ import pytest
 from support.every import every
 from support.layers.cases import ATTENTION_CASES, first_of_each_class
 from support.layers.contract import arrays, build, built, call, random_array, tensorflow_only, to_numpy
+from support.tiers import nightly_unless
 
 from zoo import layers
 from zoo.layers.core import execution
@@ -14,13 +15,7 @@ B, T, S = 2, 3, 5
 ZERO = [(0, T, S), (B, 0, S), (B, T, 0)]
 CLASSES = first_of_each_class(ATTENTION_CASES)
 # Each works its weights out in a way of its own.
-FEW = (
-    layers.MultiHeadAttention,
-    layers.SlidingWindowAttention,
-    layers.LinearAttention,
-    layers.GatedLinearAttention,
-    layers.MonotonicAttention,
-)
+FEW = (layers.MultiHeadAttention, layers.SlidingWindowAttention, layers.GatedLinearAttention)
 INFINITE = [-np.inf, -1e31, -3e38]
 
 
@@ -78,7 +73,7 @@ def test_sizes_that_turn_out_to_be_zero(case, implementation):
         assert output.shape == (*sizes[:2], case.output[-1]) and not np.any(output)
 
 
-@_each_class(lambda case: case.covers in (layers.AdditiveAttention, layers.SlidingWindowAttention))
+@_each_class(lambda case: case.covers is layers.SlidingWindowAttention)
 def test_chunks_of_an_unknown_batch(case, monkeypatch):
     monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
     layer = build(case)
@@ -102,10 +97,10 @@ def _biased(policy, implementation, bias, **options):
     return to_numpy(weights), to_numpy(output)
 
 
-@pytest.mark.parametrize(
-    "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.nightly), "mixed_float16"]
-)
 @pytest.mark.parametrize("implementation", ["dense", "blockwise", "fused"])
+@pytest.mark.parametrize(
+    "policy", nightly_unless("mixed_float16".__eq__, ["float32", "mixed_bfloat16", "mixed_float16"])
+)
 def test_infinite_biases(policy, implementation):
     mask, bias = np.array([[1, 1, 1, 1, 0]], bool), np.zeros((T, S), "float32")
     bias[0, 1] = bias[1, 0] = bias[1, 3] = np.inf
@@ -134,7 +129,9 @@ def _check_lowest(policy, implementation, lowest, mask, masked):
 
 @tensorflow_only("a gradient of its own, which XLA compiles, is TensorFlow's")
 @pytest.mark.parametrize(
-    ("graph", "order"), [(False, 2), (True, 1), pytest.param(True, 2, marks=pytest.mark.nightly)], ids=str
+    ("graph", "order"),
+    [(False, 2), *(pytest.param(True, order, marks=pytest.mark.nightly) for order in (1, 2))],
+    ids=str,
 )
 def test_gradients_of_chunks_and_their_gradients(graph, order, monkeypatch):
     import tensorflow as tf

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.every import every
-from support.layers.cases import SOFTMAX_CASES, first_of_each_class
+from support.layers.cases import SOFTMAX_CASES, first_of_each_class, with_each
 from support.layers.contract import (
     arrays,
     build,
@@ -56,7 +56,7 @@ def test_chunks_and_kernels_are_as_all_at_once(case):
         assert not np.any(asked[0]) and not np.any(weights[0]) and np.any(asked[1])
 
 
-@pytest.mark.parametrize("case", [case for case in PLAIN if case.covers in FEW], ids=lambda case: case.name)
+@with_each([case for case in PLAIN if case.covers in FEW], (layers.AdditiveAttention, layers.MultiHeadAttention))
 def test_chunks_in_graphs_in_half_precision_and_with_dropout(case):
     layer, inputs, masks = build(case), arrays(case), case_masks(case)
     expected = call(case, layer, inputs, use_causal_mask=True, **masks)

@@ -9,7 +9,7 @@ from support.layers.contract import arrays, build, built, to_numpy
 import zoo
 from zoo import layers
 
-FAST = (layers.MultiHeadAttention, layers.AdditiveScore, layers.LuongAttentionCell)
+FAST = (layers.MultiHeadAttention, layers.LuongAttentionCell)
 IDS = np.array([[3, 5, 2, 0]], "int32")
 TASKS = {
     "seq2seq": ({"source_vocab_size": 13, "target_vocab_size": 13}, {"source": IDS, "target": IDS}),

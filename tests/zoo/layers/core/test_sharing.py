@@ -80,6 +80,7 @@ def test_what_is_shared_is_shared_in_copies_and_reloaded_models(scores, position
     assert len({id(part) for part in parts}) == len(parts)  # no two models share any
 
 
+@pytest.mark.nightly
 def test_layers_as_scores_are_reloaded(tmp_path):
     function, inputs = Distance(4), keras.Input((5, 6))
     hidden = layers.Attention(function)(inputs, inputs)

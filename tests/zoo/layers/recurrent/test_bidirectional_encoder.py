@@ -44,7 +44,7 @@ def test_a_text_of_nothing():
 def test_a_text_that_turns_out_to_be_nothing(options):
     import tensorflow as tf
 
-    layer, signature = layers.BidirectionalEncoder(3, num_layers=2), [tf.TensorSpec((None, None, 5))]
+    layer, signature = layers.BidirectionalEncoder(3), [tf.TensorSpec((None, None, 5))]
 
     @tf.function(input_signature=signature)
     def call(inputs):

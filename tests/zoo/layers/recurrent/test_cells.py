@@ -12,6 +12,7 @@ from support.layers.contract import (
     build,
     call,
     compiled,
+    graph_and_xla,
     random_array,
     random_mask,
     randomize,
@@ -215,11 +216,12 @@ def test_a_list_of_one_cell_with_two_states():
     np.testing.assert_array_equal(*results)
 
 
-def test_one_compiled_step():
+@graph_and_xla
+def test_one_compiled_step(xla):
     case = BY_NAME["luong_attention_cell_gru"]
     layer, inputs = build(case), arrays(case)
     expected = to_numpy(layer(*inputs.values()))
-    step = compiled(lambda x, *states: layer.cell(x, list(states)), xla=True)
+    step = compiled(lambda x, *states: layer.cell(x, list(states)), xla)
     states = layer.cell.initial_states(inputs["memory"], None, [inputs["state"]])
     for position in range(3):
         output, states = step(ops.convert_to_tensor(inputs["inputs"][:, position]), *states)

@@ -152,7 +152,7 @@ def test_a_cache_gives_what_the_whole_sequence_gives(name):
     rule, told = IN_CACHES[name]
     layer = layers.GroupedQueryAttention(4, 2, 5, visibility=rule, positions=layers.RotaryPositions())
     expected, weights = layer(INPUTS, INPUTS, use_causal_mask=True, return_attention_scores=True, **told)
-    for room in (S + 2, None) if name in ("segments", "prefix") else (S + 2,):
+    for room in (S + 2, None) if name == "segments" else (S + 2,):
         np.testing.assert_allclose(_in_a_cache(layer, room, **told), to_numpy(expected), atol=1e-5)
     seen, places = to_numpy(weights) > 0, np.arange(S)
     if name == "chosen blocks":
@@ -201,8 +201,6 @@ def test_layers_with_rules_are_saved(tmp_path):
     loaded, given = keras.saving.load_model(tmp_path / "model.keras"), [INPUTS, np.arange(B * S).reshape(B, S) // 3]
     assert loaded.layers[-1].visibility == layer.visibility
     np.testing.assert_array_equal(to_numpy(loaded(given)), to_numpy(model(given)))
-    clone = keras.models.clone_model(model)
-    assert clone.layers[-1].visibility == layer.visibility
 
 
 def test_packed_texts_are_as_texts_by_themselves():
