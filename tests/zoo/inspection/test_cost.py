@@ -177,7 +177,7 @@ SIZES = {
 
 
 def test_models_count_each_weight_once():
-    for name in ("rnnsearch", "transformer_tiny_rotary", "causal_lm_modern", "cnn_classifier"):
+    for name in ("rnnsearch", "transformer_tiny_rotary", "cnn_classifier"):
         cost = zoo.cost(case(name).model, 5)
         assert cost.weights == case(name).model.count_params(), name
         assert cost.sequential_steps == (5 if name == "rnnsearch" else 1), name
@@ -230,8 +230,8 @@ def test_names_do_not_depend_on_what_was_made_before():
 
 
 def test_nothing_to_compute():
-    model = case("transformer_tiny_rotary").model
-    assert zoo.cost(model, 0, 0).multiplications == zoo.cost(model, 3, 3, batch_size=0).multiplications == 0
+    model = case("causal_lm_modern").model
+    assert zoo.cost(model, 0).multiplications == zoo.cost(model, 3, batch_size=0).multiplications == 0
 
 
 COMPILED = """

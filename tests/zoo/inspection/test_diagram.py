@@ -27,7 +27,7 @@ def titles(parts):
 
 
 def test_architectures():
-    for name in ("luong_dot", "convs2s_small", "lstm_lm", "cnn_classifier"):
+    for name in ("convs2s_small", "lstm_lm", "cnn_classifier"):
         svg = zoo.draw_model(case(name).model)
         assert svg._repr_svg_() == svg and texts(svg)[0] == name
         assert any(kind in "".join(texts(svg)) for kind in ("attention", "LSTM", "GRU", "convolution")), name

@@ -124,22 +124,21 @@ def check(model, formula):
 # Every score and every option of each model is among these, with others beside it.
 SEARCHES = [
     {},
-    {"score": "additive", "score_bias": False, "readout_state": "new"},
+    {"score": "additive", "score_bias": False, "bidirectional": False},
     {"score": "dot", "readout_state": "new", "cell_type": "lstm", "encoder_units": 3},  # as courses have it
     {"score": "general", "transitions": 2, "start_state": "random", "start_seed": 3},
     {"score": "scaled_dot", "bidirectional": False, "cell_type": "lstm", "start_state": "zero"},
     {"score": "concat", "score_bias": True, "attend": "between"},
     {"score": "tanh_concat", "score_bias": False, "attend": "between", "transitions": 1, "readout_state": "new"},
     {"score": "cosine", "encoder_units": 3, "cell_type": "lstm", "start_state": "learned"},
-    {"score": "location", "bidirectional": False},
+    {"score": "location", "readout_state": "new"},
 ]
 LUONGS = [
     {"score": "dot", "tied_embeddings": "target", "embedding_dim": 5},
     {"score": "cosine", "cell_type": "gru", "bidirectional": True},
     {"score": "location", "cell_type": "gru", "transitions": 2, "start_state": "random"},
-    {"score": "additive", "score_bias": False, "bidirectional": True, "start_state": "learned"},
-    {"score": "concat", "score_bias": True, "input_feeding": False, "reverse_source": False},
-    {"score": "general", "start_state": "zero"},
+    {"score": "general", "bidirectional": True, "start_state": "learned"},
+    {"score": "concat", "score_bias": True, "input_feeding": False, "reverse_source": False, "start_state": "zero"},
 ]
 
 

@@ -175,6 +175,9 @@ OPTIONS = {
         "score": "general",
         "share_score": False,
         "qk_norm": True,
+        "visibility": "block_sparse",
+        "block_size": 2,
+        "summary_tokens": 1,
     },
     "integer": {"positions": "integer_normalized", "max_length": 5, "score": "location", "share_score": False},
     "single-head": {
@@ -198,7 +201,6 @@ OPTIONS = {
         "decoder_visibility": "global",
         "global_tokens": 2,
     },
-    "blocks": {"visibility": "block_sparse", "block_size": 2, "summary_tokens": 1, "num_key_value_heads": 1},
 }
 
 
