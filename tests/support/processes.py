@@ -28,6 +28,11 @@ def write_lines(folder, seed=0):
     return f"lines:{folder}"
 
 
+def quiet_environment():
+    """Returns the environment of a user: importing JAX changes what TensorFlow logs in child processes."""
+    return {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support.processes import quiet_environment
 from support.tiny_runs import TRANSFORMER, run_quietly, write_text
 
 import training.evaluate
@@ -233,6 +234,7 @@ def test_as_a_process(folder, tmp_path):
     """The backend starts, then the data turn out to be bad: still the one line, and TensorFlow is silent."""
     spoil(folder / "test.en", 3, b"\xff")
     argv = ["--model", "rnnsearch", "--data", f"text:{folder}:en-de", "--workdir", str(tmp_path / "run")]
-    done = subprocess.run([sys.executable, "-m", "training.train", *argv], capture_output=True, text=True)
+    command = [sys.executable, "-m", "training.train", *argv]
+    done = subprocess.run(command, env=quiet_environment(), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {folder}/test.en:3: invalid UTF-8") and done.stderr.count("\n") == 1

@@ -1,13 +1,13 @@
 """A kind of data and a loss of one's own: one new file, which --import names."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.processes import quiet_environment
 from support.tiny_runs import run_quietly
 
 import training.evaluate
@@ -94,7 +94,7 @@ def test_one_file_is_enough(mine, capsys):
 @pytest.mark.nightly
 def test_as_a_process(tmp_path):
     (tmp_path / "mine.py").write_text(MODULE)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    environment = quiet_environment() | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     argv = [sys.executable, "-m", "training.train", "--import", "mine", "--model", "cnn_classifier"]
     argv += ["--data", "parity:40", "--workdir", "run", "--set", *SETTINGS]
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
