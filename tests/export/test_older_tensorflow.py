@@ -25,7 +25,7 @@ def older_python(tmp_path):
     shutil.rmtree(tmp_path / "venv")
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 def test_a_server_of_tensorflow_220_answers_alike(older_python, request, monkeypatch):
     # In one test: the environment takes a minute and gigabytes to make.
     tasks = ("text", "dates", "labelled", "lines")

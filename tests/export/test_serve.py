@@ -229,7 +229,7 @@ def test_messages_are_the_ones_that_tensorflow_uses():
     assert result.stdout.split() == ["False", "True"]
 
 
-@pytest.mark.nightly
+@pytest.mark.weekly
 def test_of_three_servers_one_is_killed_and_one_hangs_under_load(toy_base):
     """With retries no request fails; those that hang are answered soon after the ping that was not."""
     flags = ("--port=0", "--rest_api_port=0", "--model_name=toy", f"--model_base_path={toy_base}")

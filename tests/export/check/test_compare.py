@@ -18,7 +18,7 @@ from export.graph.provenance import read_options
 from export.graph.signatures import signatures_of
 from export.saved_model import export_saved_model
 from zoo.errors import InputError
-from zoo.inference import ClassifierRun, LanguageModelRun, Seq2SeqRun
+from zoo.inference import ClassifierRun, LanguageModelRun
 
 pytestmark = pytest.mark.nightly
 # Each option with some task, and each task with some: those of a search go together, and those of all tasks vary.
@@ -43,7 +43,6 @@ def test_a_checked_export(kind, options, request, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "cls", "method", "signature"),
     [
-        ("text", Seq2SeqRun, "score", "score"),
         ("labelled", ClassifierRun, "embed", "embed"),
         ("lines", LanguageModelRun, "score", "score"),
     ],

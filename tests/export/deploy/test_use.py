@@ -148,7 +148,7 @@ def test_a_server_runs_with_these_flags_and_files(tmp_path, toy_base, served):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["serving", "kubernetes", "kserve"])
+@pytest.mark.parametrize("name", ["serving", "kserve"])
 def test_a_language_model_is_served_with_the_flags_of(name, lines_export, lines_run, served):
     server = served(name, lines_export)
     with Client(f"localhost:{server.port}", MODEL) as client:

@@ -98,7 +98,7 @@ def test_it_is_learned_measured_and_exported(text_workdir, tmp_path, capsys):
     assert result["shortlist"] == SIZE and result["split"] == "val" and 0 <= result["outside"] < 0.5
     assert {"bleu", "bleu_of_all", "chrf", "chrf_of_all"} <= result.keys()
     measured = f"{100 * result['outside']:.2f} % of the symbols outside, bleu {result['bleu_of_all']:.4f} → "
-    options = ["--beam_size", "1", "--dynamic_batching", "--check"]
+    options = ["--beam_size", "1", "--dynamic_batching"]
     assert run_quietly(saved_model.main, workdir, "--output", tmp_path / "exported", *asked, *options) == 0
     output = capsys.readouterr()
     assert measured in output.err and f"each batch is translated with {SIZE} of" in output.err

@@ -13,16 +13,11 @@ PROMPTS = ["abc", "", "bcdefghabcdefgh", "😀"]
 BRIEFLY = ["training.max_steps=6", "training.eval_every=6", "training.average_checkpoints=1"]
 TRANSLATORS = {
     "dilated, global": ["visibility=dilated", "dilation=2", "window=1", "decoder_visibility=global", "global_tokens=2"],
-    "window": ["visibility=window", "window=1"],
-    "sparse blocks": ["visibility=block_sparse", "block_size=2", "summary_tokens=1"],
     "top blocks": ["visibility=top_blocks", "block_size=2", "num_blocks=1"],
 }
 LANGUAGE_MODELS = {
-    "window": ["visibility=window", "window=2"],
     "sinks": ["visibility=global", "window=2", "global_tokens=1"],
-    "dilated": ["visibility=dilated", "dilation=2", "window=1"],
     "sparse blocks": ["visibility=block_sparse", "block_size=2", "summary_tokens=1"],
-    "top blocks": ["visibility=top_blocks", "block_size=2", "num_blocks=1"],
 }
 
 

@@ -11,7 +11,7 @@ from export.server.models.loader import warm_up
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["text", "labelled", "lines"])
+@pytest.mark.parametrize("kind", ["text", "labelled"])
 def test_the_first_request_takes_no_longer_than_others(kind, request):
     """Without warm-up it takes about a hundred times as long; the bound leaves room for a busy machine."""
     path = request.getfixturevalue(f"{kind}_export") / "1"
