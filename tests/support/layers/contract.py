@@ -127,6 +127,12 @@ def tensorflow_only(reason):
     return pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=reason)
 
 
+def few_on_jax(chosen):
+    """Skips a test on JAX unless it is among the few chosen: JAX compiles each operation for each size, for minutes."""
+    if keras.backend.backend() == "jax" and not chosen:
+        pytest.skip("JAX compiles for minutes; others of the kind run")
+
+
 def built(case):
     """Returns what `build` returns, the same each time: for tests that leave the layer as it is."""
     if case.name not in _built:

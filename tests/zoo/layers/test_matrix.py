@@ -11,7 +11,8 @@ import pytest
 from hypothesis import Phase, example, given, seed, settings
 from hypothesis import strategies as st
 from support.layers.cases import CASES, first_of_each_class
-from support.layers.matrix import BACKEND, VECTORS, Situation
+from support.layers.contract import few_on_jax
+from support.layers.matrix import VECTORS, Situation
 from support.layers.matrix_checks import check
 
 from zoo import layers
@@ -87,7 +88,6 @@ KINDS = {
     "gated_linear_attention",
     "delta_rule_attention",
 }
-# JAX compiles each operation for each size, which takes it minutes for what takes TensorFlow seconds.
 ON_JAX = {
     "grouped_query_attention",
     "narrow_sliding_window_attention",
@@ -167,8 +167,7 @@ def explore(case, chosen, drawn, count):
 
 @pytest.mark.parametrize("case", [case for case in MATRIX if case.name in KINDS], ids=lambda case: case.name)
 def test_contract(case):
-    if BACKEND == "jax" and case.name not in ON_JAX:
-        pytest.skip("JAX compiles for minutes")
+    few_on_jax(case.name in ON_JAX)
     explore(case, EXAMPLES, st.sampled_from(EXAMPLES), 0)
 
 

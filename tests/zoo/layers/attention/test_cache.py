@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from support.layers.cases import ATTENTION_CASES, CASES
-from support.layers.contract import build, compiled, graph_and_xla, random_array, to_numpy
+from support.layers.contract import build, compiled, few_on_jax, graph_and_xla, random_array, to_numpy
 from support.tiers import nightly_unless
 
 from zoo import layers
@@ -94,6 +94,7 @@ def check_cross_steps(layer, queries, room):
 
 @pytest.mark.parametrize("name", nightly_unless(lambda name: name not in ALIKE, WITH_CACHES))
 def test_steps_equal_the_full_pass(name):
+    few_on_jax(name in COMPILED)
     layer = WITH_CACHES[name]()
     layer.build((B, LENGTH, D), (B, LENGTH, D))
     check_steps(layer, (3, 0, 1, 1, 2), ROOM)  # also steps of no positions

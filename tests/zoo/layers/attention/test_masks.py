@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 from support.layers import references
 from support.layers.cases import ATTENTION_CASES, SOFTMAX_CASES, with_each
-from support.layers.contract import arrays, build, call, gradients, random_array, random_mask, to_numpy
+from support.layers.contract import arrays, build, call, few_on_jax, gradients, random_array, random_mask, to_numpy
 from support.layers.refusals import check_refusals
 
 from zoo import layers
@@ -125,6 +125,7 @@ def test_nothing_to_mask_is_no_mask():
 
 @with_each(ATTENTION_CASES, {case.covers for case in ATTENTION_CASES} - ALIKE)
 def test_masks_of_a_layer(case):
+    few_on_jax(case.covers in (layers.GroupedQueryAttention, layers.LinearAttention, layers.DeltaRuleAttention))
     layer, inputs = build(case), arrays(case)
     for queries, keys in ((3, 5), (5, 3)):
         _check_causal_mask(case, layer, queries, keys)
