@@ -3,8 +3,8 @@
 import functools
 import json
 import re
+import shutil
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -98,7 +98,7 @@ def two(text_workdir, tmp_path_factory):
     """A work directory, and another one of other weights with the same tokenizers."""
     other = WorkDir(tmp_path_factory.mktemp("runs") / "other")
     WorkDir(text_workdir).copy_to(other)
-    model = keras.saving.load_model(WorkDir(text_workdir).model, compile=False)
+    model = zoo.load(text_workdir).model
     chance = np.random.default_rng(1)
     for weight in model.trainable_variables:
         weight.assign(weight + chance.normal(0, 0.05, weight.shape))
@@ -134,15 +134,16 @@ def test_what_cannot_be_an_ensemble(two, dates_workdir, labelled_workdir):
 
 
 @pytest.mark.nightly
-def test_an_evaluation_names_its_ensemble(two, capsys):
+def test_an_evaluation_names_its_ensemble(two, tmp_path, capsys):
+    first = shutil.copytree(two[0], tmp_path / "first")
     found = {}
     for more in ([], ["--ensemble", str(two[1])]):
-        main([str(two[0]), "--split", "val", *more])
+        main([str(first), "--split", "val", *more])
         found[len(more)] = json.loads(capsys.readouterr().out)
     assert found[2]["ensemble"] == str(two[1]) and "ensemble" not in found[0]
     assert found[2]["cross_entropy"] != found[0]["cross_entropy"]
-    assert len(list((two[0] / "evaluation").glob("val_beam_1*ensemble_*.json"))) == 1
-    lines = WorkDir(two[0]).model_card.read_text().splitlines()
+    assert len(list((first / "evaluation").glob("val_beam_1*ensemble_*.json"))) == 1
+    lines = WorkDir(first).model_card.read_text().splitlines()
     alone, together = (
         [line for line in lines if "`val` of" in line and "beam_size 1" in line and ("ensemble" in line) is wanted]
         for wanted in (False, True)
@@ -151,10 +152,10 @@ def test_an_evaluation_names_its_ensemble(two, capsys):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("options", [{}, {"weights": "int8", "beam_size": 3}, {"dynamic_batching": True, "xla": True}])
+@pytest.mark.parametrize("options", [{}, {"weights": "int8", "beam_size": 3, "dynamic_batching": True, "xla": True}])
 def test_an_export_of_an_ensemble(two, tmp_path, options):
-    """It is loaded without this project, and asked all its signatures: `check`."""
-    folder = export_saved_model(two[0], tmp_path, check=True, ensemble=[two[1]], **options)
+    """The one with all options is loaded without this project, and asked all its signatures: `check`."""
+    folder = export_saved_model(two[0], tmp_path, check=bool(options), ensemble=[two[1]], **options)
     record = json.loads((folder / "assets.extra" / "attention_zoo.json").read_text())
     assert [member["name"] for member in record["ensemble"]] == [path.name for path in two]
     card = (folder / "assets.extra" / "MODEL_CARD.md").read_text()
