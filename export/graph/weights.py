@@ -6,7 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from zoo.models.shared.embeddings import tied_tables, transposed_tables
+from zoo.layers.core.constants import computed_constants
+from zoo.models.shared.embeddings import tied_tables
 from zoo.stored_weights import is_large_matrix, restored, rounded
 
 
@@ -18,8 +19,9 @@ def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Va
     also gives the logits is stored a second time, transposed.
     """
     if kind == "float32":
-        kernels = [tf.Variable(table.transposed(), trainable=False) for table in tied_tables(model)]
-        return [variable.value for variable in model.variables] + kernels, lambda: transposed_tables(model, kernels)
+        tables = tied_tables(model)
+        kernels = [tf.Variable(table.constant(), trainable=False) for table in tables]
+        return [variable.value for variable in model.variables] + kernels, lambda: computed_constants(tables, kernels)
     stored: list[tf.Variable] = []
     matrices: list[tuple[keras.Variable, tf.Variable, tf.Variable | None]] = []
     for variable in model.variables:

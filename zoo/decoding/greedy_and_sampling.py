@@ -49,6 +49,7 @@ class _SingleSequenceSearch(Search):
         logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
         total = log_sum_exp(logits, largest)
+        is_largest = self.choose is None and not self.constraints.no_repeat_ngram and self.constraints.prompt is None
         if self.choose is not None or self.constraints.no_repeat_ngram:
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
             chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
@@ -60,7 +61,8 @@ class _SingleSequenceSearch(Search):
             chosen = ops.where(in_prompt, symbols, chosen)
             ends = ops.logical_and(ends, ops.logical_not(in_prompt))
             uncounted = ops.logical_or(uncounted, in_prompt)
-        log_prob = ops.take_along_axis(logits, chosen[:, None], axis=1)[:, 0] - total
+        of_chosen = largest if is_largest else ops.take_along_axis(logits, chosen[:, None], axis=1)[:, 0]
+        log_prob = of_chosen - total
         chosen = ops.where(rows["finished"], self.special.pad, chosen)
         ends = ops.logical_or(ends, index + 1 >= rows["max_length"])
         changes = {

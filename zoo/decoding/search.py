@@ -62,7 +62,7 @@ class Search:
         results = {name: rows[name] for name in self.results}
         if self.resizes:
             loop = {**loop, "memory": memory, "results": results}
-            loop = while_loop(lambda loop: ops.any(self._unfinished(loop)), self._shrinking_body, loop, resizes=True)
+            loop = while_loop(lambda loop: ops.any(self._unfinished(loop)), self._until_many_end, loop, resizes=True)
             return self._store(loop["results"], loop["rows"])
         few = (batch + FIRST_TO_SECOND - 1) // FIRST_TO_SECOND
         loop = self._run_until(few, loop, memory)
@@ -79,27 +79,25 @@ class Search:
     def _run_until(self, few: Any, loop: Any, memory: Any) -> Any:
         """Returns the loop's tensors when at most `few` sentences are unfinished."""
         return while_loop(
-            lambda loop: ops.count_nonzero(self._unfinished(loop)) > few, lambda loop: self._body(loop, memory), loop
+            lambda loop: ops.count_nonzero(self._unfinished(loop)) > few,
+            lambda loop: self._body(loop, memory),
+            loop,
+            self.resizes,
         )
 
     def _body(self, loop: Rows, memory: Any) -> Rows:
         rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)
         return {"index": loop["index"] + 1, "rows": rows, "state": state}
 
-    def _shrinking_body(self, loop: Rows) -> Rows:
-        """As `_body`, but stores the results of finished sentences and drops these once they are many."""
-        memory, results = loop["memory"], loop["results"]
-        loop = self._body(loop, memory)
-        rows, state, unfinished = loop["rows"], loop["state"], self._unfinished(loop)
-        count = ops.cast(ops.count_nonzero(unfinished), "float32")
-
-        def shrink() -> tuple[Any, ...]:
-            remaining = ops.cast(ops.nonzero(unfinished)[0], "int32")
-            return *self._take(remaining, rows, state, memory), self._store(results, rows)
-
-        worthwhile = count <= SHRINK_AT * ops.cast(ops.shape(unfinished)[0], "float32")
-        tensors = ops.cond(worthwhile, shrink, lambda: (rows, state, memory, results))
-        return {"index": loop["index"], **dict(zip(("rows", "state", "memory", "results"), tensors, strict=True))}
+    def _until_many_end(self, loop: Rows) -> Rows:
+        """Runs until many sentences are finished, stores their results, and goes on with the others alone."""
+        memory, results = loop.pop("memory"), loop.pop("results")
+        count = ops.cast(ops.shape(loop["rows"]["sentence"])[0], "float32")
+        loop = self._run_until(ops.cast(SHRINK_AT * count, "int32"), loop, memory)
+        results = self._store(results, loop["rows"])
+        remaining = ops.cast(ops.nonzero(self._unfinished(loop))[0], "int32")
+        rows, state, memory = self._take(remaining, loop["rows"], loop["state"], memory)
+        return {"index": loop["index"], "rows": rows, "state": state, "memory": memory, "results": results}
 
     def _take(self, sentences: Any, rows: Rows, state: Any, memory: Any) -> tuple[Rows, Any, Any]:
         """Returns variables, state and memory of only the sentences with these indices, int32 [R]."""

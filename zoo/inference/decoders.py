@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from zoo import decoding
-from zoo.models.shared.embeddings import transposed_tables
+from zoo.models.shared.embeddings import weights_of_steps
 from zoo.vocabulary import END, PAD, START
 
 SYMBOLS = decoding.SpecialIds(start=START, end=END, pad=PAD)
@@ -38,9 +38,9 @@ class Decoder(Wrapper):
         self.resizes = decoding.can_resize() if resizes is None else resizes
 
     def search(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Returns what a call returns; the model's tables are transposed."""
+        """Returns what a call returns; within `weights_of_steps` of the model."""
         raise NotImplementedError(f"{type(self).__name__} must override `search`.")
 
     def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        with transposed_tables(self.model):
+        with weights_of_steps(self.model):
             return self.search(inputs)

@@ -31,8 +31,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the queries of a step are at the beginning of its keys",
         "zoo/layers/attention/cache.py",
-        "return position + added - queries",
-        "return position",
+        "lambda position, added, queries: position + added - queries",
+        "lambda position, added, queries: position",
         CACHE,
     ),
     Mutant(
@@ -45,8 +45,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a step reads the mask of the first positions",
         "zoo/layers/attention/base.py",
-        "mask = mask if rolls else masks.slice_mask(mask, position, added)",
-        "mask = mask if rolls else masks.slice_mask(mask, 0, added)",
+        "masks.slice_mask(mask, value_of(position), value_of(added))",
+        "masks.slice_mask(mask, 0, value_of(added))",
         CACHE,
     ),
     Mutant(
@@ -136,14 +136,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a block with a cache reads the mask of the first queries",
         "zoo/layers/blocks/transformer_base.py",
-        "return slice_mask(mask, caches.position(cache), length), mask",
-        "return slice_mask(mask, 0, length), mask",
+        "slice_mask(mask, value_of(caches.position(cache)), value_of(length))",
+        "slice_mask(mask, 0, value_of(length))",
         BLOCKS,
     ),
     Mutant(
         "cross-attention stays at the position of the first step",
         "zoo/layers/blocks/transformer_decoder.py",
-        'source["start_index"] = 0 if cache is None else caches.position(cache)',
+        'source["start_index"] = 0 if cache is None else value_of(caches.position(cache))',
         'source["start_index"] = 0',
         CROSS,
     ),

@@ -298,7 +298,13 @@ MUTANTS: list[Mutant] = [
         "take_rows(state, beams), memory",
         SEARCH,
     ),
-    Mutant("finished rows stay in the loop", "zoo/decoding/search.py", "count <= SHRINK_AT *", "count < 0 *", SEARCH),
+    Mutant(
+        "finished rows stay in the loop",
+        "zoo/decoding/search.py",
+        'ops.cast(SHRINK_AT * count, "int32")',
+        'ops.cast(0 * count, "int32")',
+        SEARCH,
+    ),
     Mutant(
         "of equal logits a later one is taken",
         "zoo/decoding/top_k.py",

@@ -79,8 +79,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "all chunks drop the same weights",
         "zoo/layers/core/execution.py",
-        "own = seed if seed is None or size is None else seeds_of_parts(seed, index)",
-        "own = seed",
+        "seed if seed is None else seeds_of_parts(seed, index)",
+        "seed",
         (f"{CORE}/test_execution.py::test_chunks_drop_weights_of_their_own",),
     ),
     Mutant(
@@ -142,7 +142,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a fused kernel attends evenly where nothing is visible",
         "zoo/layers/core/execution.py",
-        'ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))',
+        "ops.where(seen, output, ops.cast(0.0, output.dtype))",
         "output",
         (f"{CORE}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
     ),

@@ -67,8 +67,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the output of a query without keys is what the fused kernel makes of it",
         "zoo/layers/core/execution.py",
-        'output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))',
-        "output = output if seen is None else ops.where(True, output, ops.zeros_like(output))",
+        "output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))",
+        "output = output if seen is None else ops.where(True, output, ops.cast(0.0, output.dtype))",
         ("tests/zoo/layers/test_matrix.py::test_heads_in_rare_situations",),
     ),
     Mutant(
@@ -116,8 +116,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a window sees copies of the first key before it",
         "zoo/layers/attention/blocked.py",
-        "ops.logical_and(positions >= 0, positions < ops.shape(visible.key_positions)[0])[None]",
-        "(positions < ops.shape(visible.key_positions)[0])[None]",
+        "ops.logical_and(positions >= 0, positions < axis_size(visible.key_positions, 0))[None]",
+        "(positions < axis_size(visible.key_positions, 0))[None]",
         (f"{ATTENTION}/test_blocked.py::test_biases_broadcast",),
     ),
     Mutant(

@@ -152,9 +152,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a transposed table outlives its context",
-        "zoo/models/shared/embeddings.py",
-        "            table._transposed = None",
-        "            pass",
+        "zoo/layers/core/constants.py",
+        "        _constants.reset(token)",
+        "        pass",
         (f"{_MODELS}/shared/test_embeddings.py",),
     ),
     Mutant(

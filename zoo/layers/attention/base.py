@@ -8,6 +8,8 @@ from zoo.layers.attention import masks
 from zoo.layers.attention.description import AttentionDescription
 from zoo.layers.core import execution
 from zoo.layers.core.calls import ReturnsMore
+from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.lazy import computed_from, length_of, value_of
 from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import INPUTS, check_rule
 
@@ -190,19 +192,29 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             return self.step(
                 query, value, key, cache, memory=memory, start_index=start_index, **mask_arguments, **options, **told
             )
-        lengths = ops.shape(query)[1], ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
-        start_index = self.first_position(lengths, use_causal_mask) if start_index is None else start_index
+        keys = length_of(value) if memory is None else length_of(memory["value"], -2)
+        lengths = length_of(query), keys
+        if start_index is None:
+            start_index = self._first_position(lengths, use_causal_mask)
         visible = self._visible(query, lengths, start_index, use_causal_mask, {**mask_arguments, **told})
         memory = self._project_unless(memory, value, key, visible.key_mask)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
 
-    def _visible(self, query, lengths, start_index, causal, arguments):
+    def _first_position(self, lengths, causal):
+        """Returns the default position of the first query among the keys, `Lazy` if a length is unknown."""
+        return computed_from(lambda *lengths: self.first_position(lengths, causal), *lengths)
+
+    def _placed(self, start_index):
+        """Returns the position of the first query or key, if a projection may depend on it, or else 0."""
+        return value_of(start_index) if self.places_inputs else 0
+
+    def _visible(self, query, lengths, start_index, causal, arguments, has_keys=False):
         """Returns the `Visibility` of a call with these masks, and with what it tells the rule."""
         told = {name: arguments.pop(name) for name in INPUTS if name in arguments}
         options = {"causal": causal, "heads": self.has_heads, "rule": self.visibility, "inputs": told}
-        sizes = ops.shape(query)[0], self.num_score_heads
-        return masks.build_visibility(lengths, start_index, **arguments, **options, sizes=sizes)
+        sizes = length_of(query, 0), self.num_score_heads
+        return masks.build_visibility(lengths, start_index, **arguments, **options, sizes=sizes, has_keys=has_keys)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
         """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
@@ -237,15 +249,23 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         See the call arguments; what the call tells the rule is with the masks.
         """
         options = {name: arguments.pop(name) for name in ("attention_bias", "return_attention_scores", "training")}
-        position, rolls, queries = caches.position(cache), caches.rolls(cache), ops.shape(query)[1]
-        added = ops.shape(value)[1] if memory is None else ops.shape(memory["value"])[-2]
+        position, rolls, queries = caches.position(cache), caches.rolls(cache), length_of(query)
+        added = length_of(value) if memory is None else length_of(memory["value"], -2)
         # A single query at the end of the keys sees all of them: no causal mask has to be computed.
         causal = not (caches.grows(cache) and query.shape[1] == 1 and start_index is None)
         if start_index is None:
             start_index = caches.first_query_position(position, added, queries)
-        room = added if rolls else caches.room_for(cache, added)
-        mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], room)
-        mask = mask if rolls else masks.slice_mask(mask, position, added)  # of the new positions
+        mask = None
+        if arguments["value_mask"] is not None or arguments["key_mask"] is not None:
+            room = value_of(added if rolls else caches.room_for(cache, added))
+            mask = masks.combined_value_mask(arguments["value_mask"], arguments["key_mask"], room)
+            if not rolls:  # those of the new positions
+                mask = masks.slice_mask(mask, value_of(position), value_of(added))
+        joint = None
+        if memory is None and mask is None and arguments["query_mask"] is None and value is query and key is None:
+            joint = self.project_jointly(query, self._placed(position))
+        if joint is not None:
+            options["projected"], memory = joint
         memory = self._project_unless(memory, value, key, mask, position)
         if rolls:
             caches.check_rolling_step(queries, added)
@@ -254,8 +274,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             key_positions = memory.pop("positions")
         else:
             memory = cache = caches.extend(cache, memory)
-        keys = ops.shape(memory["value"])[-2]
-        visible = self._visible(query, (queries, keys), start_index, causal, arguments)
+        lengths, has_keys = (queries, length_of(memory["value"], -2)), isinstance(added, int) and added > 0
+        visible = self._visible(query, lengths, start_index, causal, arguments, has_keys)
         if rolls:
             visible = visible.rolled_to(key_positions)
         elif "index" in cache and causal and not visible.causal:  # what a rule lets see may not be there yet
@@ -267,16 +287,26 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         """Returns a memory that is given, or else that of values and keys, of which the mask tells the real ones."""
         if memory is not None:
             return memory
-        return self.project_memory(masks.zero_masked(value, mask), masks.zero_masked(key, mask), position)
+        value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
+        return self.project_memory(value, key, self._placed(position))
+
+    def project_jointly(self, inputs, start_index):
+        """Returns projected queries and the memory of the same inputs by one product; `None` if there is no such one.
+
+        Args:
+            inputs: [B, T, D].
+            start_index: Position of the first one.
+        """
+        return None
 
     def _attend_and_project(
-        self, query, memory, visible, start_index, attention_bias, return_attention_scores, training
+        self, query, memory, visible, start_index, attention_bias, return_attention_scores, training, projected=None
     ):
         visible = visible.limited_to(self.max_keys())
         inputs = masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, start_index)
+        query = self.project_query(inputs, self._placed(start_index)) if projected is None else projected
         if attention_bias is not None:
-            attention_bias = masks.check_bias(attention_bias, (*query.shape[:-1], visible.key_positions.shape[0]))
+            attention_bias = masks.check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))
         results = self.attend(query, memory, visible, attention_bias, return_attention_scores, training)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
@@ -290,7 +320,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
         if bias is not None:
-            bias = masks.repeat_bias_rows(bias, ops.shape(visible.query_positions)[0])
+            bias = masks.repeat_bias_rows(bias, axis_size(query, -2))
         return execution.attend(self, query, memory, visible, bias, return_attention_scores, training)
 
     def attend_unfused(self, query, memory, visible, bias, seed, names):
@@ -301,7 +331,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         """Returns `output` [B, T, D] with zeros where a query sees no key: the projection may have a bias."""
         if seen is None:
             return output
-        seen = ops.any(seen, axis=1) if self.has_heads else ops.cast(seen, "bool")  # [B, T, 1]
+        if self.has_heads:  # [B or 1, T or 1, 1]
+            seen = seen[:, 0] if seen.shape[1] == 1 else ops.any(seen, axis=1)
+        seen = ops.cast(seen, "bool")
         return ops.where(seen, output, ops.cast(0.0, output.dtype))
 
     def create_cache(self, batch_size, length=None, rolling=False):

@@ -10,7 +10,7 @@ from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
 from zoo.layers.core.dropout import seeds_of_parts
-from zoo.layers.core.kernels import checkpointed_map
+from zoo.layers.core.kernels import axis_size, checkpointed_map
 from zoo.layers.visibility.base import Pairs, VisibilityRule
 
 
@@ -122,7 +122,7 @@ class BlockedAttention(MultiHeadAttention):
         """Returns the visibility within the blocks, which have the batch axis B · C."""
         keys = ops.arange(blocks.window, dtype="int32")
         positions = blocks.key_positions()
-        key_mask = ops.logical_and(positions >= 0, positions < ops.shape(visible.key_positions)[0])[None]
+        key_mask = ops.logical_and(positions >= 0, positions < axis_size(visible.key_positions, 0))[None]
         if visible.key_mask is not None:
             key_mask = ops.logical_and(key_mask, ops.squeeze(blocks.cut_keys(visible.key_mask[:, :, None]), -1))
         query_mask = visible.query_mask
@@ -134,8 +134,8 @@ class BlockedAttention(MultiHeadAttention):
         if visible.rule is not None:
             pair_mask = ops.logical_and(pair_mask, _seen_by_rule(blocks, visible, batch))
         return BlockVisibility(
-            query_positions=blocks.row_positions,
-            key_positions=keys,
+            query_places=blocks.row_positions,
+            key_places=keys,
             query_mask=query_mask,
             key_mask=_merge_batch(key_mask, batch),
             pair_mask=pair_mask,
@@ -183,6 +183,7 @@ class BlockedAttention(MultiHeadAttention):
             memory = {name: blocks[name] for name in ("key", "value")}
             own = None if seed is None else seeds_of_parts(seed, index)
             results = self.attend_rows(blocks["query"], memory, visible_in_chunk, blocks.get("bias"), own)
+            results["seen"] = ops.cast(results["seen"], self.compute_dtype)
             return tuple(_flatten_blocks(results[name]) for name in names)
 
         num_blocks = ops.shape(query)[0]

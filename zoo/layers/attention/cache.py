@@ -6,14 +6,17 @@ of positions L, of which `index` (int32 scalar) are filled: all sizes are known,
 query may see, the first F and the last L − F, and in `real` [B, L] which of them are there and not masked.
 """
 
+import operator
+
 from keras import ops
 
 from zoo.layers.attention.query_blocks import take_nearest_rows
+from zoo.layers.core.lazy import computed_from, length_of
 
 
 def position(cache):
-    """Returns the number of positions in a cache, which is the place of the next one."""
-    return cache["index"] if "index" in cache else ops.shape(cache["key"])[-2]
+    """Returns the number of positions in a cache, which is the place of the next one; `Lazy` where it is a size."""
+    return cache["index"] if "index" in cache else length_of(cache["key"], -2)
 
 
 def grows(cache):
@@ -82,9 +85,9 @@ def _joined(cache, name, new, first):
 
 
 def room_for(cache, length):
-    """Returns L of a cache once `length` more positions are in it."""
-    room = ops.shape(cache["key"])[-2]
-    return room + length if grows(cache) else room
+    """Returns L of a cache once `length` more positions are in it; `Lazy` if it is unknown."""
+    room = length_of(cache["key"], -2)
+    return computed_from(operator.add, room, length) if grows(cache) else room
 
 
 def first_query_position(position, added, queries):
@@ -94,7 +97,7 @@ def first_query_position(position, added, queries):
     """
     if isinstance(added, int) and isinstance(queries, int) and added == queries:
         return position
-    return position + added - queries
+    return computed_from(lambda position, added, queries: position + added - queries, position, added, queries)
 
 
 def write(buffer, update, index):

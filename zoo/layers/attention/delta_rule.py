@@ -3,10 +3,9 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.multi_head import split_heads
 from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.attention.state_chunks import attend_by_state, inverse_of_corrections, new_values
-from zoo.layers.core.projections import apply_positionwise, split_at
+from zoo.layers.core.projections import apply_positionwise, split_at, split_heads
 
 # Keys in a chunk.
 CHUNK_SIZE = 64

@@ -9,6 +9,12 @@ from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.normalizations import SoftmaxNormalization
 
 
+def unplaced(method):
+    """Marks a projection that is the same for all positions; one that overrides it lacks the mark."""
+    method.unplaced = True
+    return method
+
+
 class AttentionDescription(KeepsQuantization):
     """What attention computes: project → compare → normalise → drop → sum → project.
 
@@ -26,6 +32,7 @@ class AttentionDescription(KeepsQuantization):
         """Number of heads that have scores of their own."""
         return self.num_heads if self.has_heads else 1
 
+    @unplaced
     def project_query(self, query, start_index=0):
         """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
 
@@ -35,6 +42,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return query
 
+    @unplaced
     def project_memory(self, value, key=None, start_index=0):
         """Returns `{"key": ..., "value": ...}` as `compare` and the weighted sum take them.
 
@@ -146,6 +154,11 @@ class AttentionDescription(KeepsQuantization):
         """Returns the default position of the first query among the keys, for lengths (T, S)."""
         return lengths[1] - lengths[0]
 
+    @property
+    def places_inputs(self):
+        """Whether projections may depend on the positions of their inputs."""
+        return not all(getattr(getattr(self, name), "unplaced", False) for name in ("project_query", "project_memory"))
+
     def can_fuse(self, masked, biased):
         """Returns whether this layer has a `fused_output` for a call with a mask (`masked`) or a bias (`biased`)."""
         return False
@@ -163,7 +176,7 @@ class AttentionDescription(KeepsQuantization):
         weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
         dropped = drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visible)
-        return {"output": output, "weights": weights, "seen": visible.seen(self.compute_dtype)}
+        return {"output": output, "weights": weights, "seen": visible.seen()}
 
     def fused_output(self, query, memory, visible, bias):
         """Returns the weighted sum of the values by the backend's own kernel; see `attend` for the arguments."""

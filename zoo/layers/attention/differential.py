@@ -3,9 +3,9 @@
 import keras
 from keras import backend, ops
 
-from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
+from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.dropout import drop_weights
-from zoo.layers.core.projections import apply_positionwise, replace_layer
+from zoo.layers.core.projections import project_heads, replace_layer
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -83,7 +83,7 @@ class DifferentialAttention(MultiHeadAttention):
     def _pairs(self, dense, norm, inputs, start_index, rotate):
         """Returns both queries or keys of each head side by side, [B, N, T, 2 p_k]."""
         inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
-        heads = split_heads(apply_positionwise(dense, inputs), self.key_dim)  # [B, 2N, T, p_k]
+        heads = project_heads(dense, inputs, self.key_dim)  # [B, 2N, T, p_k]
         heads = heads if norm is None else norm(heads)
         heads = heads if self.positions is None else rotate(heads, start_index)
         batch, _, length, size = ops.shape(heads)
@@ -97,7 +97,7 @@ class DifferentialAttention(MultiHeadAttention):
     def project_memory(self, value, key=None, start_index=0):
         rotate = self.positions and self.positions.rotate_key
         key = self._pairs(self.key_dense, self.key_norm, value if key is None else key, start_index, rotate)
-        return {"key": key, "value": split_heads(apply_positionwise(self.value_dense, value), self.value_dim)}
+        return {"key": key, "value": project_heads(self.value_dense, value, self.value_dim)}
 
     def attend_rows(self, query, memory, visible, bias=None, seed=None):
         queries, keys = (ops.split(pairs, 2, axis=-1) for pairs in (query, memory["key"]))
@@ -108,7 +108,7 @@ class DifferentialAttention(MultiHeadAttention):
         weights = self.subtract(first, second)
         dropped = drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visible)
-        return {"output": output, "weights": weights, "seen": visible.seen(self.compute_dtype)}
+        return {"output": output, "weights": weights, "seen": visible.seen()}
 
     def subtract(self, first, second):
         """Returns the weights of a head, from the softmaxes of both its parts."""

@@ -3,11 +3,10 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.multi_head import split_heads
 from zoo.layers.attention.state_attention import StateAttention
 from zoo.layers.attention.state_chunks import attend_by_state
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.projections import apply_positionwise
+from zoo.layers.core.projections import apply_positionwise, split_heads
 
 # Keys in a chunk, within which there is a factor for each pair and feature.
 CHUNK_SIZE = 16

@@ -3,10 +3,18 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.multi_head import MultiHeadAttention, split_heads
+from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.execution import in_kernel, is_in_kernel
-from zoo.layers.core.projections import apply_positionwise, projection, replace_layer, reshape, split_at
+from zoo.layers.core.projections import (
+    apply_positionwise,
+    project_heads,
+    projection,
+    replace_layer,
+    reshape,
+    split_at,
+    split_heads,
+)
 from zoo.layers.positions.rotary import RotaryPositions
 
 # What a user may override and then wants keys and values for, not latent vectors.
@@ -128,7 +136,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
     def project_query(self, query, start_index=0):
         if self.query_latent_dense is not None:
             query = _normalized(self.query_latent_norm, apply_positionwise(self.query_latent_dense, query))
-        heads = split_heads(apply_positionwise(self.query_dense, query), self.key_dim)
+        heads = project_heads(self.query_dense, query, self.key_dim)
         content, rotary = split_at(heads, self.content_dim)
         heads = ops.concatenate([content, self.positions.rotate_query(rotary, start_index)], axis=-1)
         return heads * self.key_dim**-0.5  # before the products, which float16 may not hold otherwise
@@ -141,7 +149,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
             key: [B, S, Dk]; defaults to `value`.
             start_index: Position of the first one, if they are appended to a cache.
         """
-        rotary = split_heads(apply_positionwise(self.rope_dense, value if key is None else key), self.rope_dim)
+        rotary = project_heads(self.rope_dense, value if key is None else key, self.rope_dim)
         latent = _normalized(self.memory_norm, apply_positionwise(self.latent_dense, value))
         return {"key": self.positions.rotate_key(rotary, start_index), "value": split_heads(latent, self.latent_dim)}
 
@@ -178,10 +186,10 @@ class MultiHeadLatentAttention(MultiHeadAttention):
     def _expanded(self, memory):
         """Returns keys [B, N, S, p_k] and values [B, N, S, p_v] of latent vectors."""
         latent = memory["value"][:, 0]
-        content = split_heads(apply_positionwise(self.key_dense, latent), self.content_dim)
+        content = project_heads(self.key_dense, latent, self.content_dim)
         batch, heads, length, _ = ops.shape(content)
         rotary = ops.broadcast_to(memory["key"], (batch, heads, length, self.rope_dim))
-        value = split_heads(apply_positionwise(self.value_dense, latent), self.value_dim)
+        value = project_heads(self.value_dense, latent, self.value_dim)
         return {"key": ops.concatenate([content, rotary], axis=-1), "value": value}
 
     @in_kernel

@@ -10,6 +10,7 @@ from zoo.layers.attention import masks
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core import execution
+from zoo.layers.core.lazy import value_of
 from zoo.layers.core.projections import split_at
 
 # Queries in a block of causal attention, which are compared with the keys of their own block one by one.
@@ -165,7 +166,7 @@ class LinearAttention(MultiHeadAttention):
         if seen is not None:
             denominator = ops.where(seen, denominator, ops.ones_like(denominator))
         output = ops.cast(numerator / denominator, self.compute_dtype)
-        results = {"output": output} if seen is None else {"output": output, "seen": ops.cast(seen, output.dtype)}
+        results = {"output": output} if seen is None else {"output": output, "seen": seen}
         return results, {"sums": sums, "seen": any_key}
 
     def create_cache(self, batch_size, length=None):
@@ -239,7 +240,7 @@ def read_step(layer, query, value, key, cache, given, others):
     # Masks of values cover the room of the cache, but only those of the new positions are read.
     index, lengths = cache["index"], (ops.shape(query)[1], ops.shape(value)[1])
     check_step(*lengths)
-    first = caches.first_query_position(0, lengths[1], lengths[0])
+    first = value_of(caches.first_query_position(0, lengths[1], lengths[0]))
     value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
     visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
     value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)

@@ -10,11 +10,13 @@ from typing import Any
 from keras import backend, ops
 
 from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.core.lazy import LazyPositions, number_of, value_of
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.causal import under_causal_mask
 
 LARGEST_BIAS = 3e38  # added to a score, it is above `LOWEST_SCORE`
 _NO_SEGMENT = -(2**31)
+_FIELDS = {"query_positions": "query_places", "key_positions": "key_places"}
 
 
 def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
@@ -74,8 +76,8 @@ class Visibility:
     """Which query may attend to which key, as separate masks, so that a chunk of queries needs only its own rows.
 
     Args:
-        query_positions: Positions of the queries among the keys, int32 [T].
-        key_positions: Positions of the keys, int32 [S].
+        query_places: Positions of the queries among the keys, int32 [T], also `LazyPositions`.
+        key_places: Positions of the keys, int32 [S], likewise.
         query_mask: Boolean [B, T], or `None`.
         key_mask: Boolean [B, S], or `None`.
         pair_mask: Boolean [B, T, S], or with heads [B, 1, T, S] or [B, N, T, S]; or `None`.
@@ -84,13 +86,14 @@ class Visibility:
         rule: The layer's `VisibilityRule`, or `None`.
         inputs: What the rule must be told, by name, int32: [B, T] for each query, [B, S] for each key, [B] for each
             sequence.
-        sizes: B and N.
+        sizes: B, also `Lazy`, and N.
         rolled: Whether keys are not at the positions from 0 on, as in a rolling cache.
         aligned: Whether query t is known to be at the position of key t, and there are as many of both.
+        has_keys: Whether there is known to be a key, also if their number is unknown.
     """
 
-    query_positions: Any
-    key_positions: Any
+    query_places: Any
+    key_places: Any
     query_mask: Any = None
     key_mask: Any = None
     pair_mask: Any = None
@@ -101,6 +104,29 @@ class Visibility:
     sizes: tuple[Any, Any] = (1, 1)
     rolled: bool = False
     aligned: bool = False
+    has_keys: bool = False
+
+    @property
+    def query_positions(self):
+        """Positions of the queries among the keys, int32 [T]."""
+        return value_of(self.query_places)
+
+    @property
+    def key_positions(self):
+        """Positions of the keys, int32 [S]."""
+        return value_of(self.key_places)
+
+    @property
+    def num_keys(self):
+        """The number of keys, or `None` if it is unknown."""
+        return number_of(self.key_places)
+
+    def computed(self):
+        """Returns the visibility with all positions computed, for use in loops, whose tensors are their own."""
+        sizes = self.sizes if self.rule is None else (value_of(self.sizes[0]), self.sizes[1])
+        return dataclasses.replace(
+            self, query_places=self.query_positions, key_places=self.key_positions, sizes=sizes
+        )
 
     @property
     def may_be_cut(self):
@@ -109,12 +135,12 @@ class Visibility:
 
     def rolled_to(self, key_positions):
         """Returns the visibility with the keys at positions, int32 [S], from which the queries' count already."""
-        return dataclasses.replace(self, key_positions=key_positions, rolled=True, aligned=False)
+        return dataclasses.replace(self, key_places=key_positions, rolled=True, aligned=False)
 
     @property
     def may_hide_all(self):
         """Whether there may be a query that sees no key, also because there may be no key."""
-        return self.hides or not isinstance(self.key_positions.shape[0], int)
+        return self.hides or not (self.has_keys or self.num_keys is not None)
 
     @property
     def is_plainly_causal(self):
@@ -144,13 +170,19 @@ class Visibility:
 
     def mask(self):
         """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
+        return self._mask
+
+    @functools.cached_property
+    def _mask(self):
         conditions = []
+        heads = (None,) * self.heads
         if self.query_mask is not None:
-            conditions.append(self._with_heads(self.query_mask[:, :, None]))
+            conditions.append(self.query_mask[(slice(None), *heads, slice(None), None)])
         if self.key_mask is not None:
-            conditions.append(self._with_heads(self.key_mask[:, None, :]))
+            conditions.append(self.key_mask[(slice(None), *heads, None)])
         if self.causal:
-            conditions.append(self._with_heads((self.key_positions <= self.query_positions[:, None])[None]))
+            causal = self.key_positions <= self.query_positions[:, None]
+            conditions.append(causal[(None, *heads)])
         if self.pair_mask is not None:
             conditions.append(self.pair_mask)
         if self.rule is not None:
@@ -158,7 +190,7 @@ class Visibility:
         return functools.reduce(ops.logical_and, conditions) if conditions else None
 
     def _seen_by_rule(self):
-        batch = ops.arange(self.sizes[0], dtype="int32")
+        batch = ops.arange(value_of(self.sizes[0]), dtype="int32")
         return self.seen_by_rule(batch, self.query_positions[None], self.key_positions[None], self.inputs)
 
     def seen_by_rule(self, batch, query_positions, key_positions, inputs):
@@ -185,16 +217,14 @@ class Visibility:
 
     def limited_to(self, max_keys):
         """Returns the visibility without the keys after `max_keys`, if there may be any; `None` is no limit."""
-        length = self.key_positions.shape[0]
-        if max_keys is None or (isinstance(length, int) and isinstance(max_keys, int) and length <= max_keys):
+        if max_keys is None:
+            return self
+        if isinstance(max_keys, int) and self.num_keys is not None and self.num_keys <= max_keys:
             return self
         mask = self.key_positions[None] < max_keys
         return dataclasses.replace(
             self, key_mask=mask if self.key_mask is None else ops.logical_and(mask, self.key_mask)
         )
-
-    def _with_heads(self, mask):
-        return mask[:, None] if self.heads else mask
 
     def query_vectors(self):
         """Returns by name what has a number for each query, [T] or [B, T]."""
@@ -209,7 +239,7 @@ class Visibility:
     def of(self, vectors, pair_mask=None):
         """Returns the visibility of some of the queries and keys, from their vectors, those that are changed."""
         inputs = {name: vectors.get(name, tensor) for name, tensor in self.inputs.items()}
-        own = {name: vectors[name] for name in vectors if name not in self.inputs}
+        own = {_FIELDS.get(name, name): vectors[name] for name in vectors if name not in self.inputs}
         return dataclasses.replace(self, pair_mask=pair_mask, inputs=inputs, aligned=False, **own)
 
     def rows(self):
@@ -222,13 +252,17 @@ class Visibility:
         vectors = {name: ops.squeeze(rows[name], -1) for name in self.query_vectors()}
         return self.of(vectors, rows.get("pair_mask"))
 
-    def seen(self, dtype):
-        """Returns 1 for each query that sees any key and 0 for the others, [B, (N,) T, 1]; `None` if all see some."""
+    def seen(self):
+        """Returns which query sees any key, boolean [B or 1, (N or 1,) T or 1, 1]; `None` if all see some."""
         if not self.may_hide_all:
             return None
-        ones = ops.ones_like(self.query_positions[:, None], dtype=dtype)  # the mask may have one row for all queries
-        mask = self._with_heads(self.key_positions[None, None] >= 0) if not self.hides else self.mask()
-        return ops.cast(ops.any(mask, axis=-1, keepdims=True), dtype) * ones
+        if self.hides:
+            return ops.any(self.mask(), axis=-1, keepdims=True)
+        return ops.any(self.key_positions[(None,) * (2 + self.heads)] >= 0, axis=-1, keepdims=True)
+
+    def rows_of(self, seen, dtype):
+        """Returns what `seen` did with a row for each query, 1 and 0 in the given dtype."""
+        return ops.cast(seen, dtype) * ops.ones_like(self.query_positions[:, None], dtype=dtype)
 
 
 def build_visibility(
@@ -243,12 +277,13 @@ def build_visibility(
     rule=None,
     inputs=None,
     sizes=(1, 1),
+    has_keys=False,
 ):
     """Returns the `Visibility` that the masks of a call describe; for their shapes see `BaseAttention`.
 
-    The lengths are (T, S), and `first_position` is that of the first query among the keys; with `heads`, scores have a
-    head axis. The `rule` is the layer's, or `None`; `inputs`, by name, are what the call tells it, or `None` each;
-    `sizes` are B and N.
+    The lengths are (T, S), and `first_position` is that of the first query among the keys; all may be `Lazy`. With
+    `heads`, scores have a head axis; with `has_keys` there is known to be a key. The `rule` is the layer's, or `None`;
+    `inputs`, by name, are what the call tells it, or `None` each; `sizes` are B and N.
 
     Raises:
         ValueError: For a floating point mask, a mask of the wrong rank or length, or if the call does not tell what the
@@ -260,7 +295,7 @@ def build_visibility(
         attention_mask = attention_mask[:, None]
     if attention_mask is not None and attention_mask.shape[-2] == 1:
         shape = ops.shape(attention_mask)
-        attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], queries, shape[-1]))
+        attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], value_of(queries), shape[-1]))
     if attention_mask is not None:
         *_, num_rows, num_columns = attention_mask.shape
         if sizes_differ(num_rows, queries) or (sizes_differ(num_columns, keys) and num_columns != 1):
@@ -268,14 +303,13 @@ def build_visibility(
                 f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. "
                 f"Received: shape={tuple(attention_mask.shape)}."
             )
-    # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
-    query_positions = ops.cast(first_position, "int32") + ops.arange(queries, dtype="int32")
-    inputs = _check_inputs(rule, inputs or {}, lengths, query_positions)
+    query_places = LazyPositions(first_position, queries)
+    inputs = _check_inputs(rule, inputs or {}, lengths, query_places)
     if causal and rule is not None and rule.replaces_causal:
         rule, causal = under_causal_mask(rule), False
     return Visibility(
-        query_positions=query_positions,
-        key_positions=ops.arange(keys, dtype="int32"),
+        query_places=query_places,
+        key_places=LazyPositions(0, keys),
         query_mask=_check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=combined_value_mask(value_mask, key_mask, keys),
         pair_mask=attention_mask,
@@ -285,6 +319,7 @@ def build_visibility(
         inputs=inputs,
         sizes=sizes,
         aligned=isinstance(first_position, int) and first_position == 0 and isinstance(keys, int) and queries == keys,
+        has_keys=has_keys,
     )
 
 
@@ -292,7 +327,7 @@ def _present(tensors):
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
-def _check_inputs(rule, inputs, lengths, query_positions):
+def _check_inputs(rule, inputs, lengths, query_places):
     """Returns what a rule must be told, by name, int32, from what the call tells, by name, or `None` each.
 
     Raises:
@@ -307,7 +342,9 @@ def _check_inputs(rule, inputs, lengths, query_positions):
     }
     checked = {name: _check_integers(given[name], name, *shapes.get(name, ("[B]", None))) for name in given}
     if "query_segment_ids" in needs and "query_segment_ids" not in checked and "segment_ids" in checked:
-        checked["query_segment_ids"] = _at_positions(checked["segment_ids"], query_positions, lengths[1])
+        checked["query_segment_ids"] = _at_positions(
+            checked["segment_ids"], value_of(query_places), value_of(lengths[1])
+        )
     missing = [name for name in needs if name not in checked]
     if missing:
         raise ValueError(f"The call must tell `{missing[0]}`, which the layer's `visibility` needs: {rule!r}.")

@@ -7,12 +7,14 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.attention.base import BaseAttention
+from zoo.layers.attention.description import unplaced
 from zoo.layers.attention.masks import rank_4
 from zoo.layers.blocks.normalization import make_normalization
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.constants import constant_of
 from zoo.layers.core.execution import in_kernel, is_in_kernel
 from zoo.layers.core.kernels import fused_attention
-from zoo.layers.core.projections import apply_positionwise, effective_kernel, projection, reshape
+from zoo.layers.core.projections import effective_kernel, join_heads, project_heads, projection
 from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
@@ -212,21 +214,72 @@ class MultiHeadAttention(BaseAttention):
     def _encoded_shape(self, shape):
         return shape if self.positions is None else (*shape[:-1], self.positions.encoded_size(shape[-1]))
 
-    def _heads(self, dense, norm, inputs, size, start_index):
-        """Returns the heads [B, N, T, size] of queries or keys, not yet rotated."""
-        inputs = inputs if self.positions is None else self.positions.encode(inputs, start_index)
-        heads = split_heads(apply_positionwise(dense, inputs), size)
-        return heads if norm is None else norm(heads)
+    @property
+    def places_inputs(self):
+        return self.positions is not None or super().places_inputs
 
+    @unplaced
     def project_query(self, query, start_index=0):
-        query = self._heads(self.query_dense, self.query_norm, query, self.query_dim, start_index)
-        return query if self.positions is None else self.positions.rotate_query(query, start_index)
+        heads = project_heads(self.query_dense, self._encoded(query, start_index), self.query_dim)
+        return self._query_of(heads, start_index)
 
+    @unplaced
     def project_memory(self, value, key=None, start_index=0):
-        key = self._heads(self.key_dense, self.key_norm, value if key is None else key, self.key_dim, start_index)
+        key = self._encoded(value if key is None else key, start_index)
+        key = project_heads(self.key_dense, key, self.key_dim)
+        return self._memory_of(key, project_heads(self.value_dense, value, self.value_dim), start_index)
+
+    def _encoded(self, inputs, start_index):
+        return inputs if self.positions is None else self.positions.encode(inputs, start_index)
+
+    def _query_of(self, heads, start_index):
+        heads = heads if self.query_norm is None else self.query_norm(heads)
+        return heads if self.positions is None else self.positions.rotate_query(heads, start_index)
+
+    def _memory_of(self, key, value, start_index):
+        key = key if self.key_norm is None else self.key_norm(key)
         key = key if self.positions is None else self.positions.rotate_key(key, start_index)
-        value = split_heads(apply_positionwise(self.value_dense, value), self.value_dim)
         return {"key": self.score.project_key(self.keys_to_compare(key)), "value": value}
+
+    def constant(self):
+        """Returns the kernels [D, (N + 2 G) · p] and the biases of all three projections side by side, for steps.
+
+        `None` if they are no such maps: a subclass or positions change what is projected, sizes differ, or Keras has
+        quantised them.
+        """
+        projections = [self.query_dense, self.key_dense, self.value_dense]
+        methods = (getattr(type(self), name) for name in ("project_query", "project_memory"))
+        is_own = tuple(methods) == (MultiHeadAttention.project_query, MultiHeadAttention.project_memory)
+        encodes = self.positions is not None and type(self.positions).encode is not Positions.encode
+        are_plain = all(type(dense) is keras.layers.Dense and not dense.quantization_mode for dense in projections)
+        if not (self.built and is_own and are_plain) or encodes:
+            return None
+        if len({self.query_dim, self.key_dim, self.value_dim}) > 1 or len({d.kernel.shape[0] for d in projections}) > 1:
+            return None
+
+        def joined(weights, axis):
+            return ops.concatenate([ops.cast(weight, self.compute_dtype) for weight in weights], axis)
+
+        biases = joined([dense.bias for dense in projections], 0) if self.use_bias else None
+        return joined([dense.kernel for dense in projections], 1), biases
+
+    def project_jointly(self, inputs, start_index):
+        joint = constant_of(self)
+        if joint is None:
+            return None
+        kernel, bias = joint
+
+        def project(rows):
+            products = ops.matmul(rows, kernel)
+            return products if bias is None else ops.add(products, bias)
+
+        heads = project_heads(project, inputs, self.key_dim)  # [B, N + 2 G, T, p]
+        first, second = self.num_heads, self.num_heads + self.memory_heads
+        if 3 * first == heads.shape[1]:
+            query, key, value = ops.split(heads, 3, axis=1)
+        else:
+            query, key, value = heads[:, :first], heads[:, first:second], heads[:, second:]
+        return self._query_of(query, start_index), self._memory_of(key, value, start_index)
 
     def keys_to_compare(self, key):
         """Returns the projected keys [B, N or G, S, H] as the score takes them."""
@@ -301,15 +354,12 @@ class MultiHeadAttention(BaseAttention):
 
     def finish(self, output, inputs):
         if self.gate_dense is not None:
-            gate = split_heads(apply_positionwise(self.gate_dense, inputs), self.value_dim)
+            gate = project_heads(self.gate_dense, inputs, self.value_dim)
             output = output * ops.cast(gate, output.dtype)
         return self.project_output(output)
 
     def project_output(self, output):
-        batch, _, length, _ = ops.shape(output)
-        merged = output if isinstance(length, int) and length == 1 else ops.transpose(output, (0, 2, 1, 3))
-        merged = reshape(merged, (batch, length, self.num_heads * self.value_dim))
-        return merged if self.output_dense is None else apply_positionwise(self.output_dense, merged)
+        return join_heads(self.output_dense, output)
 
     def head_kernels(self):
         """Returns the matrices of each head, a dict of NumPy arrays in float32.
@@ -368,12 +418,3 @@ def _check_softcap(cap):
 
 def _add(scores, term):
     return scores if term is None else scores + ops.cast(term, scores.dtype)
-
-
-def split_heads(projected, size):
-    """Returns [B, N, T, H] from [B, T, N·H]."""
-    batch, length = ops.shape(projected)[:2]
-    count = projected.shape[-1] // size
-    if isinstance(length, int) and length == 1:
-        return reshape(projected, (batch, count, 1, size))
-    return ops.transpose(reshape(projected, (batch, length, count, size)), (0, 2, 1, 3))

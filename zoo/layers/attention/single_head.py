@@ -3,6 +3,7 @@
 import keras
 
 from zoo.layers.attention.base import BaseAttention
+from zoo.layers.attention.description import unplaced
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import apply_positionwise, projection
 from zoo.layers.core.tiles import pairwise
@@ -50,6 +51,7 @@ class Attention(BaseAttention):
         self.memory_sizes = (value_shape[-1], key_shape[-1])
         self.score.build_for_attention(query_shape, key_shape)
 
+    @unplaced
     def project_memory(self, value, key=None, start_index=0):
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
@@ -137,9 +139,11 @@ class SelfAttention(Attention):
         super().build((*query_shape[:-1], self.units), value_shape, (*key_shape[:-1], self.units))
         self.memory_sizes = (value_shape[-1], key_shape[-1])
 
+    @unplaced
     def project_query(self, query, start_index=0):
         return apply_positionwise(self.query_dense, query)
 
+    @unplaced
     def project_memory(self, value, key=None, start_index=0):
         key = apply_positionwise(self.key_dense, value if key is None else key)
         return {"key": self.score.project_key(key), "value": apply_positionwise(self.value_dense, value)}

@@ -8,6 +8,7 @@ from zoo.layers.attention import masks
 from zoo.layers.attention.linear import BITS, check_plain, check_sums, has_sums, read_step, seen_keys
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core import execution
+from zoo.layers.core.lazy import value_of
 from zoo.layers.core.projections import projection
 
 # Options of `MultiHeadAttention` that act on scores and their softmax, where they are not used.
@@ -101,7 +102,7 @@ class StateAttention(MultiHeadAttention):
         return {
             "output": ops.cast(self.normalize_heads(output), self.compute_dtype),
             "weights": ops.cast(weights, self.compute_dtype),
-            "seen": visible.seen(self.compute_dtype),
+            "seen": visible.seen(),
         }
 
     def can_fuse(self, masked, biased):
@@ -119,12 +120,12 @@ class StateAttention(MultiHeadAttention):
             )
         visible = dataclasses.replace(visible, causal=True)
         inputs = masks.zero_masked(query, visible.query_mask)
-        query = self.project_query(inputs, start_index)
+        query = self.project_query(inputs, self._placed(start_index))
         if self._needs_pairs(query, memory, visible):
             results = self.attend(query, memory, visible, None, return_attention_scores, False)
         else:
             execution.record("sums", "a state of each head serves all queries, at a cost of T + S")
-            results, _ = self._attend_by_state(query, memory, visible, start_index)
+            results, _ = self._attend_by_state(query, memory, visible, value_of(start_index))
             if return_attention_scores:
                 results["weights"] = self.attend_unfused(query, memory, visible, None, None, ["weights"])["weights"]
         output = self._finish(results, inputs)
@@ -147,7 +148,7 @@ class StateAttention(MultiHeadAttention):
         seen, any_key = seen_keys(visible, before)
         results = {"output": ops.cast(self.normalize_heads(heads), self.compute_dtype)}
         if seen is not None:
-            results["seen"] = ops.cast(seen, self.compute_dtype)
+            results["seen"] = seen
         return results, {"state": state, "seen": any_key}
 
     def _finish(self, results, inputs):

@@ -23,12 +23,12 @@ class LayerNormalization(keras.layers.LayerNormalization):
             return super().call(inputs)
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
         gamma, beta = (ops.cast(weight, dtype) for weight in (self.gamma, self.beta))
-        rows = ops.reshape(ops.cast(inputs, dtype), (-1, inputs.shape[-1]))
+        rows = ops.cast(inputs, dtype)
         if training:
             rows = _normalize(rows, gamma, beta, self.epsilon)
         else:
             rows = _standardize(rows, self.epsilon)[0] * gamma + beta
-        return ops.cast(ops.reshape(rows, ops.shape(inputs)), self.compute_dtype)
+        return ops.cast(rows, self.compute_dtype)
 
 
 def _mean(rows):
@@ -36,14 +36,15 @@ def _mean(rows):
 
 
 def _standardize(rows, epsilon):
-    """Returns rows [R, D] with mean 0 and variance 1, and what their distances from the mean are multiplied with."""
+    """Returns rows [..., D] with mean 0 and variance 1, and what their distances from the mean are multiplied with."""
     centred = rows - _mean(rows)
     scale = ops.rsqrt(_mean(ops.square(centred)) + epsilon)
     return centred * scale, scale
 
 
 def _normalize(rows, gamma, beta, epsilon):
-    """Returns normalised rows [R, D]."""
+    """Returns normalised rows [..., D]."""
+    others = list(range(len(rows.shape) - 1))
 
     @ops.custom_gradient
     def normalize(rows, gamma, beta):
@@ -52,7 +53,7 @@ def _normalize(rows, gamma, beta, epsilon):
             normalized, scale = _standardize(rows, epsilon)
             inner = upstream * gamma
             rows_gradient = scale * (inner - _mean(inner) - normalized * _mean(inner * normalized))
-            return rows_gradient, ops.sum(upstream * normalized, axis=0), ops.sum(upstream, axis=0)
+            return rows_gradient, ops.sum(upstream * normalized, axis=others), ops.sum(upstream, axis=others)
 
         return _standardize(rows, epsilon)[0] * gamma + beta, gradient
 

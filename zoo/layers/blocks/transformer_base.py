@@ -1,13 +1,12 @@
 """What Transformer encoder and decoder blocks share: residual connections around their sublayers."""
 
-from keras import ops
-
 from zoo.layers.attention import cache as caches
 from zoo.layers.attention.masks import check_mask, sizes_differ, slice_mask
 from zoo.layers.blocks.normalization import NORMALIZATIONS, make_normalization
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.checks import check_layer
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.lazy import length_of, value_of
 from zoo.layers.core.saving import SavesOptions
 
 
@@ -99,14 +98,14 @@ class TransformerBlock(ReturnsMore, SavesOptions):
         """
         if mask is None or cache is None:
             return mask, mask
-        mask, length = check_mask(mask, "mask", (2,)), ops.shape(inputs)[1]
+        mask, length = check_mask(mask, "mask", (2,)), length_of(inputs)
         room = caches.room_for(cache, length) if "key" in cache else None  # a cache of sums has no room to cover
         if sizes_differ(mask.shape[1], room):
             raise ValueError(
                 f"With a cache, `mask` must be [B, L], L = {room}: it covers all positions of the cache, not the new "
                 f"ones alone. Received: shape={tuple(mask.shape)}."
             )
-        return slice_mask(mask, caches.position(cache), length), mask
+        return slice_mask(mask, value_of(caches.position(cache)), value_of(length)), mask
 
     def attend(self, attention, query, return_attention_scores=False, cache=None, attention_bias=None, **arguments):
         """Returns an attention layer's output, its weights and its new cache, the last two `None` if not asked for.

@@ -6,6 +6,7 @@ from keras import ops
 from zoo.layers.attention import cache as caches
 from zoo.layers.blocks.transformer_base import TransformerBlock
 from zoo.layers.core.calls import pack_results, single_mask
+from zoo.layers.core.lazy import value_of
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -109,7 +110,7 @@ class TransformerDecoderBlock(TransformerBlock):
                     "Rows cannot share a memory whose attention depends on the positions of queries. "
                     f"Received: sharing={sharing}."
                 )
-            source["start_index"] = 0 if cache is None else caches.position(cache)
+            source["start_index"] = 0 if cache is None else value_of(caches.position(cache))
         hidden, self_scores, cache, query_mask = self.attend_within(
             self.self_attention,
             inputs,

@@ -19,9 +19,10 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        threshold = round(self.rate * 2**RANDOM_BITS)
-        shape, in_range = ops.shape(inputs), 0 < threshold < 2**RANDOM_BITS
-        if not training or self.noise_shape or not in_range or not has_random_bits(shape):
+        if not training or self.rate == 0:
+            return inputs
+        threshold, shape = round(self.rate * 2**RANDOM_BITS), ops.shape(inputs)
+        if self.noise_shape or not 0 < threshold < 2**RANDOM_BITS or not has_random_bits(shape):
             return super().call(inputs, training=training)
         mask = random_bits(shape, self.seed_generator.next()) >= threshold
         return inputs * (ops.cast(mask, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - threshold)))

@@ -15,7 +15,7 @@ from keras import backend, ops
 
 from zoo.layers.core import kernels
 from zoo.layers.core.dropout import seeds_of_parts
-from zoo.layers.core.kernels import checkpointed_map, fuses_masks, has_fused_attention
+from zoo.layers.core.kernels import axis_size, checkpointed_map, fuses_masks, has_fused_attention
 from zoo.layers.core.running_softmax import has_running_softmax
 from zoo.layers.core.tiles import attend_in_tiles, is_pairwise, pairwise, tile_sizes
 
@@ -72,9 +72,9 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, trainin
     if not drop and _can_fuse(layer, visible, bias):
         record("fused", f"the backend has a kernel for this (implementation={layer.implementation!r})")
         output = layer.fused_output(query, memory, visible, bias)
-        seen = None if visible.is_plainly_causal else visible.seen(layer.compute_dtype)
+        seen = None if visible.is_plainly_causal else visible.seen()
         # Where there is nothing to attend to, maybe in one head only, a kernel attends to everything alike.
-        output = output if seen is None else ops.where(ops.cast(seen, "bool"), output, ops.zeros_like(output))
+        output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))
         results = {"output": output, "seen": seen}
         if return_attention_scores:
             results |= layer.attend_unfused(query, memory, visible, bias, None, ["weights"])
@@ -127,19 +127,22 @@ def attend_unfused(layer, query, memory, visible, bias, seed, names):
 
 
 def _attend_in_chunks(layer, query, memory, visible, bias, seed, names):
+    size = chunk_size(layer, query, memory)
+    if size is None:
+        results = layer.attend_rows(query, memory, visible, bias, seed)
+        return {name: results[name] for name in names}
+    visible = visible.computed()
     rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
 
     def attend_rows(rows, memory, index):
-        own = seed if seed is None or size is None else seeds_of_parts(seed, index)
-        results = layer.attend_rows(rows["query"], memory, visible.at(rows), rows.get("bias"), own)
+        here, own = visible.at(rows), seed if seed is None else seeds_of_parts(seed, index)
+        results = layer.attend_rows(rows["query"], memory, here, rows.get("bias"), own)
+        if "seen" in names:
+            results["seen"] = here.rows_of(results["seen"], layer.compute_dtype)
         return tuple(results[name] for name in names)
 
-    size = chunk_size(layer, query, memory)
-    if size is None:
-        results = attend_rows(rows, memory, 0)
-    else:
-        weights, jit = layer.compare_weights(), layer.pair_size() > 1
-        results = checkpointed_map(attend_rows, rows, memory, weights, len(names), layer.compute_dtype, size, jit)
+    weights, jit = layer.compare_weights(), layer.pair_size() > 1
+    results = checkpointed_map(attend_rows, rows, memory, weights, len(names), layer.compute_dtype, size, jit)
     return dict(zip(names, results, strict=True))
 
 
@@ -201,15 +204,18 @@ def _fits_in_chunks(layer, query, memory, visible):
 
 
 def _sizes(layer, query, memory):
-    """Returns the sizes of all that is computed to compare queries with keys, [B, (N,) T, S, numbers for a pair]."""
-    return *ops.shape(query)[:-1], ops.shape(memory["value"])[-2], layer.pair_size()
+    """Returns the sizes of all that is computed to compare queries with keys, [B, (N,) T, S, numbers for a pair].
+
+    Those that are unknown are `None`.
+    """
+    return *query.shape[:-1], memory["value"].shape[-2], layer.pair_size()
 
 
 def chunk_size(layer, query, memory):
     """Returns the number of queries in a chunk, or `None` for all at once."""
     if _why_at_once(layer, query, memory) is not None:
         return None
-    sizes = _sizes(layer, query, memory)
+    sizes = *ops.shape(query)[:-1], axis_size(memory["value"], -2), layer.pair_size()
     row_cost = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))
     if isinstance(row_cost, int) and isinstance(query.shape[-2], int):
         return min(query.shape[-2], max(1, chunk_budget() // row_cost))

@@ -21,6 +21,30 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
+def axis_size(tensor, axis):
+    """Returns the size of an axis: an integer, or if it is unknown a scalar tensor.
+
+    `ops.shape` computes all unknown sizes on TensorFlow; here it is this one alone.
+    """
+    size = tensor.shape[axis]
+    if size is not None or keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
+        return ops.shape(tensor)[axis]
+    return importlib.import_module("tensorflow").shape(tensor)[axis]
+
+
+def read_once(variables):
+    """Returns a context in which variables are what they are now: a loop in a graph reads them before it begins."""
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    tf = importlib.import_module("tensorflow")
+
+    def read():
+        return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
+
+    # Whatever the layer around this computes in, variables are read in their own dtype, and cast where they are used.
+    return keras.StatelessScope(state_mapping=autocasting("float32", read)())
+
+
 def has_accelerator():
     """Returns whether this is JAX on a GPU or a TPU."""
     return keras.backend.backend() == "jax" and importlib.import_module("jax").default_backend() != "cpu"
@@ -101,6 +125,17 @@ def random_bits(shape, seed):
     total = tf.reduce_prod(shape)
     pairs = tf.random.stateless_uniform([(total + 1) // 2], tf.cast(seed, "int32"), None, None, "int32")
     return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
+
+
+def products(query, key):
+    """Returns `query · keyᵀ`, [..., T, S], of queries [..., T, D] and keys [..., S, D].
+
+    TensorFlow's own operation transposes nothing; Keras' would copy all keys, at every step of decoding.
+    """
+    is_same = getattr(query, "dtype", None) == getattr(key, "dtype", None)
+    if keras.backend.backend() != "tensorflow" or not is_same or isinstance(query, keras.KerasTensor):
+        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+    return importlib.import_module("tensorflow").matmul(query, key, transpose_b=True)
 
 
 def matmul_transposed(inputs, matrix):

@@ -63,6 +63,22 @@ def split_at(tensor, size):
     return tensor[..., :size], tensor[..., size:]
 
 
+def sizes_of(tensor, *axes):
+    """Returns the sizes of some axes of a tensor, for `ops.reshape`, at the cost of as little as possible.
+
+    Known sizes are integers. A single unknown one is −1, for the backend to infer; of several, the backend computes
+    each.
+    """
+    sizes = [tensor.shape[axis] for axis in axes]
+    unknown = [number for number, size in enumerate(sizes) if size is None]
+    if len(unknown) == 1 and all(size != 0 for size in sizes):
+        sizes[unknown[0]] = -1
+    elif unknown:
+        computed = ops.shape(tensor)
+        sizes = [computed[axis] for axis in axes]
+    return sizes
+
+
 def apply_positionwise(layer, inputs):
     """Returns `layer`, a map [P, D] → [P, E], of every position: [..., E] from [..., D].
 
@@ -71,6 +87,35 @@ def apply_positionwise(layer, inputs):
     """
     if len(inputs.shape) == 2:
         return layer(inputs)
-    *leading, size = ops.shape(inputs)
-    outputs = layer(ops.reshape(inputs, (-1, size)))
-    return reshape(outputs, (*leading, outputs.shape[-1]))
+    outputs = layer(ops.reshape(inputs, (-1, inputs.shape[-1])))
+    return ops.reshape(outputs, (*sizes_of(inputs, *range(len(inputs.shape) - 1)), outputs.shape[-1]))
+
+
+def project_heads(dense, inputs, size):
+    """Returns heads [B, N, T, size]: a map of every position [B, T, D] to N · size numbers, cut into heads."""
+    return cut_heads(dense(ops.reshape(inputs, (-1, inputs.shape[-1]))), sizes_of(inputs, 0, 1), size)
+
+
+def split_heads(projected, size):
+    """Returns [B, N, T, H] from [B, T, N·H]."""
+    return cut_heads(projected, sizes_of(projected, 0, 1), size)
+
+
+def cut_heads(rows, sizes, size):
+    """Returns [B, N, T, H] from [B · T, N·H] or [B, T, N·H], given B and T."""
+    batch, length = sizes
+    count = rows.shape[-1] // size
+    if isinstance(length, int) and length == 1:
+        return ops.reshape(rows, (batch, count, 1, size))
+    return ops.transpose(ops.reshape(rows, (batch, length, count, size)), (0, 2, 1, 3))
+
+
+def join_heads(dense, heads):
+    """Returns a map [P, N·H] → [P, E], or `None` for none, of the joined heads of each position, [B, T, E]."""
+    _, count, length, size = heads.shape
+    sizes = sizes_of(heads, 0, 2)
+    heads = heads if length == 1 else ops.transpose(heads, (0, 2, 1, 3))
+    if dense is None:
+        return ops.reshape(heads, (*sizes, count * size))
+    rows = dense(ops.reshape(heads, (-1, count * size)))
+    return ops.reshape(rows, (*sizes, rows.shape[-1]))

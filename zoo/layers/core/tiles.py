@@ -68,7 +68,7 @@ def attend_in_tiles(layer, query, memory, visible, bias, seed):
 
     The seed is that of the dropout of the weights, or `None` if it is not active.
     """
-    length, keys = query.shape[-2], memory["value"].shape[-2]
+    length, keys, visible = query.shape[-2], memory["value"].shape[-2], visible.computed()
     sizes = tile_sizes(query, keys, visible.rule)
     counts = -(-length // sizes[0]), -(-keys // sizes[1])
     grid = _Grid(*counts, *sizes)

@@ -11,12 +11,14 @@ from zoo.layers.core.tiles import pairwise
 
 def consecutive(start_index, length):
     """Returns `start_index` … `start_index + length − 1`, int32 [length]; both are integers or scalar tensors."""
+    if isinstance(length, int) and length == 1 and not isinstance(start_index, int):  # every step of decoding
+        return ops.reshape(ops.cast(start_index, "int32"), (1,))
     return ops.arange(length, dtype="int32") + ops.cast(start_index, "int32")
 
 
 def rates(size, max_wavelength):
     """Returns `w^(−2i/size)`, the angles of position 1, float32 [size/2]."""
-    return ops.exp(ops.arange(0, size, 2, dtype="float32") * (-math.log(max_wavelength) / size))
+    return ops.convert_to_tensor([max_wavelength ** (-index / size) for index in range(0, size, 2)], dtype="float32")
 
 
 def angles(positions, rates):
@@ -69,8 +71,7 @@ class Positions(SavesOptions):
         Each method says what it returns; the absolute positions and the rotary ones can also be called as layers.
 
     Example:
-        >>> import numpy as np
-        >>> from keras import ops
+        >>>         >>> from keras import ops
         >>> from zoo.layers import MultiHeadAttention, Positions
         >>> class Neighbours(Positions):
         ...     def bias(self, query_positions, key_positions):

@@ -1,8 +1,8 @@
 """Dot product as a score."""
 
 import keras
-from keras import ops
 
+from zoo.layers.core.kernels import products
 from zoo.layers.scores.base import Score
 
 
@@ -45,4 +45,4 @@ class DotScore(Score):
             )
 
     def compare(self, query, key):
-        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+        return products(query, key)

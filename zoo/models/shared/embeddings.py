@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from zoo.errors import InputError
-from zoo.layers.core.kernels import matmul_transposed
+from zoo.layers.core.constants import computed_constants, constant_of
+from zoo.layers.core.kernels import matmul_transposed, read_once
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -32,11 +33,11 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         precision = keras.dtype_policies.get(options.get("dtype")).compute_dtype
         super().__init__(input_dim, output_dim, **{"reverse_dtype": precision, **options})
         self.supports_masking = True
-        self._transposed = None
 
     def call(self, inputs, reverse=False):
-        if reverse and self._transposed is not None:
-            return ops.matmul(ops.cast(inputs, self.reverse_dtype), self._transposed)
+        transposed = constant_of(self) if reverse else None
+        if transposed is not None:
+            return ops.matmul(ops.cast(inputs, self.reverse_dtype), transposed)
         if reverse and self.tie_weights and self.logit_soft_cap is None:
             return matmul_transposed(*(ops.cast(matrix, self.reverse_dtype) for matrix in (inputs, self.embeddings)))
         return super().call(inputs, reverse=reverse)
@@ -45,8 +46,10 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
         """See `keras.layers.ReversibleEmbedding`, which by default quantises no subclass."""
         super().quantize(mode, type_check=False, config=config)
 
-    def transposed(self) -> Any:
-        """Returns the matrix that gives the logits, [D, V], in the precision of that product."""
+    def constant(self) -> Any:
+        """Returns the matrix that gives the logits, [D, V], in the precision of that product, if it is the table's."""
+        if not self.tie_weights or self.quantization_mode is not None:
+            return None
         return ops.cast(ops.transpose(self.embeddings), self.reverse_dtype)
 
 
@@ -124,22 +127,12 @@ def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
 
 
 @contextlib.contextmanager
-def transposed_tables(model, kernels=None):
-    """A context in which a model's tied tables are already transposed for its logits.
+def weights_of_steps(model):
+    """A context for decoding with a model: what its steps need of weights alone is read and computed once, before them.
 
-    Otherwise each product begins by transposing the matrix, at every step of decoding: for a few rows that takes longer
-    than the product.
-
-    The kernels are what `ReversibleEmbedding.transposed` returned for each of `tied_tables`; by default they are
-    transposed now. Tables that a context outside this one has transposed stay as they are.
+    Tied tables are transposed for the logits (each product would begin with that, which for a few rows takes longer
+    than the product), the maps of self-attention to queries, keys and values are joined, and on TensorFlow variables
+    are read.
     """
-    tables, tied = [], tied_tables(model)
-    for table, kernel in zip(tied, kernels or [None] * len(tied), strict=True):
-        if table._transposed is None:
-            table._transposed = table.transposed() if kernel is None else kernel
-            tables.append(table)
-    try:
+    with read_once(model.weights), computed_constants(model._flatten_layers()):
         yield
-    finally:
-        for table in tables:
-            table._transposed = None

@@ -7,7 +7,8 @@ from keras import ops
 from support.model_cases import case
 from support.seq2seq_models import unbuilt
 
-from zoo.models.shared.embeddings import ReversibleEmbedding, tied_tables, transposed_tables
+from zoo.layers.core.constants import computed_constants
+from zoo.models.shared.embeddings import ReversibleEmbedding, tied_tables, weights_of_steps
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_logits_are_the_same_with_a_table_transposed_before(table):
     hidden = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
     expected = hidden @ ops.convert_to_numpy(table.embeddings).T
     np.testing.assert_allclose(logits(table, hidden), expected, rtol=1e-5)
-    with transposed_tables(model_with(table)):
+    with weights_of_steps(model_with(table)):
         np.testing.assert_allclose(logits(table, hidden), expected, rtol=1e-5)
 
 
@@ -62,8 +63,8 @@ def test_gradients_of_logits(table, length):
 
 def test_what_is_given_counts_and_is_left_alone_inside(table):
     model, hidden = model_with(table), np.ones((2, 5), "float32")
-    with transposed_tables(model, [ops.ones((5, 11))]):
-        with transposed_tables(model):
+    with computed_constants([table], [ops.ones((5, 11))]):
+        with weights_of_steps(model):
             assert np.all(logits(table, hidden) == 5.0)
         assert np.all(logits(table, hidden) == 5.0)
     assert not np.any(logits(table, hidden) == 5.0)
@@ -71,7 +72,7 @@ def test_what_is_given_counts_and_is_left_alone_inside(table):
 
 def test_an_error_inside_ends_it(table):
     model, hidden = model_with(table), np.ones((2, 5), "float32")
-    with pytest.raises(KeyError), transposed_tables(model, [ops.ones((5, 11))]):
+    with pytest.raises(KeyError), computed_constants([table], [ops.ones((5, 11))]):
         raise KeyError
     assert not np.any(logits(table, hidden) == 5.0)
 
@@ -80,7 +81,7 @@ def test_logits_have_the_precision_of_the_policy():
     table = ReversibleEmbedding(11, 5, dtype="mixed_bfloat16")
     table.build((None, None))
     for nothing in (True, False):
-        with transposed_tables(model_with(table) if not nothing else keras.Sequential()):
+        with weights_of_steps(model_with(table) if not nothing else keras.Sequential()):
             found = table(ops.ones((2, 5)), reverse=True)
             assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
 
@@ -96,7 +97,7 @@ def test_a_quantised_table_is_left_to_keras(table, new_garbage_alone):
     table.quantize("int8")
     model = model_with(table)
     assert not tied_tables(model)
-    with transposed_tables(model):
+    with weights_of_steps(model):
         assert table(np.ones((2, 5), "float32"), reverse=True).shape == (2, 11)
 
 
