@@ -38,8 +38,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the gate is what it should let through",
         "zoo/layers/blocks/feed_forward.py",
-        "return self.intermediate_dense(inputs) * self.linear_dense(inputs)",
-        "return self.intermediate_dense.activation(self.linear_dense(inputs)) * self.linear_dense(inputs)",
+        "return multiply(self.intermediate_dense, inputs) * multiply(self.linear_dense, inputs)",
+        "return self.intermediate_dense.activation(self.linear_dense(inputs)) * multiply(self.linear_dense, inputs)",
         FEED_FORWARD,
     ),
     Mutant(

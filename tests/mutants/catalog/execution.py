@@ -107,15 +107,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "weights that chunks read get no gradient",
         "zoo/layers/core/execution.py",
-        "weights, jit = layer.compare_weights(), layer.pair_size() > 1",
-        "weights, jit = [], layer.pair_size() > 1",
+        "layer.compare_weights(), layer.pair_size() > 1",
+        "[], layer.pair_size() > 1",
         WEIGHTS,
     ),
     Mutant(
         "large sizes are computed all at once",
         "zoo/layers/core/execution.py",
-        "(not forced and count <= dense_limit(),",
-        "(not forced,",
+        "if not forced and count <= dense_limit():",
+        "if not forced:",
         (f"{CORE}/test_execution.py::test_large_sizes_choose_chunks_by_themselves",),
     ),
     Mutant(
@@ -163,8 +163,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a score that draws random numbers is computed twice",
         "zoo/layers/core/execution.py",
-        "(not layer.is_repeatable(), ",
-        "(False, ",
+        "if not layer.is_repeatable():",
+        "if False:",
         WEIGHTS,
     ),
     Mutant(

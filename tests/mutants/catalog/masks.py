@@ -25,8 +25,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the mask of the keys is ignored where the values have one",
         MASKS,
-        "return functools.reduce(ops.logical_and, masks) if masks else None",
-        "return masks[0] if masks else None",
+        "return functools.reduce(ops.logical_and, masks)",
+        "return masks[0]",
         (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[additive_attention]",),
     ),
     Mutant(

@@ -167,11 +167,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         query_segment_ids=None,
         prefix_length=None,
     ):
-        told = {
-            "segment_ids": segment_ids,
-            "query_segment_ids": query_segment_ids,
-            "prefix_length": prefix_length,
-        }
+        told = {"segment_ids": segment_ids, "query_segment_ids": query_segment_ids, "prefix_length": prefix_length}
         told = {name: tensor for name, tensor in told.items() if tensor is not None}
         mask_arguments = {
             "query_mask": query_mask,
@@ -181,8 +177,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         }
         masks.check_batch({**mask_arguments, **told}, query.shape[0])
         if self.has_heads:
-            for name, tensor in (("attention_mask", attention_mask), ("attention_bias", attention_bias)):
-                masks.check_first_axis(tensor, name, query.shape[0], self.num_heads)
+            masks.check_first_axis(attention_mask, "attention_mask", query.shape[0], self.num_heads)
+            masks.check_first_axis(attention_bias, "attention_bias", query.shape[0], self.num_heads)
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,

@@ -47,6 +47,8 @@ def check_batch(masks: dict[str, Any], batch: int | None) -> None:
         ValueError: If one has another.
     """
     for name, mask in masks.items():
+        if mask is None:
+            continue
         size = next(iter(getattr(mask, "shape", ())), None)
         if sizes_differ(size, batch) and size != 1:
             wanted = batch if batch == 1 else f"{batch}, or 1"
@@ -63,6 +65,8 @@ def check_first_axis(tensor: Any, name: str, batch: int | None, heads: int) -> N
     Raises:
         ValueError: If it is.
     """
+    if tensor is None:
+        return
     shape = tuple(getattr(tensor, "shape", ()))
     if len(shape) == 3 and shape[0] == batch == heads != 1:
         raise ValueError(
@@ -124,9 +128,7 @@ class Visibility:
     def computed(self):
         """Returns the visibility with all positions computed, for use in loops, whose tensors are their own."""
         sizes = self.sizes if self.rule is None else (value_of(self.sizes[0]), self.sizes[1])
-        return dataclasses.replace(
-            self, query_places=self.query_positions, key_places=self.key_positions, sizes=sizes
-        )
+        return dataclasses.replace(self, query_places=self.query_positions, key_places=self.key_positions, sizes=sizes)
 
     @property
     def may_be_cut(self):
@@ -151,8 +153,8 @@ class Visibility:
     @property
     def hides(self):
         """Whether anything may be masked."""
-        parts = (self.query_mask, self.key_mask, self.pair_mask, self.rule)
-        return self.causal or any(part is not None for part in parts)
+        masks_one_side = self.query_mask is not None or self.key_mask is not None
+        return masks_one_side or self.causal or self.pair_mask is not None or self.rule is not None
 
     @property
     def chooses(self):
@@ -290,37 +292,42 @@ def build_visibility(
             rule needs.
     """
     queries, keys = lengths
-    attention_mask = check_mask(attention_mask, "attention_mask", (3, 4) if heads else (3,))
-    if heads and attention_mask is not None and len(attention_mask.shape) == 3:
-        attention_mask = attention_mask[:, None]
-    if attention_mask is not None and attention_mask.shape[-2] == 1:
-        shape = ops.shape(attention_mask)
-        attention_mask = ops.broadcast_to(attention_mask, (*shape[:-2], value_of(queries), shape[-1]))
-    if attention_mask is not None:
-        *_, num_rows, num_columns = attention_mask.shape
-        if sizes_differ(num_rows, queries) or (sizes_differ(num_columns, keys) and num_columns != 1):
-            raise ValueError(
-                f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. "
-                f"Received: shape={tuple(attention_mask.shape)}."
-            )
     query_places = LazyPositions(first_position, queries)
-    inputs = _check_inputs(rule, inputs or {}, lengths, query_places)
+    if inputs or rule is not None:
+        inputs = _check_inputs(rule, inputs or {}, lengths, query_places)
     if causal and rule is not None and rule.replaces_causal:
         rule, causal = under_causal_mask(rule), False
     return Visibility(
         query_places=query_places,
         key_places=LazyPositions(0, keys),
-        query_mask=_check_sequence_mask(query_mask, "query_mask", "T", queries),
+        query_mask=query_mask if query_mask is None else _check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=combined_value_mask(value_mask, key_mask, keys),
-        pair_mask=attention_mask,
+        pair_mask=attention_mask if attention_mask is None else _check_pair_mask(attention_mask, lengths, heads),
         causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
         heads=heads,
         rule=rule,
-        inputs=inputs,
+        inputs=inputs or {},
         sizes=sizes,
         aligned=isinstance(first_position, int) and first_position == 0 and isinstance(keys, int) and queries == keys,
         has_keys=has_keys,
     )
+
+
+def _check_pair_mask(mask, lengths, heads):
+    """Returns the mask of pairs as a boolean tensor [B, T, S], or with heads [B, 1 or N, T, S]."""
+    queries, keys = lengths
+    mask = check_mask(mask, "attention_mask", (3, 4) if heads else (3,))
+    if heads and len(mask.shape) == 3:
+        mask = mask[:, None]
+    if mask.shape[-2] == 1:
+        shape = ops.shape(mask)
+        mask = ops.broadcast_to(mask, (*shape[:-2], value_of(queries), shape[-1]))
+    *_, num_rows, num_columns = mask.shape
+    if sizes_differ(num_rows, queries) or (sizes_differ(num_columns, keys) and num_columns != 1):
+        raise ValueError(
+            f"`attention_mask` must be [..., T, S], T = {queries}, S = {keys}. Received: shape={tuple(mask.shape)}."
+        )
+    return mask
 
 
 def _present(tensors):
@@ -388,12 +395,14 @@ def combined_value_mask(value_mask, key_mask, length):
     Raises:
         ValueError: For a floating point mask, or a mask of the wrong rank or length.
     """
+    if value_mask is None and key_mask is None:
+        return None
     masks = [
         _check_sequence_mask(mask, name, "S", length)
         for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
         if mask is not None
     ]
-    return functools.reduce(ops.logical_and, masks) if masks else None
+    return functools.reduce(ops.logical_and, masks)
 
 
 def slice_mask(mask, start, length):

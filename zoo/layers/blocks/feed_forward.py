@@ -5,7 +5,7 @@ import keras
 from zoo.layers.core.activations import get_activation
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.dropout import Dropout
-from zoo.layers.core.projections import apply_positionwise, projection
+from zoo.layers.core.projections import apply_positionwise, multiply, projection
 from zoo.layers.core.saving import KeepsQuantization
 
 
@@ -62,11 +62,11 @@ class FeedForward(KeepsQuantization):
 
     def intermediate(self, inputs):
         """Returns the hidden layer between the two maps, [P, intermediate_dim] from [P, D]."""
-        return self.intermediate_dense(inputs)
+        return multiply(self.intermediate_dense, inputs)
 
     def call(self, inputs, training=None):
         def transform(rows):
-            return self.output_dense(self.dropout_layer(self.intermediate(rows), training=training))
+            return multiply(self.output_dense, self.dropout_layer(self.intermediate(rows), training=training))
 
         return apply_positionwise(transform, inputs)
 
@@ -119,4 +119,4 @@ class GatedFeedForward(FeedForward):
         self.linear_dense.build(input_shape)
 
     def intermediate(self, inputs):
-        return self.intermediate_dense(inputs) * self.linear_dense(inputs)
+        return multiply(self.intermediate_dense, inputs) * multiply(self.linear_dense, inputs)

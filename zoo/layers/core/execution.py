@@ -117,20 +117,23 @@ def _can_fuse(layer, visible, bias):
 
 def attend_unfused(layer, query, memory, visible, bias, seed, names):
     """Returns those results of `layer.attend_rows` that `names` has, by the path that `choose` says."""
-    if "output" in names and record(*choose(layer, query, memory, visible)) == "tiles":
+    execution = choose(layer, query, memory, visible)
+    if "output" in names:
+        record(*execution)
+    results = {}
+    if execution.path == "tiles" and "output" in names:
         results = attend_in_tiles(layer, query, memory, visible, bias, seed)
         # What is asked for besides must not change the output.
         names = [name for name in names if name not in results]
-    else:
-        results = {}
-    return {**results, **_attend_in_chunks(layer, query, memory, visible, bias, seed, names)} if names else results
+    if not names:
+        return results
+    if execution.path == "dense":
+        rest = layer.attend_rows(query, memory, visible, bias, seed)
+        return {name: rest[name] for name in names}
+    return {**results, **_attend_in_chunks(layer, query, memory, visible, bias, seed, names)}
 
 
 def _attend_in_chunks(layer, query, memory, visible, bias, seed, names):
-    size = chunk_size(layer, query, memory)
-    if size is None:
-        results = layer.attend_rows(query, memory, visible, bias, seed)
-        return {name: results[name] for name in names}
     visible = visible.computed()
     rows = {"query": query, **visible.rows(), **({} if bias is None else {"bias": bias})}
 
@@ -141,7 +144,7 @@ def _attend_in_chunks(layer, query, memory, visible, bias, seed, names):
             results["seen"] = here.rows_of(results["seen"], layer.compute_dtype)
         return tuple(results[name] for name in names)
 
-    weights, jit = layer.compare_weights(), layer.pair_size() > 1
+    size, weights, jit = chunk_size(layer, query, memory), layer.compare_weights(), layer.pair_size() > 1
     results = checkpointed_map(attend_rows, rows, memory, weights, len(names), layer.compute_dtype, size, jit)
     return dict(zip(names, results, strict=True))
 
@@ -161,19 +164,23 @@ def choose(layer, query, memory, visible):
 def _why_at_once(layer, query, memory):
     """Returns why all queries are computed at once, or `None` if they are not."""
     forced, sizes = layer.implementation == "blockwise", _sizes(layer, query, memory)
-    length, keys = query.shape[-2], memory["value"].shape[-2]
-    count = math.prod(size if isinstance(size, int) else 1 for size in sizes)  # an unknown batch has at least one row
-    reasons = (
-        (layer.implementation == "dense", "implementation='dense'"),
-        (not forced and not (isinstance(length, int) and isinstance(keys, int)), "a length is unknown"),
-        (layer.follows, "the weights of a query follow from those of the one before"),
-        (not layer.is_repeatable(), "a score draws random numbers or counts its calls"),
-        (not has_loops(sizes), "sizes are unknown while JAX infers shapes"),
-        (length == 1, "there is a single query"),
-        (has_zero(sizes), "there is nothing to compute"),
-        (not forced and count <= dense_limit(), f"{count:,} numbers are few, up to {dense_limit():,}"),
-    )
-    return next((reason for is_reason, reason in reasons if is_reason), None)
+    *_, length, keys, _ = sizes
+    if layer.implementation == "dense":
+        return "implementation='dense'"
+    if not forced and not (isinstance(length, int) and isinstance(keys, int)):
+        return "a length is unknown"
+    if layer.follows:
+        return "the weights of a query follow from those of the one before"
+    if length == 1:
+        return "there is a single query"
+    if has_zero(sizes):
+        return "there is nothing to compute"
+    count = math.prod([size for size in sizes if isinstance(size, int)])  # an unknown batch has at least one row
+    if not forced and count <= dense_limit():
+        return f"{count:,} numbers are few, up to {dense_limit():,}"
+    if not layer.is_repeatable():
+        return "a score draws random numbers or counts its calls"
+    return None if has_loops(sizes) else "sizes are unknown while JAX infers shapes"
 
 
 def _why_no_tiles(layer, query, memory, visible):
@@ -212,9 +219,7 @@ def _sizes(layer, query, memory):
 
 
 def chunk_size(layer, query, memory):
-    """Returns the number of queries in a chunk, or `None` for all at once."""
-    if _why_at_once(layer, query, memory) is not None:
-        return None
+    """Returns the number of queries in a chunk."""
     sizes = *ops.shape(query)[:-1], axis_size(memory["value"], -2), layer.pair_size()
     row_cost = functools.reduce(operator.mul, (*sizes[:-3], *sizes[-2:]))
     if isinstance(row_cost, int) and isinstance(query.shape[-2], int):

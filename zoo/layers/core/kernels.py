@@ -211,7 +211,7 @@ class _Autocast(keras.layers.Layer):
 
 def autocasting(dtype, function):
     """Returns `function` with the weights that it reads cast to `dtype`, wherever it is called."""
-    autocast = _Autocast(dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
+    autocast = _Autocast(name="autocast", dtype=f"mixed_{dtype}" if dtype in ("float16", "bfloat16") else dtype)
     return lambda *inputs: autocast(function=functools.partial(function, *inputs))
 
 

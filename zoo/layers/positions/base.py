@@ -1,7 +1,5 @@
 """Base of the positions: terms of attention that depend on the positions of a query and a key."""
 
-import math
-
 import keras
 from keras import backend, ops
 

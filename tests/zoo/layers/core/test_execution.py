@@ -242,13 +242,17 @@ def test_large_sizes_choose_chunks_by_themselves(monkeypatch):
     layer = layers.ScaledDotProductAttention()
     monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
     inputs, memory = ops.zeros((2, 7, 3)), {"value": ops.zeros((2, 8, 3))}
+
+    def path(query, keys):
+        return layer.explain_execution(query, ops.zeros((query.shape[0], keys, 3))).path
+
     assert execution.chunk_size(layer, inputs, memory) == 7  # all of them fit into a chunk
     monkeypatch.setattr(execution, "CHUNK_BUDGET", 33)
     assert execution.chunk_size(layer, inputs, memory) == 2
-    assert execution.chunk_size(layer, inputs[:1, :2], memory) is None
-    assert execution.chunk_size(layer, inputs[:, :1], {"value": ops.zeros((2, 800, 3))}) is None
+    assert path(inputs, 8) != "dense"
+    assert path(inputs[:1, :2], 8) == path(inputs[:, :1], 800) == "dense"
     layer.implementation = "dense"
-    assert execution.chunk_size(layer, inputs, memory) is None
+    assert path(inputs, 8) == "dense"
 
 
 def test_unknown_implementation():
