@@ -14,6 +14,9 @@ from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import INPUTS, check_rule
 
 
+NO_VALUE = "`value` is missing; self-attention is `layer(x, x)`."
+
+
 class BaseAttention(ReturnsMore, AttentionDescription):
     """Base of the attention layers: project → score → mask → softmax → dropout → weighted sum → project.
 
@@ -46,12 +49,12 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         query_mask: Boolean [B, T]; in this and all other masks, integers other than 0 count as True.
         value_mask: Boolean [B, S].
         key_mask: Boolean [B, S].
-        attention_mask: Boolean [B, T, S]; with heads also [B, N, T, S], and only that if B = N > 1.
+        attention_mask: Boolean [B, T, S]; with heads also [B, N, T, S].
         return_attention_scores: Whether to return the attention weights as well.
         training: Whether dropout is active.
         use_causal_mask: Whether query t sees only the keys up to S − T + t; with a cache it always is so.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
-            heads [N, T, S] or [B, N, T, S], and only the latter if B = N > 1; any axis may be 1. Infinite ones are the
+            heads [N, T, S] or [B, N, T, S], whatever B and N are; any axis may be 1. Infinite ones are the
             limit of large ones, in every dtype: keys with +∞ share all the weight; those with −∞ get none, but where a
             query sees no others, they share it evenly. Only masks hide.
         start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, with a
@@ -76,7 +79,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
     Raises:
         ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
-            the query's nor 1, a mask or bias whose first axis could be the batch or the heads, a query without value,
+            the query's nor 1, a query without value,
             or a call that does not tell what the `visibility` needs.
 
     Example:
@@ -129,21 +132,14 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
+        if value_shape is None:
+            raise ValueError(NO_VALUE)
         self.normalization.build_for_attention(self.num_score_heads)
 
     def __call__(self, query, *args, **kwargs):
         # Checked before Keras builds the layer, for which it needs shapes.
         arguments = {**dict(zip(("value", "key"), args, strict=False)), **kwargs}
-        value, memory = arguments.get("value"), arguments.get("memory")
-        if isinstance(query, (list, tuple)):
-            raise ValueError("`query` and `value` are separate arguments: `layer(query, value)`. Received: a list.")
-        if value is None and memory is None:
-            raise ValueError("`value` is missing; self-attention is `layer(x, x)`.")
-        if memory is not None and not isinstance(memory, dict):
-            raise ValueError(f"`memory` must be what `project_memory` returned. Received: {type(memory).__name__}.")
-        for name, tensor in (("query", query), ("value", value), ("key", arguments.get("key"))):
-            if len(getattr(tensor, "shape", (0, 0, 0))) != 3:
-                raise ValueError(f"`{name}` must be [B, length, size]. Received: shape={tuple(tensor.shape)}.")
+        check_inputs(query, *(arguments.get(name) for name in ("value", "key", "memory")))
         return super().__call__(query, *args, **kwargs)
 
     def call(
@@ -167,6 +163,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         query_segment_ids=None,
         prefix_length=None,
     ):
+        check_inputs(query, value, key, memory)  # wrappers, as Keras' TimeDistributed, call this method itself
         told = {"segment_ids": segment_ids, "query_segment_ids": query_segment_ids, "prefix_length": prefix_length}
         told = {name: tensor for name, tensor in told.items() if tensor is not None}
         mask_arguments = {
@@ -176,9 +173,6 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             "attention_mask": attention_mask,
         }
         masks.check_batch({**mask_arguments, **told}, query.shape[0])
-        if self.has_heads:
-            masks.check_first_axis(attention_mask, "attention_mask", query.shape[0], self.num_heads)
-            masks.check_first_axis(attention_bias, "attention_bias", query.shape[0], self.num_heads)
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,
@@ -368,6 +362,34 @@ class BaseAttention(ReturnsMore, AttentionDescription):
                 f"more than positions. Received: {type(self).__name__} with visibility={self.visibility!r}."
             )
         return self.kept_first + self.reach
+
+
+def check_inputs(query, value, key, memory):
+    """Checks that a call has a query and a value, or a memory in its place, each of three axes.
+
+    Raises:
+        ValueError: If it has not.
+    """
+    if isinstance(query, (list, tuple)):
+        raise ValueError("`query` and `value` are separate arguments: `layer(query, value)`. Received: a list.")
+    if value is None and memory is None:
+        raise ValueError(NO_VALUE)
+    if memory is not None and not isinstance(memory, dict):
+        raise ValueError(f"`memory` must be what `project_memory` returned. Received: {type(memory).__name__}.")
+    for name, tensor in (("query", query), ("value", value), ("key", key)):
+        if tensor is not None and len(getattr(tensor, "shape", (0, 0, 0))) != 3:
+            raise ValueError(f"`{name}` must be [B, length, size]. Received: shape={tuple(tensor.shape)}.")
+
+
+def check_built(layer):
+    """Checks that a layer is built, whose projections have the sizes of its inputs.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not layer.built:
+        name = type(layer).__name__
+        raise ValueError(f"Build {name}, or call it, first: its projections have the sizes of its inputs.")
 
 
 def _as_symbol(argument):

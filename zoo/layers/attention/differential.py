@@ -3,6 +3,7 @@
 import keras
 from keras import backend, ops
 
+from zoo.layers.attention.base import check_built
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.dropout import drop_weights
 from zoo.layers.core.projections import project_heads, replace_layer
@@ -95,6 +96,7 @@ class DifferentialAttention(MultiHeadAttention):
         return self._pairs(self.query_dense, self.query_norm, query, start_index, rotate)
 
     def project_memory(self, value, key=None, start_index=0):
+        check_built(self)
         rotate = self.positions and self.positions.rotate_key
         key = self._pairs(self.key_dense, self.key_norm, value if key is None else key, start_index, rotate)
         return {"key": key, "value": project_heads(self.value_dense, value, self.value_dim)}

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from zoo.layers.attention.base import check_built
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.execution import in_kernel, is_in_kernel
@@ -149,6 +150,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
             key: [B, S, Dk]; defaults to `value`.
             start_index: Position of the first one, if they are appended to a cache.
         """
+        check_built(self)
         rotary = project_heads(self.rope_dense, value if key is None else key, self.rope_dim)
         latent = _normalized(self.memory_norm, apply_positionwise(self.latent_dense, value))
         return {"key": self.positions.rotate_key(rotary, start_index), "value": split_heads(latent, self.latent_dim)}

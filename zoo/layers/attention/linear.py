@@ -328,7 +328,8 @@ def _prefix_sums(key, value, size, before):
         exists = blocks.key_positions()[..., None] < keys  # [C, K, 1]
         key = ops.where(exists, key, ops.zeros_like(key))
     sums = ops.matmul(ops.swapaxes(key, -1, -2), blocks.cut_rows(value))
-    first = ops.zeros_like(sums[:, :, :1]) if before is None else before["sums"][:, :, None]
+    # There may be no block, and yet a sum before it.
+    first = ops.zeros_like(ops.sum(sums, axis=2, keepdims=True)) if before is None else before["sums"][:, :, None]
     # Later keys must not change a bit of earlier results: nothing is subtracted.
     return ops.cumsum(ops.concatenate([first, sums], axis=2), axis=2)
 

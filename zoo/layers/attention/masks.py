@@ -57,24 +57,6 @@ def check_batch(masks: dict[str, Any], batch: int | None) -> None:
             )
 
 
-def check_first_axis(tensor: Any, name: str, batch: int | None, heads: int) -> None:
-    """Checks that the first axis of a mask or bias of scores [B, N, T, S] is not as long as both batch and heads.
-
-    Of rank 3, a mask is [B, T, S] and a bias [N, T, S]: with B = N the wrong one of the two would pass unseen.
-
-    Raises:
-        ValueError: If it is.
-    """
-    if tensor is None:
-        return
-    shape = tuple(getattr(tensor, "shape", ()))
-    if len(shape) == 3 and shape[0] == batch == heads != 1:
-        raise ValueError(
-            f"`{name}` must be [B, 1, T, S] or [1, N, T, S], since its first axis could be the batch or the heads: "
-            f"both are {heads}. Received: shape={shape}."
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class Visibility:
     """Which query may attend to which key, as separate masks, so that a chunk of queries needs only its own rows.

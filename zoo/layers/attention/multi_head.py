@@ -6,7 +6,7 @@ import numbers
 import keras
 from keras import backend, ops
 
-from zoo.layers.attention.base import BaseAttention
+from zoo.layers.attention.base import BaseAttention, check_built
 from zoo.layers.attention.description import unplaced
 from zoo.layers.attention.masks import rank_4
 from zoo.layers.blocks.normalization import make_normalization
@@ -225,6 +225,7 @@ class MultiHeadAttention(BaseAttention):
 
     @unplaced
     def project_memory(self, value, key=None, start_index=0):
+        check_built(self)
         key = self._encoded(value if key is None else key, start_index)
         key = project_heads(self.key_dense, key, self.key_dim)
         return self._memory_of(key, project_heads(self.value_dense, value, self.value_dim), start_index)

@@ -23,6 +23,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         return_attention_scores: Whether to return the weights of the positions, in layers that have some.
         training: Whether dropout is active.
         use_causal_mask: Whether no position may see a later one; the layer must be causal then.
+        mask: Boolean [B, T], of the query; Keras fills it in where the query is the only tensor of a call.
         attention_bias: Must be `None`: there are no scores.
         cache: Dict from `create_cache`; the positions of the call are appended.
 
@@ -74,6 +75,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         training=None,
         use_causal_mask=False,
         *,
+        mask=None,
         attention_bias=None,
         cache=None,
     ):
@@ -81,7 +83,7 @@ class SelfMixing(ReturnsMore, KeepsQuantization):
         if (use_causal_mask or cache is not None) and not self.is_causal:
             wanted = "`use_causal_mask`" if cache is None else "a cache"
             raise ValueError(f"{type(self).__name__} sees later positions: {wanted} needs `padding='causal'`.")
-        given = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask}
+        given = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask, "mask": mask}
         if cache is not None:
             for name in ("value_mask", "key_mask"):
                 mask = masks.check_mask(given[name], name, (2,))

@@ -2,7 +2,7 @@
 
 import keras
 
-from zoo.layers.attention.base import BaseAttention
+from zoo.layers.attention.base import BaseAttention, check_built
 from zoo.layers.attention.description import unplaced
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import apply_positionwise, projection
@@ -53,6 +53,7 @@ class Attention(BaseAttention):
 
     @unplaced
     def project_memory(self, value, key=None, start_index=0):
+        check_built(self)
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
     @pairwise
@@ -88,8 +89,9 @@ class SelfAttention(Attention):
         kernel_initializer: Initializer of the projections.
         **kwargs: `dropout`, `seed`, `implementation`, `visibility` and `normalization` of `BaseAttention`.
 
-    Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`. The output is
-    [B, T, d_v], weights are [B, T, S].
+    Call arguments, masking and results: see `BaseAttention`, but `value` defaults to `query`, and `mask`, boolean
+    [B, T], is that of both, as `keras.layers.TimeDistributed` gives it. The output is [B, T, d_v], weights are
+    [B, T, S].
 
     Example:
         >>> import numpy as np
@@ -130,6 +132,51 @@ class SelfAttention(Attention):
             value = query
         return super().__call__(query, value, *args, **kwargs)
 
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        *,
+        mask=None,
+        attention_bias=None,
+        start_index=None,
+        memory=None,
+        cache=None,
+        segment_ids=None,
+        query_segment_ids=None,
+        prefix_length=None,
+    ):
+        query_mask = mask if query_mask is None else query_mask
+        if value is None and memory is None:
+            value, value_mask = query, mask if value_mask is None else value_mask
+        return super().call(
+            query,
+            value,
+            key,
+            query_mask,
+            value_mask,
+            key_mask,
+            attention_mask,
+            return_attention_scores,
+            training,
+            use_causal_mask,
+            attention_bias=attention_bias,
+            start_index=start_index,
+            memory=memory,
+            cache=cache,
+            segment_ids=segment_ids,
+            query_segment_ids=query_segment_ids,
+            prefix_length=prefix_length,
+        )
+
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = value_shape or query_shape
         key_shape = key_shape or value_shape
@@ -145,6 +192,7 @@ class SelfAttention(Attention):
 
     @unplaced
     def project_memory(self, value, key=None, start_index=0):
+        check_built(self)
         key = apply_positionwise(self.key_dense, value if key is None else key)
         return {"key": self.score.project_key(key), "value": apply_positionwise(self.value_dense, value)}
 

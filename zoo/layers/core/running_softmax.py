@@ -307,7 +307,15 @@ class _OnJAX(_RunningSoftmax):
             return gradients[: len(inputs)], gradients[len(inputs) :], None
 
         attend.defvjp(forward, backward)
-        return attend(inputs, values, orders)
+        try:
+            return attend(inputs, values, orders)
+        except TypeError as error:
+            if "forward-mode" not in str(error):
+                raise
+            raise ValueError(
+                "Attention in tiles has no derivatives in forward mode, such as `jax.jvp` takes: create the layer with "
+                '`implementation="dense"`.'
+            ) from error
 
     def loop(self, count, most, body, state):
         return self.jax.lax.fori_loop(0, count, body, state)

@@ -142,7 +142,10 @@ class BaseAttentionCell(KeepsQuantization):
         batch = input_shape[0]
         if not self.cell.built:  # a reloaded one is
             self.cell.build((batch, input_shape[-1] + self.cell_input_dim))
-        if not self.attention.built:
+        self._build_attention(batch)
+
+    def _build_attention(self, batch=None):
+        if not self.attention.built:  # a reloaded one is
             self.attention.build((batch, 1, self.query_dim), (batch, None, self.memory_dim))
 
     def get_initial_state(self, batch_size=None):
@@ -162,6 +165,7 @@ class BaseAttentionCell(KeepsQuantization):
         if isinstance(memory, dict):
             return memory
         memory = ops.convert_to_tensor(memory, dtype=self.compute_dtype)
+        self._build_attention()
         return self.attention.project_memory(zero_masked(memory, check_mask(memory_mask, "memory_mask", (2,))))
 
     def own_states(self, inner_states, batch_size, memory_length=None):

@@ -4,7 +4,6 @@ from functools import partial
 
 import keras
 import numpy as np
-import pytest
 from keras import ops
 from support.layers import references
 from support.layers.cases import ATTENTION_CASES, SOFTMAX_CASES, with_each
@@ -269,18 +268,20 @@ def test_masks_of_another_batch_do_not_make_the_output_larger():
         assert layers.DotAttention()(query.repeat(2, axis=0), value.repeat(2, axis=0), **shared).shape == (2, 3, 4)
 
 
-@pytest.mark.parametrize("name", ["attention_mask", "attention_bias"])
-def test_a_first_axis_that_may_be_batch_or_heads_is_refused(name):
-    query, value = random_array((2, T, 11), 1), random_array((2, S, 11), 2)
-    pairs = np.ones((2, T, S), bool if name == "attention_mask" else "float32")
-    both = {"attention_mask": (3, T, S), "attention_bias": (2, T, S)}[name]
-    longer_query, longer_value = (np.concatenate([tensor, tensor[:1]]) for tensor in (query, value))
-    for layer in (layers.MultiHeadAttention(2, 19), layers.SlidingWindowAttention(2, 19, window=1)):
-        check_refusals([(partial(layer, query, value, **{name: pairs}), f"`{name}`", "heads", "(2, 3, 5)")])
-        expected = to_numpy(layer(query, value))
-        for clear in (pairs[:, None], pairs[None], pairs[:1], pairs[:1, None]):
-            np.testing.assert_allclose(to_numpy(layer(query, value, **{name: clear})), expected, atol=1e-6)
-        # Where one of the two axes does not fit, nothing is unclear; nor with a single row and a single head.
-        layer(longer_query, longer_value, **{name: np.ones(both, pairs.dtype)})
-    layers.MultiHeadAttention(1, 19)(query[:1], value[:1], **{name: pairs[:1]})
-    layers.AdditiveAttention(19)(query, value, **{name: pairs})
+def test_what_a_mask_or_bias_means_does_not_depend_on_sizes():
+    """Of rank 3, a mask is [B, T, S], as Keras has it, and a bias [N, T, S]: also where B = N, or an axis is 1."""
+    for batch in (1, 2, 3):
+        query, value = random_array((batch, T, 11), 1), random_array((batch, S, 11), 2)
+        mask = np.random.default_rng(3).random((batch, T, S)) < 0.7
+        bias = random_array((2, T, S), 4)
+        for layer in (layers.MultiHeadAttention(2, 19), layers.SlidingWindowAttention(2, 19, window=1)):
+            for short, full in (
+                ({"attention_mask": mask}, {"attention_mask": mask[:, None]}),
+                ({"attention_bias": bias}, {"attention_bias": bias[None]}),
+                ({"attention_mask": mask[:1]}, {"attention_mask": mask[:1, None]}),
+                ({"attention_bias": bias[:1]}, {"attention_bias": bias[:1, None][0]}),
+            ):
+                expected = to_numpy(layer(query, value, **full))
+                np.testing.assert_array_equal(to_numpy(layer(query, value, **short)), expected)
+                assert not np.allclose(expected, to_numpy(layer(query, value)))
+    layers.AdditiveAttention(19)(query[:2], value[:2], attention_bias=bias)

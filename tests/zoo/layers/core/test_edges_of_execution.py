@@ -1,5 +1,7 @@
 """Attention at the edges: sizes of zero, sizes that are unknown, infinite biases, second derivatives."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -67,10 +69,13 @@ def test_sizes_that_turn_out_to_be_zero(case, implementation):
     layer = build(case)
     layer.implementation = implementation
     signature = [tf.TensorSpec([None, None, shape[-1]]) for shape in case.inputs.values()]
-    function = tf.function(lambda *inputs: layer(*inputs), input_signature=signature, autograph=False)
-    for sizes in ZERO:
-        output = function(*_resized(case, sizes).values())
-        assert output.shape == (*sizes[:2], case.output[-1]) and not np.any(output)
+    causal = {} if isinstance(layer, layers.LocalAttention) else {"use_causal_mask": True}
+    for options in ({}, causal):
+        called = functools.partial(layer, **options)
+        function = tf.function(lambda *inputs, called=called: called(*inputs), signature, autograph=False)
+        for sizes in ZERO:
+            output = function(*_resized(case, sizes).values())
+            assert output.shape == (*sizes[:2], case.output[-1]) and not np.any(output)
 
 
 @_each_class(lambda case: case.covers is layers.SlidingWindowAttention)
