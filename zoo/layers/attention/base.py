@@ -13,7 +13,6 @@ from zoo.layers.core.lazy import computed_from, length_of, value_of
 from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import INPUTS, check_rule
 
-
 NO_VALUE = "`value` is missing; self-attention is `layer(x, x)`."
 
 
