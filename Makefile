@@ -12,7 +12,7 @@ test: $(READY) ; $(PYTEST) $(TESTS)
 
 test-nightly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m nightly $(TESTS)
 
-test-weekly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser]' && $(PYTEST) -m weekly $(TESTS)
+test-weekly: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[hosts,beam,bench,browser,peers]' && $(PYTEST) -m weekly $(TESTS)
 
 mutants: $(READY) ; $(BIN)/python -m tests.mutants $(AREA)
 

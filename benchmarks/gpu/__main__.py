@@ -12,11 +12,13 @@ of a step, compiled for this machine, is counted.
 """
 
 import argparse
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.command import TINY
@@ -37,11 +39,22 @@ def chosen(options: argparse.Namespace) -> list[Figure]:
     return [plan.tiny(figure) for figure in figures] if options.tiny else figures
 
 
+@contextlib.contextmanager
+def folder_of_programs() -> Iterator[Path]:
+    """A folder with the same path in every run: the key of a program that JAX has compiled contains it."""
+    folder = Path(tempfile.gettempdir()) / "attention-zoo-gpu"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def measure(options: argparse.Namespace, began: float) -> None:
     """Takes the figures, and writes what was asked for beside what was found."""
     results = Results(options.output, options.commit or commit_here() or "unknown")
-    with tempfile.TemporaryDirectory() as folder:
-        compiled = Path(folder)
+    with folder_of_programs() as compiled:
         if options.cache is not None:
             print(f"{cache.unpack(options.cache, compiled)} files from {options.cache}", flush=True)
         runner = Runner(

@@ -32,7 +32,7 @@ for kind in plan.ATTENTION_KINDS:
         if figure.library == "jax":
             found = attention.Pass(task).gradients(*arrays)
         else:
-            heads = [torch.tensor(array).transpose(1, 2).requires_grad_() for array in arrays]
+            heads = [torch.tensor(array).transpose(1, 2).requires_grad_(not task["flexible"]) for array in arrays]
             make = pytorch_attention.flexible if task["flexible"] else pytorch_attention.by_kernels
             options = ("cpu",) if task["flexible"] else ("cpu", torch.float32)
             output = make(task, *options)(*heads[:3])

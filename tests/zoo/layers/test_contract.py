@@ -169,7 +169,9 @@ def _check_gradients(case, layer):
     variables = {**inputs, **{variable.path: variable for variable in layer.trainable_variables}}
     for name, gradient in zip(variables, gradients(loss, list(variables.values())), strict=True):
         assert np.all(np.isfinite(gradient)), name
-        assert name.endswith(case.flat) == bool(np.abs(gradient).max() < 1e-5), name
+        is_flat = bool(np.abs(gradient).max() < 1e-5)
+        # Sparse weights of few keys may all be 0 or 1, of which no score changes any.
+        assert is_flat == name.endswith(case.flat) or (case.sparse and is_flat and name != "value"), name
 
 
 def _check_dropout(case, layer, results, seeds):
@@ -194,7 +196,9 @@ def _check_config(case, layer, seeds):
     assert [weight.shape for weight in again.weights] == [weight.shape for weight in layer.weights]
     again.set_weights(layer.get_weights())
     if getattr(layer, "seed", None) is not None:
-        np.testing.assert_array_equal(_seeds(again), seeds)
+        given, kept = ([seed for seed in each if seed[0] == layer.seed] for each in (seeds, _seeds(again)))
+        assert given  # cells of Keras inside have some that nobody gave
+        np.testing.assert_array_equal(kept, given)
     return again
 
 
