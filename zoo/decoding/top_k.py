@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import keras
 from keras import ops
 
 from zoo.row_selection import take_per_row
@@ -34,6 +35,8 @@ def argmax(logits: Any) -> tuple[Any, Any]:
     Keras' `argmax` passes over the logits several times to distinguish zeros of either sign; it takes six times
     as long.
     """
+    if keras.backend.backend() == "torch":  # its `topk` returns any of several that are the largest
+        return ops.max(logits, axis=-1), ops.argmax(logits, axis=-1)
     values, indices = top_k(logits, 1)
     return values[:, 0], indices[:, 0]
 
