@@ -1,5 +1,6 @@
 """Nested tensors whose first axis counts rows; scalars among them belong to no row."""
 
+import importlib
 from typing import Any
 
 import keras
@@ -22,7 +23,10 @@ def take_per_row(values: Any, indices: Any) -> Any:
     """Returns `values[b, indices[b, k]]`, [B, K, ...] from values [B, M, ...] and indices [B, K].
 
     Keras' `take_along_axis` transposes its tensors three times; nine calls of it were a twentieth of a beam search.
+    TensorFlow has one operation for it.
     """
+    if keras.backend.backend() == "tensorflow":
+        return importlib.import_module("tensorflow").gather(values, indices, batch_dims=1)
     batch, size, *sizes = ops.shape(values)
     flat_indices = ops.arange(batch, dtype="int32")[:, None] * size + indices
     return ops.take(ops.reshape(values, (batch * size, *sizes)), flat_indices, axis=0)

@@ -9,6 +9,7 @@ from zoo.decoding.constraints import Constraints, ban_special
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.search import Rows, Search, Step
 from zoo.decoding.top_k import argmax, log_sum_exp
+from zoo.row_selection import take_per_row
 
 Choice = Callable[[Any, Rows, Any], Any]
 
@@ -61,7 +62,7 @@ class _SingleSequenceSearch(Search):
             chosen = ops.where(in_prompt, symbols, chosen)
             ends = ops.logical_and(ends, ops.logical_not(in_prompt))
             uncounted = ops.logical_or(uncounted, in_prompt)
-        of_chosen = largest if is_largest else ops.take_along_axis(logits, chosen[:, None], axis=1)[:, 0]
+        of_chosen = largest if is_largest else take_per_row(logits, chosen[:, None])[:, 0]
         log_prob = of_chosen - total
         chosen = ops.where(rows["finished"], self.special.pad, chosen)
         ends = ops.logical_or(ends, index + 1 >= rows["max_length"])

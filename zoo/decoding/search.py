@@ -78,12 +78,21 @@ class Search:
 
     def _run_until(self, few: Any, loop: Any, memory: Any) -> Any:
         """Returns the loop's tensors when at most `few` sentences are unfinished."""
-        return while_loop(
-            lambda loop: ops.count_nonzero(self._unfinished(loop)) > few,
-            lambda loop: self._body(loop, memory),
-            loop,
+        fixed = {name: loop["rows"][name] for name in ("sentence", *self.constraints.by_row())}
+
+        def full(loop: Rows) -> Rows:
+            return {**loop, "rows": {**loop["rows"], **fixed}}
+
+        def changing(loop: Rows) -> Rows:
+            return {**loop, "rows": {name: row for name, row in loop["rows"].items() if name not in fixed}}
+
+        loop = while_loop(
+            lambda loop: ops.count_nonzero(self._unfinished(full(loop))) > few,
+            lambda loop: changing(self._body(full(loop), memory)),
+            changing(loop),
             self.resizes,
         )
+        return full(loop)
 
     def _body(self, loop: Rows, memory: Any) -> Rows:
         rows, state = self.advance(loop["index"], loop["rows"], loop["state"], memory)

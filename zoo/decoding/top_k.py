@@ -37,8 +37,15 @@ def argmax(logits: Any) -> tuple[Any, Any]:
     """
     if keras.backend.backend() == "torch":  # its `topk` returns any of several that are the largest
         return ops.max(logits, axis=-1), ops.argmax(logits, axis=-1)
-    values, indices = top_k(logits, 1)
-    return values[:, 0], indices[:, 0]
+    size = logits.shape[-1]
+    groups = _num_groups(size, 1)
+    if groups is None:
+        values, indices = ops.top_k(logits, 1)
+        return values[:, 0], indices[:, 0]
+    grouped = ops.reshape(logits, (-1, groups, size // groups))
+    _, group = ops.top_k(ops.max(grouped, axis=-1), 1)
+    values, indices = ops.top_k(take_per_row(grouped, group)[:, 0], 1)
+    return values[:, 0], (group * (size // groups) + indices)[:, 0]
 
 
 def _num_groups(size: int, k: int) -> int | None:

@@ -3,6 +3,7 @@
 from keras import ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.kernels import axis_size
 from zoo.layers.positions.base import Positions, check_positions, consecutive
 
 
@@ -49,7 +50,7 @@ class AbsolutePositions(Positions):
         self.create_weights(**self.sizes)
 
     def encode(self, inputs, start_index=0):
-        return self._encode_at(inputs, consecutive(start_index, ops.shape(inputs)[1]))
+        return self._encode_at(inputs, consecutive(start_index, axis_size(inputs, 1)))
 
     def _encode_at(self, inputs, positions):
         """Returns inputs [B, T, D] with the encodings of positions, int32 [T] or [B, T]."""
