@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from zoo.layers.core.constants import computed_constants
-from zoo.models.shared.embeddings import tied_tables
+from zoo.models.shared.embeddings import layers_of_steps
 from zoo.stored_weights import is_large_matrix, restored, rounded
 
 
@@ -15,13 +15,19 @@ def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Va
     """Returns the variables that hold a model's weights, and what makes a context in which the model reads them.
 
     Large matrices are stored in their own type, `"bfloat16"` or `"int8"`, in half of the space or in a quarter of it
-    (see `zoo.stored_weights`); the graph makes float32 of them once in each call. In `"float32"`, an embedding that
-    also gives the logits is stored a second time, transposed.
+    (see `zoo.stored_weights`); the graph makes float32 of them once in each call. In `"float32"`, what steps of
+    decoding need of the weights is stored besides: the matrix of an embedding that also gives the logits, transposed,
+    and the maps of self-attention to queries, keys and values side by side.
     """
     if kind == "float32":
-        tables = tied_tables(model)
-        kernels = [tf.Variable(table.constant(), trainable=False) for table in tables]
-        return [variable.value for variable in model.variables] + kernels, lambda: computed_constants(tables, kernels)
+        layers = [layer for layer in layers_of_steps(model) if hasattr(layer, "constant")]
+        constants = keras.tree.map_structure(
+            lambda tensor: None if tensor is None else tf.Variable(tensor, trainable=False),
+            [layer.constant() for layer in layers],
+        )
+        held = [variable.value for variable in model.variables]
+        held += [variable for variable in keras.tree.flatten(constants) if variable is not None]
+        return held, lambda: computed_constants(layers, constants)
     stored: list[tf.Variable] = []
     matrices: list[tuple[keras.Variable, tf.Variable, tf.Variable | None]] = []
     for variable in model.variables:

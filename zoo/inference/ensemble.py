@@ -44,6 +44,11 @@ class Ensemble(keras.Model):
         )
         self.built = True
 
+    @property
+    def layers_of_steps(self) -> list[Any]:
+        """See `ZooModel`."""
+        return [layer for member in self.members for layer in member.layers_of_steps]
+
     def call(self, inputs: dict[str, Any], training: bool | None = None) -> Any:
         return _mean([member(inputs, training=training) for member in self.members])
 

@@ -5,6 +5,7 @@ import json
 import math
 import stat
 
+import keras
 import pytest
 import tensorflow as tf
 from support.export_ops import check_ops
@@ -14,7 +15,7 @@ from tensorflow_serving.apis import predict_pb2
 import zoo
 from export.client import Client
 from export.graph.provenance import read_options
-from zoo.models.shared.embeddings import tied_tables
+from zoo.models.shared.embeddings import layers_of_steps
 
 STRINGS, FLOATS = [("string", rank) for rank in range(4)], [("float32", rank) for rank in range(6)]
 INSIDE = {
@@ -110,13 +111,15 @@ def check_files(path, run, options):
 
 
 def check_weights(path, model):
-    """They are float32 and there once, but for tables that also give the logits."""
+    """They are float32 and there once, but for what steps of decoding need besides."""
     reader = tf.train.load_checkpoint(str(path / "variables" / "variables"))
     types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
     floats = [name for name in shapes if types[name].is_floating]
     assert {types[name] for name in floats} == {tf.float32}
-    tables = sum(math.prod(table.embeddings.shape) for table in tied_tables(model))
-    assert sum(math.prod(shapes[name]) for name in floats) == model.count_params() + tables
+    constants = keras.tree.flatten([layer.constant() for layer in layers_of_steps(model) if hasattr(layer, "constant")])
+    constants = [constant for constant in constants if constant is not None]
+    of_steps = sum(math.prod(constant.shape) for constant in constants)
+    assert sum(math.prod(shapes[name]) for name in floats) == model.count_params() + of_steps
 
 
 def check_signatures(signatures, outputs, kinds):

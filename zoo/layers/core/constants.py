@@ -7,6 +7,10 @@ import contextlib
 from contextvars import ContextVar
 from typing import Any
 
+import keras
+
+from zoo.layers.core.kernels import as_tensor
+
 _constants: ContextVar[dict[int, Any] | None] = ContextVar("constants", default=None)  # by the layer's identity
 
 
@@ -30,7 +34,20 @@ def computed_constants(layers, given=()):
     for layer in layers:
         if id(layer) not in known and hasattr(layer, "constant"):
             known[id(layer)] = layer.constant()
-    token = _constants.set(known)
+    with _set(known):
+        yield
+
+
+@contextlib.contextmanager
+def read_constants():
+    """A context in which all constants are tensors: variables that hold some are read now, and not in a loop."""
+    with _set(keras.tree.map_structure(as_tensor, _constants.get() or {})):
+        yield
+
+
+@contextlib.contextmanager
+def _set(constants):
+    token = _constants.set(constants)
     try:
         yield
     finally:

@@ -32,6 +32,14 @@ def axis_size(tensor, axis):
     return importlib.import_module("tensorflow").shape(tensor)[axis]
 
 
+def as_tensor(value):
+    """Returns the value of TensorFlow's own variables, which an export holds, and anything else as it is."""
+    if value is None or keras.backend.backend() != "tensorflow":
+        return value
+    tf = importlib.import_module("tensorflow")
+    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
+
+
 def read_once(variables):
     """Returns a context in which variables are what they are now: a loop in a graph reads them before it begins."""
     if keras.backend.backend() != "tensorflow":

@@ -62,6 +62,10 @@ class CausalLM(LanguageModel):
     def attention_kinds(self):
         return () if self.self_attention == "ssru" else ("decoder",)
 
+    @property
+    def layers_of_steps(self):
+        return [*super().layers_of_steps, *(block.attention for block in self.blocks)]
+
     def build(self, input_shape=None):
         self.embedding.build((None, None))
         build_all([self.input_positions], (None, None, self.model_dim))

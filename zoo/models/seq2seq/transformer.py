@@ -63,6 +63,10 @@ class Transformer(Seq2SeqModel):
         has_weights = self.options.decoder_kind != "ssru"
         return ("encoder", "cross", "decoder") if has_weights else ("encoder", "cross")
 
+    @property
+    def layers_of_steps(self):
+        return [*super().layers_of_steps, *(block.self_attention for block in self.decoder_blocks)]
+
     def _make_embeddings(self):
         def embedding(cls, size, name, **options):
             # With the scaling by √D below, embeddings enter with unit variance and tied logits start small.

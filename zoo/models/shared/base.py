@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.saving import KeepsQuantization
+from zoo.models.shared.embeddings import tied_tables
 from zoo.options import Options
 from zoo.vocabulary import PAD
 
@@ -36,6 +37,11 @@ class ZooModel(KeepsQuantization, keras.Model):
         self.options = checked
         for name, value in checked.to_dict().items():
             setattr(self, name, value)
+
+    @property
+    def layers_of_steps(self):
+        """The layers with a `constant` that a step of decoding needs, see `zoo.layers.core.constants`."""
+        return tied_tables(self)
 
     def get_config(self):
         return {**super().get_config(), **self.options.to_dict()}

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from zoo.errors import InputError
-from zoo.layers.core.constants import computed_constants, constant_of
+from zoo.layers.core.constants import computed_constants, constant_of, read_constants
 from zoo.layers.core.kernels import matmul_transposed, read_once
 
 
@@ -126,6 +126,12 @@ def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
     return [table for table in tables if table.tie_weights and table.quantization_mode is None]
 
 
+def layers_of_steps(model: Any) -> list[keras.layers.Layer]:
+    """Returns the layers with a `constant` for steps of decoding: those that a `ZooModel` names, or its tied tables."""
+    named = getattr(model, "layers_of_steps", None)
+    return tied_tables(model) if named is None else list(named)
+
+
 @contextlib.contextmanager
 def weights_of_steps(model):
     """A context for decoding with a model: what its steps need of weights alone is read and computed once, before them.
@@ -134,5 +140,5 @@ def weights_of_steps(model):
     than the product), the maps of self-attention to queries, keys and values are joined, and on TensorFlow variables
     are read.
     """
-    with read_once(model.weights), computed_constants(model._flatten_layers()):
+    with read_once(model.weights), computed_constants(layers_of_steps(model)), read_constants():
         yield
