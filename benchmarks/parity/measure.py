@@ -207,6 +207,9 @@ class Comparison:
             folder: An empty folder, for the exported model.
             served: Whether it is asked over gRPC as well.
         """
+        if self.task == "language_model":  # of a prompt that leaves no room, nobody writes anything
+            pairs = zip(texts, self.run.ids(texts), strict=True)
+            texts = [text for text, row in pairs if len(row) < self.reference.max_length]
         expected, found = self.all_answers(texts, folder, served)
         counts = {
             f"{way}, {place}": compare(texts, answers[way], expected[way])

@@ -1,6 +1,7 @@
 """The command of parity: what it is asked, what is missing, and one family from end to end."""
 
 import importlib.util
+import re
 import unicodedata
 
 import pytest
@@ -53,10 +54,11 @@ def test_a_family_is_compared_from_end_to_end(tmp_path, capsys, monkeypatch):
     options = ["--pretrained", str(checkpoints.FIXTURES), "--quick", "--output", str(tmp_path / "page.md")]
     assert parity.main([*options, "--family", "GPT-2"]) == 0
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| GPT-2 | 20 of 20 | 20 of 20 | – | – | – | – |" in page and "Nothing." in page
+    (texts,) = re.findall(r"\| GPT-2 \| (\d+) of \1 \| \1 of \1 \| – \| – \| – \| – \|", page)
+    assert int(texts) >= 5 and "Nothing." in page
     assert "Pythia; Llama;" in page and ": not yet measured." in page
     assert parity.main([*options, "--family", "Pythia"]) == 0
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| GPT-2 | 20 of 20 |" in page and "Pythia: pythia/tokenizer.json is not there." in page
+    assert f"| GPT-2 | {texts} of {texts} |" in page and "Pythia: pythia/tokenizer.json is not there." in page
     assert parity.main([*options, "--family", "GPT-7"]) == 2
     assert "No family matches. Received: --family 'GPT-7'" in capsys.readouterr().err
