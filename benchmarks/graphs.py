@@ -9,6 +9,7 @@ written anew.
 import argparse
 import csv
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -20,6 +21,7 @@ TABLE = Path(__file__).with_suffix(".csv")
 SIZE = 10_000  # of all vocabularies
 TOLERANCE = 1.1
 NOT_COUNTED = ("Const", "NoOp", "Placeholder")
+_OF_STEPS = re.compile(r"while_while_body_\d+$")
 VOCABULARIES = {
     "seq2seq": {"source_vocab_size": SIZE, "target_vocab_size": SIZE},
     "language_model": {"vocab_size": SIZE},
@@ -35,13 +37,13 @@ def counted(graph: Any) -> Counter[str]:
 
 
 def step_of(graph: Any) -> Counter[str]:
-    """Returns how often each operation stands in the largest body of a loop that has no loop in it."""
-    functions = {function.signature.name: function.node_def for function in graph.library.function}
-    everything = [node for nodes in (graph.node, *functions.values()) for node in nodes]
-    loops = ("While", "StatelessWhile")
-    bodies = [functions[node.attr["body"].func.name] for node in everything if node.op in loops]
-    counts = [Counter(node.op for node in body if node.op not in NOT_COUNTED) for body in bodies]
-    return max((count for count in counts if not any(count[loop] for loop in loops)), key=Counter.total)
+    """Returns how often each operation stands in the body of the loop over the steps of a search.
+
+    That is the loop within the one that drops finished sentences; a step may have loops of its own.
+    """
+    bodies = [each.node_def for each in graph.library.function if _OF_STEPS.search(each.signature.name)]
+    (counts,) = ([node.op for node in body if node.op not in NOT_COUNTED] for body in bodies)
+    return Counter(counts)
 
 
 def _model(name: str) -> tuple[Any, dict[str, Any]]:
