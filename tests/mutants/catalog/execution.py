@@ -177,8 +177,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "neighbours are dropped together",
         "zoo/layers/core/kernels.py",
-        'tf.bitcast(pairs, "uint16")',
-        'tf.repeat(tf.bitcast(pairs, "uint16")[..., :1], 2, axis=-1)',
+        'tf.reshape(tf.bitcast(pairs, "uint16"), shape)',
+        'tf.reshape(tf.repeat(tf.bitcast(pairs, "uint16")[..., :1], 2, axis=-1), shape)',
         DROPOUT,
     ),
     Mutant(

@@ -39,7 +39,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "what is masked is multiplied by zero, which leaves NaN",
         MASKS,
-        "return ops.where(mask[:, :, None], inputs, ops.zeros_like(inputs))",
+        "return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))",
         "return inputs * ops.cast(mask[:, :, None], inputs.dtype)",
         (f"{MATRIX}[additive_attention]",),
     ),

@@ -401,7 +401,7 @@ def zero_masked(inputs, mask):
     """
     if inputs is None or mask is None:
         return inputs
-    return ops.where(mask[:, :, None], inputs, ops.zeros_like(inputs))
+    return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))
 
 
 def _softmax(scores):

@@ -21,10 +21,10 @@ class Dropout(keras.layers.Dropout):
     def call(self, inputs, training=False):
         if not training or self.rate == 0:
             return inputs
-        threshold, shape = round(self.rate * 2**RANDOM_BITS), ops.shape(inputs)
-        if self.noise_shape or not 0 < threshold < 2**RANDOM_BITS or not has_random_bits(shape):
+        threshold = round(self.rate * 2**RANDOM_BITS)
+        if self.noise_shape or not 0 < threshold < 2**RANDOM_BITS or not has_random_bits(inputs.shape):
             return super().call(inputs, training=training)
-        mask = random_bits(shape, self.seed_generator.next()) >= threshold
+        mask = random_bits(inputs, self.seed_generator.next()) >= threshold
         return inputs * (ops.cast(mask, inputs.dtype) * (2**RANDOM_BITS / (2**RANDOM_BITS - threshold)))
 
 

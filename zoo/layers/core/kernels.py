@@ -24,12 +24,25 @@ def has_fused_attention():
 def axis_size(tensor, axis):
     """Returns the size of an axis: an integer, or if it is unknown a scalar tensor.
 
-    `ops.shape` computes all unknown sizes on TensorFlow; here it is this one alone.
+    `ops.shape` computes all unknown sizes on TensorFlow; here it is this one alone, and once for each tensor of a
+    graph: the three projections of one sequence share the operations that find out its length.
     """
     size = tensor.shape[axis]
     if size is not None or keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
         return ops.shape(tensor)[axis]
-    return importlib.import_module("tensorflow").shape(tensor)[axis]
+    tf = importlib.import_module("tensorflow")
+    graph = tf.compat.v1.get_default_graph()
+    if getattr(tensor, "graph", None) is not graph:  # an array, or another graph's tensor, of which a loop gets its own
+        return tf.shape(tensor)[axis]
+    known = getattr(graph, "_attention_zoo_sizes", None)
+    if known is None:  # it lives as long as the graph
+        known = graph._attention_zoo_sizes = {}
+    key, axis = tensor.ref(), axis % len(tensor.shape)
+    if (key, None) not in known:
+        known[key, None] = tf.shape(tensor)
+    if (key, axis) not in known:
+        known[key, axis] = known[key, None][axis]
+    return known[key, axis]
 
 
 def as_tensor(value):
@@ -123,16 +136,24 @@ def has_random_bits(shape):
     return keras.backend.backend() == "tensorflow"
 
 
-def random_bits(shape, seed):
-    """Returns random integers of `RANDOM_BITS` bits, uint16, two from each 32 bits drawn; the seed is two integers."""
+def random_bits(tensor, seed):
+    """Returns random integers of `RANDOM_BITS` bits in the shape of a tensor, uint16, two from each 32 bits drawn.
+
+    The seed is two integers.
+    """
+    *leading, size = tensor.shape
     if keras.backend.backend() == "jax":  # pairs of the last axis, so that the others can be spread over devices
         jax = importlib.import_module("jax")
-        pairs = jax.random.bits(seed, (*shape[:-1], shape[-1] // 2), "uint32")
-        return ops.reshape(jax.lax.bitcast_convert_type(pairs, "uint16"), shape)
+        pairs = jax.random.bits(seed, (*leading, size // 2), "uint32")
+        return ops.reshape(jax.lax.bitcast_convert_type(pairs, "uint16"), tensor.shape)
     tf = importlib.import_module("tensorflow")
-    total = tf.reduce_prod(shape)
-    pairs = tf.random.stateless_uniform([(total + 1) // 2], tf.cast(seed, "int32"), None, None, "int32")
-    return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
+    shape, seed = tf.shape(tensor), tf.cast(seed, "int32")
+    if size is None or size % 2:
+        total = tf.reduce_prod(shape)
+        pairs = tf.random.stateless_uniform([(total + 1) // 2], seed, None, None, "int32")
+        return tf.reshape(tf.reshape(tf.bitcast(pairs, "uint16"), [-1])[:total], shape)
+    pairs = tf.random.stateless_uniform(shape // [*(1 for _ in leading), 2], seed, None, None, "int32")
+    return tf.reshape(tf.bitcast(pairs, "uint16"), shape)
 
 
 def products(query, key):

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from zoo.layers.core.kernels import axis_size
+
 
 def clone_initializer(initializer):
     """Returns an initializer for one more weight; anything but a Keras initializer is returned as it is.
@@ -74,8 +76,7 @@ def sizes_of(tensor, *axes):
     if len(unknown) == 1 and all(size != 0 for size in sizes):
         sizes[unknown[0]] = -1
     elif unknown:
-        computed = ops.shape(tensor)
-        sizes = [computed[axis] for axis in axes]
+        sizes = [axis_size(tensor, axis) for axis in axes]
     return sizes
 
 
