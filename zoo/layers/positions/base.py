@@ -69,7 +69,8 @@ class Positions(SavesOptions):
         Each method says what it returns; the absolute positions and the rotary ones can also be called as layers.
 
     Example:
-        >>>         >>> from keras import ops
+        >>> import numpy as np
+        >>> from keras import ops
         >>> from zoo.layers import MultiHeadAttention, Positions
         >>> class Neighbours(Positions):
         ...     def bias(self, query_positions, key_positions):
