@@ -10,7 +10,7 @@ from typing import Any
 from keras import backend, ops
 
 from zoo.layers.core.kernels import LOWEST_SCORE
-from zoo.layers.core.lazy import LazyPositions, number_of, value_of
+from zoo.layers.core.lazy import Lazy, LazyPositions, number_of, value_of
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.causal import under_causal_mask
 
@@ -154,10 +154,13 @@ class Visibility:
 
     def mask(self):
         """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
-        return self._mask
+        return self._mask.value()
 
     @functools.cached_property
     def _mask(self):
+        return Lazy(self._conjunction)
+
+    def _conjunction(self):
         conditions = []
         heads = (None,) * self.heads
         if self.query_mask is not None:

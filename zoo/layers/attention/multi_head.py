@@ -14,7 +14,7 @@ from zoo.layers.core.checks import check_size
 from zoo.layers.core.constants import constant_of
 from zoo.layers.core.execution import in_kernel, is_in_kernel
 from zoo.layers.core.kernels import fused_attention
-from zoo.layers.core.projections import effective_kernel, join_heads, project_heads, projection
+from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
 from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
@@ -249,19 +249,24 @@ class MultiHeadAttention(BaseAttention):
         quantised them.
         """
         projections = [self.query_dense, self.key_dense, self.value_dense]
-        methods = (getattr(type(self), name) for name in ("project_query", "project_memory"))
-        is_own = tuple(methods) == (MultiHeadAttention.project_query, MultiHeadAttention.project_memory)
-        encodes = self.positions is not None and type(self.positions).encode is not Positions.encode
-        are_plain = all(type(dense) is keras.layers.Dense and not dense.quantization_mode for dense in projections)
-        if not (self.built and is_own and are_plain) or encodes:
+        names = ("project_query", "project_memory")
+        is_own = all(getattr(type(self), name) is getattr(MultiHeadAttention, name) for name in names)
+        if not is_own or any(name in vars(self) for name in names):
             return None
-        if len({self.query_dim, self.key_dim, self.value_dim}) > 1 or len({d.kernel.shape[0] for d in projections}) > 1:
+        if self.positions is not None and type(self.positions).encode is not Positions.encode:
+            return None
+        if not all(is_plain(dense) and dense.compute_dtype == self.compute_dtype for dense in projections):
+            return None
+        if any(dense.activation not in (None, keras.activations.linear) for dense in projections):
+            return None
+        shapes = {(dense.kernel.shape[0], dense.bias is None) for dense in projections}
+        if len({self.query_dim, self.key_dim, self.value_dim}) > 1 or len(shapes) > 1:
             return None
 
         def joined(weights, axis):
             return ops.concatenate([ops.cast(weight, self.compute_dtype) for weight in weights], axis)
 
-        biases = joined([dense.bias for dense in projections], 0) if self.use_bias else None
+        biases = None if self.query_dense.bias is None else joined([dense.bias for dense in projections], 0)
         return joined([dense.kernel for dense in projections], 1), biases
 
     def project_jointly(self, inputs, start_index):
@@ -360,7 +365,7 @@ class MultiHeadAttention(BaseAttention):
         return self.project_output(output)
 
     def project_output(self, output):
-        return join_heads(self.output_dense, output)
+        return join_heads(self.output_dense, output, self.num_heads * self.value_dim)
 
     def head_kernels(self):
         """Returns the matrices of each head, a dict of NumPy arrays in float32.

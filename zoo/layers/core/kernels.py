@@ -21,6 +21,19 @@ def has_fused_attention():
     return keras.backend.backend() == "torch"
 
 
+_NO_GRAPH = object()
+
+
+def graph_here():
+    """Returns what tells apart where operations go; `None` if nothing does, as while JAX traces."""
+    if keras.backend.backend() == "jax":
+        return None
+    if keras.backend.backend() != "tensorflow":
+        return _NO_GRAPH
+    tf = importlib.import_module("tensorflow")
+    return _NO_GRAPH if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
 def axis_size(tensor, axis):
     """Returns the size of an axis: an integer, or if it is unknown a scalar tensor.
 
@@ -62,8 +75,16 @@ def read_once(variables):
     def read():
         return [(variable, tf.convert_to_tensor(variable.value)) for variable in variables]
 
+    class ReadOnce(keras.StatelessScope):
+        """Reads what was read before; what is assigned is assigned, and read anew."""
+
+        def add_update(self, update):
+            variable, value = update
+            self.state_mapping.pop(id(variable), None)
+            variable._direct_assign(value)
+
     # Whatever the layer around this computes in, variables are read in their own dtype, and cast where they are used.
-    return keras.StatelessScope(state_mapping=autocasting("float32", read)())
+    return ReadOnce(state_mapping=autocasting("float32", read)())
 
 
 def has_accelerator():

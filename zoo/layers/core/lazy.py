@@ -2,11 +2,13 @@
 
 from keras import ops
 
-from zoo.layers.core.kernels import axis_size
+from zoo.layers.core.kernels import axis_size, graph_here
 
 
 class Lazy:
-    """A value that is computed when it is first asked for, and once.
+    """A value that is computed when it is first asked for, and once in each graph.
+
+    A graph cannot read what was computed in a branch or a loop inside it.
 
     Args:
         function: Called without arguments; returns the value.
@@ -14,13 +16,14 @@ class Lazy:
 
     def __init__(self, function):
         self._function = function
-        self._values = []
+        self._known = None
 
     def value(self):
         """Returns the value."""
-        if not self._values:
-            self._values.append(self._function())
-        return self._values[0]
+        graph = graph_here()
+        if self._known is None or graph is None or self._known[0] is not graph:
+            self._known = graph, self._function()
+        return self._known[1]
 
 
 def value_of(value):

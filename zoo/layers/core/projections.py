@@ -1,7 +1,7 @@
 """Dense projections, and cheap reshaping: of the many small operations of a decoding step, half compute sizes."""
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from zoo.layers.core.kernels import axis_size
 
@@ -80,18 +80,27 @@ def sizes_of(tensor, *axes):
     return sizes
 
 
+def is_plain(layer):
+    """Returns whether a layer is a `Dense` as Keras makes it, of whose call nothing but the product is wanted."""
+    if type(layer) is not keras.layers.Dense or not layer.built or "call" in vars(layer):
+        return False
+    return layer.quantization_mode is None and layer.activity_regularizer is None
+
+
 def multiply(layer, rows):
     """Returns `layer(rows)`, a map [P, D] → [P, E]; of a plain `Dense` layer it computes the product itself.
 
     The call of a Keras layer takes ten times as long as a product of few rows.
     """
-    is_plain = type(layer) is keras.layers.Dense and layer.built and not isinstance(rows, keras.KerasTensor)
-    if not is_plain or layer.quantization_mode is not None or layer.activity_regularizer is not None:
+    if not is_plain(layer) or isinstance(rows, keras.KerasTensor):
         return layer(rows)
-    dtype = layer.compute_dtype
-    outputs = ops.matmul(ops.cast(rows, dtype), ops.cast(layer.kernel, dtype))
+    kernel, dtype = layer.kernel, layer.compute_dtype
+    # Inside a layer of another precision its variables would be rounded; and a wrong size is for Keras to say.
+    if backend.standardize_dtype(kernel.dtype) != dtype or rows.shape[-1] != kernel.shape[0]:
+        return layer(rows)
+    outputs = ops.matmul(ops.cast(rows, dtype), kernel)
     if layer.bias is not None:
-        outputs = ops.add(outputs, ops.cast(layer.bias, dtype))
+        outputs = ops.add(outputs, layer.bias)
     return outputs if layer.activation is None else layer.activation(outputs)
 
 
@@ -126,12 +135,14 @@ def cut_heads(rows, sizes, size):
     return ops.transpose(ops.reshape(rows, (batch, length, count, size)), (0, 2, 1, 3))
 
 
-def join_heads(dense, heads):
-    """Returns a map [P, N·H] → [P, E], or `None` for none, of the joined heads of each position, [B, T, E]."""
-    _, count, length, size = heads.shape
+def join_heads(dense, heads, size):
+    """Returns a map [P, N·H] → [P, E], or `None` for none, of the joined heads of each position, [B, T, E].
+
+    `size` is N·H, which the shape of the heads [B, N, T, H] need not tell.
+    """
     sizes = sizes_of(heads, 0, 2)
-    heads = heads if length == 1 else ops.transpose(heads, (0, 2, 1, 3))
+    heads = heads if heads.shape[2] == 1 else ops.transpose(heads, (0, 2, 1, 3))
     if dense is None:
-        return ops.reshape(heads, (*sizes, count * size))
-    rows = multiply(dense, ops.reshape(heads, (-1, count * size)))
+        return ops.reshape(heads, (*sizes, size))
+    rows = multiply(dense, ops.reshape(heads, (-1, size)))
     return ops.reshape(rows, (*sizes, rows.shape[-1]))
