@@ -9,6 +9,7 @@ WEIGHTS = (f"{CORE}/test_execution.py::test_gradients_of_all_kinds_of_weights_in
 IN_BOTH_PASSES = (f"{CORE}/test_execution.py::test_chunks_in_graphs_in_half_precision_and_with_dropout",)
 KERNEL = (f"{CORE}/test_execution.py::test_what_a_fused_kernel_is_not_asked_for",)
 ZERO = (f"{CORE}/test_edges_of_execution.py::test_sizes_of_zero",)
+SHORTCUTS = ("tests/zoo/layers/core/test_shortcuts.py",)
 KERNELS, DROPOUT, CUTS = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",), (f"{CORE}/test_cuts.py",)
 LOOPS = ("tests/zoo/layers/recurrent/test_loops.py::test_layers_are_those_of_keras",)
 
@@ -223,5 +224,40 @@ MUTANTS: list[Mutant] = [
         "return ops.where(blocks.key_positions()[..., None] < length, chunks, ops.zeros_like(chunks))",
         "return chunks",
         CUTS,
+    ),
+    Mutant(
+        "a projection whose call is replaced is not called",
+        "zoo/layers/core/projections.py",
+        'or "call" in vars(layer)',
+        "or False",
+        SHORTCUTS,
+    ),
+    Mutant(
+        "a projection of another precision is rounded",
+        "zoo/layers/core/projections.py",
+        "if backend.standardize_dtype(kernel.dtype) != dtype or rows.shape[-1] != kernel.shape[0]:",
+        "if rows.shape[-1] != kernel.shape[0]:",
+        SHORTCUTS,
+    ),
+    Mutant(
+        "steps forget the activation of a projection",
+        "zoo/layers/attention/multi_head.py",
+        "if any(dense.activation not in (None, keras.activations.linear) for dense in projections):",
+        "if False:",
+        SHORTCUTS,
+    ),
+    Mutant(
+        "what is read in a branch is kept for outside of it",
+        "zoo/layers/core/lazy.py",
+        "if self._known is None or graph is None or self._known[0] is not graph:",
+        "if self._known is None:",
+        SHORTCUTS,
+    ),
+    Mutant(
+        "what a step of decoding assigns is lost",
+        "zoo/layers/core/kernels.py",
+        "            variable._direct_assign(value)",
+        "            pass",
+        SHORTCUTS,
     ),
 ]

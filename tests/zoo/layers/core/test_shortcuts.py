@@ -80,18 +80,19 @@ def model():
 
 
 def greedy(model):
-    """Returns what the model writes after the start and a symbol, both included."""
+    """Returns what the model writes after the start and a symbol, both included, and its log probability."""
     results = Generator(model, GenerationOptions(max_length=5, temperature=0.0))({"prompt": np.array([[5]], "int32")})
-    return [1, *to_numpy(results["ids"]).astype(int).ravel().tolist()]
+    return [1, *to_numpy(results["ids"]).astype(int).ravel().tolist()], to_numpy(results["log_prob"]).item()
 
 
 def written_by_teacher_forcing(model):
-    ids = [1, 5]
+    ids, total = [1, 5], 0.0
     while len(ids) < 6 and ids[-1] != 2:
-        logits = to_numpy(model({"tokens": np.array([ids], "int32")}))[0, -1]
+        logits = to_numpy(model({"tokens": np.array([ids], "int32")}))[0, -1].astype("float64")
         logits[[0, 1]] = -np.inf
         ids.append(int(logits.argmax()))
-    return ids
+        total += logits.max() - np.logaddexp.reduce(logits)
+    return ids, total
 
 
 def _other_projection(attention, **options):
@@ -122,8 +123,9 @@ def _projection_of_an_instance(attention):
 )
 def test_steps_compute_what_teacher_forcing_does(model, change):
     change(model.blocks[0].attention)
-    expected = written_by_teacher_forcing(model)
-    assert greedy(model)[: len(expected)] == expected and len(expected) >= 4
+    (expected, log_prob), (written, found) = written_by_teacher_forcing(model), greedy(model)
+    assert written[: len(expected)] == expected and len(expected) >= 4
+    np.testing.assert_allclose(found, log_prob, rtol=1e-4)
 
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="its loops assign nothing")
