@@ -131,8 +131,6 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         self.normalization = get_normalization(normalization, dtype=self.dtype_policy, name="normalization")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        if value_shape is None:
-            raise ValueError(NO_VALUE)
         self.normalization.build_for_attention(self.num_score_heads)
 
     def __call__(self, query, *args, **kwargs):

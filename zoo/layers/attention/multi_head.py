@@ -6,7 +6,7 @@ import numbers
 import keras
 from keras import backend, ops
 
-from zoo.layers.attention.base import BaseAttention, check_built
+from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.attention.description import unplaced
 from zoo.layers.attention.masks import rank_4
 from zoo.layers.blocks.normalization import make_normalization
@@ -183,6 +183,8 @@ class MultiHeadAttention(BaseAttention):
         return projection(self, units, name, self.use_bias, self.kernel_initializer)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
+        if value_shape is None:
+            raise ValueError(NO_VALUE)
         super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape
         self.memory_sizes = (value_shape[-1], key_shape[-1])

@@ -2,7 +2,7 @@
 
 import keras
 
-from zoo.layers.attention.base import BaseAttention, check_built
+from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
 from zoo.layers.attention.description import unplaced
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import apply_positionwise, projection
@@ -46,6 +46,8 @@ class Attention(BaseAttention):
         self.score = get_score(score, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
+        if value_shape is None:
+            raise ValueError(NO_VALUE)
         super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape
         self.memory_sizes = (value_shape[-1], key_shape[-1])

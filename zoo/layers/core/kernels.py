@@ -41,12 +41,14 @@ def axis_size(tensor, axis):
     graph: the three projections of one sequence share the operations that find out its length.
     """
     size = tensor.shape[axis]
-    if size is not None or keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
+    if size is not None:
+        return size
+    if keras.backend.backend() != "tensorflow" or isinstance(tensor, keras.KerasTensor):
         return ops.shape(tensor)[axis]
     tf = importlib.import_module("tensorflow")
-    graph = tf.compat.v1.get_default_graph()
-    if getattr(tensor, "graph", None) is not graph:  # an array, or another graph's tensor, of which a loop gets its own
+    if tf.executing_eagerly():
         return tf.shape(tensor)[axis]
+    graph = tf.compat.v1.get_default_graph()
     known = getattr(graph, "_attention_zoo_sizes", None)
     if known is None:  # it lives as long as the graph
         known = graph._attention_zoo_sizes = {}
