@@ -20,7 +20,7 @@ def store_weights(model: keras.Model, kind: str = "float32") -> tuple[list[tf.Va
     and the maps of self-attention to queries, keys and values side by side.
     """
     if kind == "float32":
-        layers = [layer for layer in layers_of_steps(model) if hasattr(layer, "constant")]
+        layers = layers_of_steps(model)
         constants = keras.tree.map_structure(
             lambda tensor: None if tensor is None else tf.Variable(tensor, trainable=False),
             [layer.constant() for layer in layers],

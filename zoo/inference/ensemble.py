@@ -10,6 +10,7 @@ from keras import ops
 
 from zoo.decoding_options import check_ensemble
 from zoo.inference.seq2seq_run import Seq2SeqRun
+from zoo.models.shared.embeddings import layers_of_steps
 
 
 class Ensemble(keras.Model):
@@ -47,7 +48,7 @@ class Ensemble(keras.Model):
     @property
     def layers_of_steps(self) -> list[Any]:
         """See `ZooModel`."""
-        return [layer for member in self.members for layer in member.layers_of_steps]
+        return [layer for member in self.members for layer in layers_of_steps(member)]
 
     def call(self, inputs: dict[str, Any], training: bool | None = None) -> Any:
         return _mean([member(inputs, training=training) for member in self.members])

@@ -116,7 +116,7 @@ def check_weights(path, model):
     types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
     floats = [name for name in shapes if types[name].is_floating]
     assert {types[name] for name in floats} == {tf.float32}
-    constants = keras.tree.flatten([layer.constant() for layer in layers_of_steps(model) if hasattr(layer, "constant")])
+    constants = keras.tree.flatten([layer.constant() for layer in layers_of_steps(model)])
     constants = [constant for constant in constants if constant is not None]
     of_steps = sum(math.prod(constant.shape) for constant in constants)
     assert sum(math.prod(shapes[name]) for name in floats) == model.count_params() + of_steps

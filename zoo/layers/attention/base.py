@@ -53,9 +53,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         training: Whether dropout is active.
         use_causal_mask: Whether query t sees only the keys up to S − T + t; with a cache it always is so.
         attention_bias: Float tensor that broadcasts to the scores, added before the softmax: [T, S]; [B, T, S], or with
-            heads [N, T, S] or [B, N, T, S], whatever B and N are; any axis may be 1. Infinite ones are the
-            limit of large ones, in every dtype: keys with +∞ share all the weight; those with −∞ get none, but where a
-            query sees no others, they share it evenly. Only masks hide.
+            heads [N, T, S] or [B, N, T, S], whatever B and N are; any axis may be 1. Infinite ones are the limit of
+            large ones, in every dtype: keys with +∞ share all the weight; those with −∞ get none, but where a query
+            sees no others, they share it evenly. Only masks hide.
         start_index: Position of the first query among the keys. Default: the queries are at the end of the keys, with a
             cache at the end of those that the call adds to it.
         segment_ids: Integers [B, S], for a `visibility` with `Segments`.
@@ -78,8 +78,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
     Raises:
         ValueError: For a floating point mask, a mask or bias of the wrong rank or size, a mask whose batch is neither
-            the query's nor 1, a query without value,
-            or a call that does not tell what the `visibility` needs.
+            the query's nor 1, a query without value, or a call that does not tell what the `visibility` needs.
 
     Example:
         >>> import numpy as np

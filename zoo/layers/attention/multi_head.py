@@ -12,7 +12,7 @@ from zoo.layers.attention.masks import rank_4
 from zoo.layers.blocks.normalization import make_normalization
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.constants import constant_of
-from zoo.layers.core.execution import in_kernel, is_in_kernel
+from zoo.layers.core.execution import in_kernel, is_in_kernel, is_overridden_since
 from zoo.layers.core.kernels import fused_attention
 from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
 from zoo.layers.core.tiles import is_pairwise
@@ -247,13 +247,11 @@ class MultiHeadAttention(BaseAttention):
     def constant(self):
         """Returns the kernels [D, (N + 2 G) · p] and the biases of all three projections side by side, for steps.
 
-        `None` if they are no such maps: a subclass or positions change what is projected, sizes differ, or Keras has
-        quantised them.
+        `None` if they are no such maps: a subclass or positions change what is projected, a subclass has steps of its
+        own, sizes differ, or Keras has quantised them.
         """
         projections = [self.query_dense, self.key_dense, self.value_dense]
-        names = ("project_query", "project_memory")
-        is_own = all(getattr(type(self), name) is getattr(MultiHeadAttention, name) for name in names)
-        if not is_own or any(name in vars(self) for name in names):
+        if is_overridden_since(self, ("project_query", "project_memory", "step"), "project_jointly"):
             return None
         if self.positions is not None and type(self.positions).encode is not Positions.encode:
             return None

@@ -26,13 +26,13 @@ def computed_constants(layers, given=()):
     Those that a context outside this one has stay as they are.
 
     Args:
-        layers: The layers; those without a method `constant` have none.
+        layers: The layers, which have a method `constant`.
         given: Constants of the first of them that need not be computed.
     """
     layers = list(layers)
     known = dict(zip(map(id, layers), given, strict=False)) | (_constants.get() or {})
     for layer in layers:
-        if id(layer) not in known and hasattr(layer, "constant"):
+        if id(layer) not in known:
             known[id(layer)] = layer.constant()
     with _set(known):
         yield

@@ -195,8 +195,7 @@ def matmul_transposed(inputs, matrix):
     if keras.backend.backend() != "tensorflow" or isinstance(inputs, keras.KerasTensor):
         return ops.matmul(inputs, ops.transpose(matrix))
     rows = ops.reshape(inputs, (-1, matrix.shape[1]))
-    product = importlib.import_module("tensorflow").matmul(rows, matrix, transpose_b=True)
-    return ops.reshape(product, (*ops.shape(inputs)[:-1], matrix.shape[0]))
+    return ops.reshape(products(rows, matrix), (*ops.shape(inputs)[:-1], matrix.shape[0]))
 
 
 # A map over chunks that is recomputed in the backward pass (gradient checkpointing).

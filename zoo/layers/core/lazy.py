@@ -18,6 +18,9 @@ class Lazy:
         self._function = function
         self._known = None
 
+    def __repr__(self):
+        return "unknown"  # in messages, where the value is a size
+
     def value(self):
         """Returns the value."""
         graph = graph_here()

@@ -40,7 +40,7 @@ class ZooModel(KeepsQuantization, keras.Model):
 
     @property
     def layers_of_steps(self):
-        """The layers with a `constant` that a step of decoding needs, see `zoo.layers.core.constants`."""
+        """The layers that a step of decoding calls and that may have a `constant`, see `zoo.layers.core.constants`."""
         return tied_tables(self)
 
     def get_config(self):

@@ -127,9 +127,9 @@ def tied_tables(model: keras.Model) -> list[ReversibleEmbedding]:
 
 
 def layers_of_steps(model: Any) -> list[keras.layers.Layer]:
-    """Returns the layers with a `constant` for steps of decoding: those that a `ZooModel` names, or its tied tables."""
+    """Returns the layers with a `constant` for steps of decoding: of those that a `ZooModel` names, or tied tables."""
     named = getattr(model, "layers_of_steps", None)
-    return tied_tables(model) if named is None else list(named)
+    return [layer for layer in (tied_tables(model) if named is None else named) if hasattr(layer, "constant")]
 
 
 @contextlib.contextmanager
