@@ -102,13 +102,13 @@ def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
     assert beside == {**found, "pairs": 10} and len(asked) == 4
     both, train = load_data(beside["data"]).split("train"), load_data(corpus).split("train")
     assert (both.source, both.target) == ([*train.source] * 2, [*data.split("train").target, *train.target])
-    with pytest.raises(InputError, match="was begun with other beam_size"):
+    with pytest.raises(InputError, match="beam_size"):
         distill(Request(("teacher",), corpus, tmp_path / "out", 3))
 
 
 def test_what_is_refused(tmp_path, corpus, monkeypatch):
     monkeypatch.setattr("zoo.load", lambda path: teacher(ANSWERS))
-    with pytest.raises(InputError, match="Pairs of texts are needed"):
+    with pytest.raises(InputError, match="[Pp]airs"):
         distill(Request(("teacher",), "senses", tmp_path / "out"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
@@ -117,7 +117,7 @@ def test_what_is_refused(tmp_path, corpus, monkeypatch):
     (tmp_path / "busy").mkdir()
     with (
         exclusive(tmp_path / "busy" / ".lock", "busy"),
-        pytest.raises(InputError, match="Another process writes a corpus"),
+        pytest.raises(InputError, match="[Aa]nother process"),
     ):
         distill(Request(("teacher",), corpus, tmp_path / "busy"))
 

@@ -115,10 +115,10 @@ def test_each_text_is_drawn_with_a_seed_of_its_own(scripted_client, service):
 def test_older_models_take_one_seed_for_all_texts(scripted_client, service):
     def refuse_vectors(request, context):
         if request.inputs["seed"].tensor_shape.dim:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "value must be a scalar")
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "scalar")
 
     service.before = refuse_vectors
-    with pytest.raises(RequestRefused, match="value must be a scalar"):
+    with pytest.raises(RequestRefused, match="scalar"):
         scripted_client.generate(["ein", "zwei"], temperature=0.5)
     info = meta_graph_pb2.TensorInfo(dtype=types_pb2.DT_INT32, tensor_shape={})
     service.signatures = {"sample": meta_graph_pb2.SignatureDef(inputs={"seed": info})}
@@ -159,7 +159,7 @@ def test_types_of_inputs(scripted_client, service):
         assert (sent.dtype.name, sent.shape) == (dtype, shape)
     assert to_array(service.requests[0].inputs["other"]).tolist() == [b"a\0", b"\xff"]
     for value in ([["a"], ["b", "c"]], [1j], [None]):
-        with pytest.raises(InputError, match="'x' cannot be sent"):
+        with pytest.raises(InputError, match="'x'"):
             scripted_client.predict(inputs={"x": value})
 
 

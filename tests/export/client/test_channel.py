@@ -168,7 +168,7 @@ def test_pem_files_that_are_none(pems, tmp_path):
     for key, reason in ((pems / "localhost.key", "another"), (cut, "broken")):
         with pytest.raises(InputError, match=rf"{key.name}.*client\.pem.*{reason}"):
             Client("localhost:1", tls=Tls(certificate=certificate, key=key))
-    with pytest.raises(InputError, match=r"nope\.pem.*No such file or directory"):
+    with pytest.raises(InputError, match=r"nope\.pem"):
         Client("localhost:1", tls=Tls(pems / "nope.pem"))
     with pytest.raises(InputError, match="certificate.*key"):
         Tls(certificate=pems / "client.pem")

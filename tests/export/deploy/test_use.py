@@ -185,7 +185,7 @@ def test_samples_of_several_clients_share_batches(lines_export, lines_run, serve
             client.translate(["connected"])
             begin.wait(60)
             if bad:
-                with pytest.raises(RequestRefused, match="`temperature` must be a finite number") as caught:
+                with pytest.raises(RequestRefused, match="`temperature`") as caught:
                     client.predict("sample", {"text": texts, **draws})
                 assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
                 return expected[number]

@@ -144,5 +144,5 @@ def test_addresses(explorer):
     assert explorer.server_address[0] == "127.0.0.1"
     assert explorer.url == f"http://127.0.0.1:{explorer.server_port}/"
     for host, port in (("127.0.0.1", explorer.server_port), ("203.0.113.1", 0), ("127.0.0.1", 70_000)):
-        with pytest.raises(InputError, match=f"The explorer cannot listen at {host}, port {port}"):
+        with pytest.raises(InputError, match=f"{host}.*{port}"):
             ExplorerServer([], host=host, port=port)

@@ -51,7 +51,7 @@ def test_a_classifier(models):
     view = models["classifier"].view("one two")
     assert view.task == "classifier" and view.classes == [("<b>odd</b>", 0.75), ("even", 0.25)]
     assert view.tokens == ["one", "two", "</s>"] and view.attention["encoder"].shape == (3, 3, 3)
-    with pytest.raises(InputError, match="classifier has one answer to a text: it is no translator"):
+    with pytest.raises(InputError, match="classifier"):
         models["classifier"].answer("one", 1)
 
 
@@ -71,16 +71,16 @@ def test_what_a_view_says_is_json(models):
 
 
 def test_texts_that_are_too_long(models):
-    with pytest.raises(InputError, match="The text is too long: 40,000 bytes, and models read 32,768. Shorten it."):
+    with pytest.raises(InputError, match="40,000.*32,768"):
         models["translator"].view("x" * 40_000)
 
 
 def test_models_that_cannot_be_shown(models):
-    with pytest.raises(InputError, match="deaf has no signature `attention_all`, only serving_default."):
+    with pytest.raises(InputError, match="deaf.*`attention_all`.*serving_default"):
         models["deaf"].view("one")
     with pytest.raises(ServerError, match="NOT_FOUND: Servable not found"):
         models["nowhere"].view("one")
-    with pytest.raises(ServerError, match="No server answers at localhost:9"):
+    with pytest.raises(ServerError, match="localhost:9"):
         models["gone"].view("one")
 
 

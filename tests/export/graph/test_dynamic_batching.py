@@ -152,7 +152,7 @@ def test_requests_that_arrive_together_get_their_own_answers(batching, text_run)
 @pytest.mark.nightly
 @pytest.mark.parametrize("count", [3, MAX_REQUEST_SIZE + 1])
 def test_inputs_of_unequal_length_never_reach_a_batch(batching, count):
-    with pytest.raises(RequestError, match="source and target must have equal numbers of texts"):
+    with pytest.raises(RequestError, match="source.*target"):
         ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1] * count)
     assert len(ask(batching, "score", source=TEXTS[:1], target=TEXTS[:1])["log_prob"]) == 1
 

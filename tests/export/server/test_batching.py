@@ -131,7 +131,7 @@ def test_the_queue_is_bounded(crowd):
     held(batcher, graph, crowd)
     asked = crowd(batcher, graph, [1, 2], [3, 4])
     wait_for_rows(batcher, 4)
-    with pytest.raises(RequestError, match="is full; currently 2 batches enqueued and max_enqueued_batches is 2") as e:
+    with pytest.raises(RequestError, match="max_enqueued_batches is 2") as e:
         batcher.run("key", graph, {"x": np.ones(1)}, RequestContext())
     assert e.value.code.name == "UNAVAILABLE"
     other = crowd(batcher, graph, [5], key="other")
@@ -144,19 +144,19 @@ def test_large_requests(crowd):
     batcher, graph = one_thread(max_batch_size=5, execution_batch_size=2), Graph()
     assert results(crowd(batcher, graph, [1, 2, 3, 4, 5])) == [[2, 4, 6, 8, 10]]
     assert [len(feeds["x"]) for feeds in graph.fed] == [2, 2, 1]
-    with pytest.raises(RequestError, match="Task size 6 is larger than maximum input batch size 5"):
+    with pytest.raises(RequestError, match="6 .* 5"):
         batcher.run("key", graph, {"x": np.ones(6)}, RequestContext())
 
 
 def test_what_cannot_be_joined_or_split():
     for feeds, message in (
-        ({}, "at least one input tensor"),
-        ({"x": np.array(1)}, "at least one dimension"),
+        ({}, "one input"),
+        ({"x": np.array(1)}, "one dimension"),
         ({"x": np.ones(2), "y": np.ones(3)}, "equal 0th-dimension size"),
     ):
         with pytest.raises(RequestError, match=message):
             one_thread().run("key", Graph(), feeds, RequestContext())
-    for output, message in ((np.array(1), "has 0 dimensions"), (np.ones(3), "0th dimension does not equal the sum")):
+    for output, message in ((np.array(1), "has 0 dimensions"), (np.ones(3), "dimension .*sum")):
         with pytest.raises(RequestError, match=message) as caught:
             one_thread().run("key", lambda *_, output=output: [output], {"x": np.ones(2)}, RequestContext())
         assert caught.value.code.name == "FAILED_PRECONDITION"

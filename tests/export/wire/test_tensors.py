@@ -25,10 +25,10 @@ def test_tensors_of_strings_and_their_errors():
     array = np.array([["a", "ß"], [b"\xff", ""]], object)
     proto = tensors.to_proto(array)
     np.testing.assert_array_equal(tf.make_ndarray(proto), [[b"a", "ß".encode()], [b"\xff", b""]])
-    with pytest.raises(ValueError, match="arrays of type complex64 are not supported"):
+    with pytest.raises(ValueError, match="complex64"):
         tensors.to_proto(np.zeros(2, np.complex64))
-    with pytest.raises(ValueError, match="tensors of type complex64 are not supported"):
+    with pytest.raises(ValueError, match="complex64"):
         tensors.to_array(tf.make_tensor_proto(np.zeros(2, np.complex64)))
     proto.tensor_shape.unknown_rank = True
-    with pytest.raises(ValueError, match="shape is not fully known"):
+    with pytest.raises(ValueError, match="shape"):
         tensors.to_array(proto)

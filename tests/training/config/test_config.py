@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import pytest
 
@@ -57,58 +56,40 @@ def test_a_value_may_hold_equals_signs_and_the_last_one_counts():
 
 
 BAD_SETTINGS = (
-    ("training.max_step=5", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
-    ("data.vocab=5", "Unknown setting 'data.vocab'. Did you mean data.vocab_size"),
-    ("model.unit=5", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
-    ("model.source_vocab_size=5", "Unknown option of model rnnsearch 'source_vocab_size'"),
-    ("train.max_steps=5", "Unknown section of settings 'train'. Did you mean training?"),
-    ("max_steps=5", "--set takes SECTION.KEY=VALUE, such as training.max_steps=1000. Received: 'max_steps=5'."),
-    ("training.max_steps", "--set takes SECTION.KEY=VALUE"),
-    ("training.=5", "--set takes SECTION.KEY=VALUE"),
-    ("training.max_steps=many", "`training.max_steps` must be a positive integer. Received: max_steps='many'."),
-    ("training.max_steps=", "`training.max_steps` must be a positive integer. Received: max_steps=''."),
-    ("training.max_steps=2.5", "`training.max_steps` must be a positive integer. Received: max_steps='2.5'."),
-    (
-        "training.schedule=linear",
-        "`training.schedule` must be constant, inverse_sqrt or cosine. Received: schedule='linear'.",
-    ),
-    (
-        "data.tokenizer=bytes",
-        "`data.tokenizer` must be auto, subword, words or chars. Received: tokenizer='bytes'.",
-    ),
-    ("model.units=wide", "`model.units` must be a positive integer. Received: units='wide'."),
-    ("model.units=0", "`model.units` must be a positive integer. Received: units=0."),
-    ("model.dropout=1.5", "`model.dropout` must be in [0, 1). Received: dropout=1.5."),
-    ("training.max_steps=0", "`training.max_steps` must be a positive integer. Received: max_steps=0."),
-    ("training.batch_tokens=-5", "`training.batch_tokens` must be a positive integer. Received: batch_tokens=-5."),
-    (
-        "training.learning_rate=nan",
-        "`training.learning_rate` must be a positive number. Received: learning_rate=nan.",
-    ),
-    (
-        "training.learning_rate=inf",
-        "`training.learning_rate` must be a positive number. Received: learning_rate=inf.",
-    ),
-    (
-        "training.warmup_steps=-1",
-        "`training.warmup_steps` must be an integer of 0 or more. Received: warmup_steps=-1.",
-    ),
-    ("training.label_smoothing=1", "`training.label_smoothing` must be in [0, 1). Received: label_smoothing=1.0."),
-    ("training.ema=1", "`training.ema` must be in [0, 1). Received: ema=1.0."),
-    ("training.devices=-1", "`training.devices` must be an integer of 0 or more. Received: devices=-1."),
-    ("training.lora_rank=2", "training.lora_rank corrects the weights of a trained model: name it"),
-    ("training.init_from=none", "none is not a work directory: it has no config.json."),
-    ("training.init_from=preset:none", "Unknown preset 'none'."),
-    (
-        "training.loss=crossentropy",
-        "Unknown loss 'crossentropy'. Did you mean cross_entropy? A module named by --im",
-    ),
+    ("training.max_step=5", "'training.max_step'.*training.max_steps"),
+    ("data.vocab=5", "'data.vocab'.*data.vocab_size"),
+    ("model.unit=5", "rnnsearch.*'unit'.*units"),
+    ("model.source_vocab_size=5", "rnnsearch.*'source_vocab_size'"),
+    ("train.max_steps=5", "'train'.*training"),
+    ("max_steps=5", "--set .*'max_steps=5'"),
+    ("training.max_steps", "--set .*'training.max_steps'"),
+    ("training.=5", "--set .*'training.=5'"),
+    ("training.max_steps=many", "`training.max_steps`.*max_steps='many'."),
+    ("training.max_steps=", "`training.max_steps`.*max_steps=''."),
+    ("training.max_steps=2.5", "`training.max_steps`.*max_steps='2.5'."),
+    ("training.schedule=linear", "`training.schedule`.*constant, inverse_sqrt.*cosine.*schedule='linear'"),
+    ("data.tokenizer=bytes", "`data.tokenizer`.*auto, subword, words.*chars.*tokenizer='bytes'"),
+    ("model.units=wide", "`model.units`.*units='wide'."),
+    ("model.units=0", "`model.units`.*units=0."),
+    ("model.dropout=1.5", "`model.dropout`.*dropout=1.5"),
+    ("training.max_steps=0", "`training.max_steps`.*max_steps=0."),
+    ("training.batch_tokens=-5", "`training.batch_tokens`.*batch_tokens=-5"),
+    ("training.learning_rate=nan", "`training.learning_rate`.*learning_rate=nan"),
+    ("training.learning_rate=inf", "`training.learning_rate`.*learning_rate=inf"),
+    ("training.warmup_steps=-1", "`training.warmup_steps`.*warmup_steps=-1"),
+    ("training.label_smoothing=1", "`training.label_smoothing`.*label_smoothing=1.0"),
+    ("training.ema=1", "`training.ema`.*ema=1.0"),
+    ("training.devices=-1", "`training.devices`.*devices=-1"),
+    ("training.lora_rank=2", "training.lora_rank"),
+    ("training.init_from=none", "none.*config.json"),
+    ("training.init_from=preset:none", "preset 'none'"),
+    ("training.loss=crossentropy", "'crossentropy'.*cross_entropy.*--import"),
 )
 
 
 def test_bad_settings(subtests):
     for setting, message in BAD_SETTINGS:
-        with subtests.test(setting), pytest.raises(InputError, match=re.escape(message)):
+        with subtests.test(setting), pytest.raises(InputError, match=message):
             resolve("rnnsearch", TEXT, [setting])
 
 
@@ -118,7 +99,7 @@ def test_zero_where_it_means_something():
 
 
 def test_unknown_model():
-    with pytest.raises(InputError, match="Unknown model 'rnn_search'. Did you mean rnnsearch"):
+    with pytest.raises(InputError, match="'rnn_search'.*rnnsearch"):
         resolve("rnn_search", "dates")
 
 
@@ -181,5 +162,5 @@ def test_a_window_fits_into_the_model():
     settings = ["data.max_length=20", "model.max_length=21"]
     assert resolve("causal_lm_tiny", "lines:data", settings).model["max_length"] == 21
     assert resolve("causal_lm_tiny", "lines:data", settings[:1]).model["max_length"] is None, "the data say"
-    with pytest.raises(InputError, match="data.max_length=20 symbols and the start symbol do not fit into model.max_"):
+    with pytest.raises(InputError, match="data.max_length=20.*model.max_"):
         resolve("causal_lm_tiny", "lines:data", ["data.max_length=20", "model.max_length=20"])

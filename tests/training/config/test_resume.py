@@ -64,7 +64,7 @@ def test_before_the_first_checkpoint_all_of_training_may_change():
     assert (config.training.accumulate_steps, config.training.eval_every, config.training.ema) == (2, 7, 0)
     assert config.changes == (), "nothing was trained otherwise"
     assert set(changes) == {"training.accumulate_steps", "training.eval_every", "training.ema"}
-    with pytest.raises(InputError, match=r"with model\.num_layers=4, which cannot change"):
+    with pytest.raises(InputError, match=r"model\.num_layers=4"):
         resumed("model.num_layers=3", step=0)
 
 
@@ -92,25 +92,20 @@ def workdir(tmp_path):
 
 
 def test_another_run(workdir):
-    message = f"{workdir.path} holds a run of transformer_tiny on text:data:en-de. Received: transformer_tiny on dates."
-    with pytest.raises(InputError, match=re.escape(message)):
+    message = f"{re.escape(str(workdir.path))}.*transformer_tiny.*text:data:en-de.*transformer_tiny.*dates"
+    with pytest.raises(InputError, match=message):
         resolve_run(workdir, Request(data="dates"), resuming=True)
     assert resolve_run(workdir, Request(), resuming=True).config == resolve("transformer_tiny", TEXT)
 
 
 EDITED = (
-    ("training", "max_steps", "x", "`training.max_steps` must be a positive integer. Received: max_steps='x'."),
-    ("training", "patience", -1, "`training.patience` must be an integer of 0 or more. Received: patience=-1."),
-    ("training", "momentum", 0.9, "Unknown setting 'training.momentum'."),
-    ("training", "lora_rank", 2, "training.lora_rank corrects the weights of a trained model"),
-    (
-        "training",
-        "loss",
-        "gone",
-        "Unknown loss 'gone'. Known: cross_entropy. A module named by --import may register",
-    ),
-    ("data", "tokenizer", "bytes", "`data.tokenizer` must be auto, subword, words or chars."),
-    ("model", "num_layer", 3, "Unknown option of model transformer_tiny 'num_layer'. Did you mean num_layers"),
+    ("training", "max_steps", "x", "`training.max_steps`.*max_steps='x'."),
+    ("training", "patience", -1, "`training.patience`.*patience=-1."),
+    ("training", "momentum", 0.9, "'training.momentum'"),
+    ("training", "lora_rank", 2, "training.lora_rank"),
+    ("training", "loss", "gone", "'gone'.*cross_entropy.*--import"),
+    ("data", "tokenizer", "bytes", "`data.tokenizer`.*tokenizer='bytes'"),
+    ("model", "num_layer", 3, "transformer_tiny.*'num_layer'.*num_layers"),
 )
 
 
@@ -121,7 +116,7 @@ def test_a_configuration_that_was_edited_by_hand_is_checked(workdir, subtests):
             values = json.loads(whole)
             values[section][key] = value
             workdir.config.write_text(json.dumps(values))
-            with pytest.raises(InputError, match=re.escape(message)) as error:
+            with pytest.raises(InputError, match=message) as error:
                 resolve_run(workdir, Request(), resuming=True)
             assert str(error.value).startswith(f"{workdir.config}: ") or key == "loss"
 

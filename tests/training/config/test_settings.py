@@ -113,7 +113,7 @@ def test_data_are_named_once(labelled_spec, monkeypatch, capsys):
 
 
 def test_labels_are_no_setting():
-    with pytest.raises(InputError, match="data.classes is found in the data and cannot be set. Received: data.clas"):
+    with pytest.raises(InputError, match="data.classes.*Received: data.classes"):
         resolve("cnn_classifier", "senses", ["data.classes=a"])
 
 
@@ -124,52 +124,36 @@ def test_an_empty_file_changes_nothing(write):
 
 
 BAD_FILES = (
-    ("[training]\nmax_step = 5", ".toml", "Unknown setting 'training.max_step'. Did you mean training.max_steps"),
-    ("[model]\nunit = 5", ".toml", "Unknown option of model rnnsearch 'unit'. Did you mean units"),
-    ("[trainings]\nmax_steps = 5", ".toml", "Unknown section of settings 'trainings'. Did you mean training?"),
-    (
-        "[training]\nmax_steps = 'ten'",
-        ".toml",
-        "`training.max_steps` must be a positive integer. Received: max_steps='ten'.",
-    ),
-    (
-        "[training]\nmax_steps = 0",
-        ".toml",
-        "`training.max_steps` must be a positive integer. Received: max_steps=0.",
-    ),
-    ("[training\n", ".toml", "file.toml: Expected ']' at the end of a table declaration (at line 1"),
-    ("training: [1, 2", ".yaml", "file.yaml: while parsing a flow sequence"),
-    ("{", ".json", "file.json: Expecting property name"),
-    ("training: 5", ".yaml", "file.yaml: the section training holds settings by name. Received: 5."),
-    ("- 5", ".yaml", "file.yaml: a configuration has the sections model, data, training. Received: [5]."),
-    (
-        "training: {max_steps: yes}",
-        ".yaml",
-        "`training.max_steps` must be a positive integer. Received: max_steps=True.",
-    ),
-    ("training: {seed: no}", ".yaml", "`training.seed` must be an integer of 0 or more. Received: seed=False."),
-    ("model: {dropout: off}", ".yaml", "`model.dropout` must be in [0, 1). Received: dropout=False."),
-    ("model: {name: [a]}", ".yaml", "file.yaml: model.name is a text. Received: ['a']."),
-    ("data: {spec: 5}", ".yaml", "file.yaml: data.spec is a text. Received: 5."),
-    ("5: {}", ".yaml", "Unknown section of settings 5."),
-    ("training: {on: 5}", ".yaml", "Unknown setting 'training.True'."),
-    (
-        "training: {seed: 1}\ntraining: {seed: 2}",
-        ".yaml",
-        "file.yaml: the key 'training' occurs 2 times in a section",
-    ),
-    ("training: {seed: 1, seed: 2}", ".yaml", "file.yaml: the key 'seed' occurs 2 times in a section; leave one."),
-    ('{"training": {"seed": 1, "seed": 1}}', ".json", "file.json: the key 'seed' occurs 2 times in a section"),
-    ("[training]\nseed = 1\nseed = 2", ".toml", "file.toml: Cannot overwrite a value"),
-    ("[" * 5000, ".json", "file.json: nested too deeply; settings are in sections, no deeper."),
-    ("[" * 5000, ".yaml", "file.yaml: nested too deeply"),
-    ("", ".ini", "file.ini: the name of a configuration ends in .toml, .yaml, .yml, .json."),
+    ("[training]\nmax_step = 5", ".toml", "'training.max_step'.*training.max_steps"),
+    ("[model]\nunit = 5", ".toml", "rnnsearch.*'unit'.*units"),
+    ("[trainings]\nmax_steps = 5", ".toml", "'trainings'.*training"),
+    ("[training]\nmax_steps = 'ten'", ".toml", "`training.max_steps`.*max_steps='ten'"),
+    ("[training]\nmax_steps = 0", ".toml", "`training.max_steps`.*max_steps=0"),
+    ("[training\n", ".toml", "file.toml: .*line 1"),
+    ("training: [1, 2", ".yaml", "file.yaml: .*sequence"),
+    ("{", ".json", "file.json: .*line 1"),
+    ("training: 5", ".yaml", "file.yaml: .*training.*Received: 5"),
+    ("- 5", ".yaml", r"file.yaml: .*model, data, training.*Received: \[5\]"),
+    ("training: {max_steps: yes}", ".yaml", "`training.max_steps`.*max_steps=True"),
+    ("training: {seed: no}", ".yaml", "`training.seed`.*seed=False"),
+    ("model: {dropout: off}", ".yaml", "`model.dropout`.*dropout=False"),
+    ("model: {name: [a]}", ".yaml", r"file.yaml: model.name.*Received: \['a'\]"),
+    ("data: {spec: 5}", ".yaml", "file.yaml: data.spec.*Received: 5"),
+    ("5: {}", ".yaml", "Unknown .* 5"),
+    ("training: {on: 5}", ".yaml", "'training.True'"),
+    ("training: {seed: 1}\ntraining: {seed: 2}", ".yaml", "file.yaml: .*'training'.* 2 "),
+    ("training: {seed: 1, seed: 2}", ".yaml", "file.yaml: .*'seed'.* 2 "),
+    ('{"training": {"seed": 1, "seed": 1}}', ".json", "file.json: .*'seed'.* 2 "),
+    ("[training]\nseed = 1\nseed = 2", ".toml", "file.toml: .*overwrite"),
+    ("[" * 5000, ".json", "file.json: .*deep"),
+    ("[" * 5000, ".yaml", "file.yaml: .*deep"),
+    ("", ".ini", "file.ini: .*.toml, .yaml, .yml, .json"),
 )
 
 
 def test_bad_files(write, subtests):
     for text, suffix, message in BAD_FILES:
-        with subtests.test(text[:40]), pytest.raises(InputError, match=re.escape(message)):
+        with subtests.test(text[:40]), pytest.raises(InputError, match=message):
             resolve("rnnsearch", "dates", [], read_settings(write(text, suffix)))
 
 
@@ -179,10 +163,10 @@ def test_a_yaml_section_may_override_what_it_merges(write):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: cannot be read \(No such file"):
+    with pytest.raises(InputError, match=r"none\.toml"):
         read_settings(tmp_path / "none.toml")
     (tmp_path / "file.yaml").write_bytes(b"a: \xff")
-    with pytest.raises(InputError, match=r"file\.yaml: .*can't decode byte 0xff"):
+    with pytest.raises(InputError, match=r"file\.yaml: .*0xff"):
         read_settings(tmp_path / "file.yaml")
 
 

@@ -25,8 +25,8 @@ BAD = (
     ("0-0\n0-0 1:0\n\n", "train.align:2: .* Received: '1:0'"),
     ("0-0\n0--1\n\n", "train.align:2: .* Received: '0--1'"),
     ("0-0\n²-0\n\n", "train.align:2: .* Received: '²-0'"),
-    ("0-3\n\n\n", "train.align:1: 0-3 links word 3 of a target of 3 words"),
-    ("\n2-0\n\n", "train.align:2: 2-0 links word 2 of a source of 2 words"),
+    ("0-3\n\n\n", "train.align:1: 0-3 .*target.* 3 "),
+    ("\n2-0\n\n", "train.align:2: 2-0 .*source.* 2 "),
     ("", "empty file"),
 )
 

@@ -58,8 +58,8 @@ def test_a_pair_blank_on_both_sides_is_kept(tmp_path):
 
 
 BAD_LINES = (
-    ({"train_en": b"1\n2\n3\n4\n5\n", "train_de": b"1\n2\n3\n"}, r"train\.en:4: .*unequal line counts, 5 .* 3 "),
-    ({"train_en": b"1\n2\n", "train_de": b"1\n2\n3\n"}, r"train\.de:3: .*unequal line counts, 2 .* and 3 "),
+    ({"train_en": b"1\n2\n3\n4\n5\n", "train_de": b"1\n2\n3\n"}, r"train\.en:4: .*unequal .* 5 .* 3 "),
+    ({"train_en": b"1\n2\n", "train_de": b"1\n2\n3\n"}, r"train\.de:3: .*unequal .* 2 .* 3 "),
     ({"train_en": b"1\n\n3\n", "train_de": b"1\n2\n3\n"}, r"train\.en:2: blank line"),
     ({"train_en": b"1\n2\n3\n", "train_de": b"1\n2\n \t\n"}, r"train\.de:3: blank line"),
     ({"train_en": b"1\n2\n3 \xff\n"}, r"train\.en:3: invalid UTF-8 \(byte 0xff\)"),
@@ -87,29 +87,26 @@ def test_other_splits_are_checked_when_used(tmp_path):
 
 def test_what_is_missing_is_noticed_at_once(tmp_path):
     (_folder(tmp_path) / "test.de").unlink()
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/test.de: no such file")):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/test.de")):
         load_data(f"text:{tmp_path}:en-de")
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none: no such folder")):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none")):
         load_data(f"text:{tmp_path}/none:en-de")
 
 
 BAD_SPECS = {
-    "date": "Unknown data SPEC 'date'. Did you mean dates",
-    "txt:here:en-de": "Unknown data SPEC 'txt'. Did you mean text?",
-    "tvs:here": "Unknown data SPEC 'tvs'. Did you mean tsv",
-    "": (
-        "Expected one of dates, lines:DIR, prepared:DIR, senses[:natural|:twins], subjects, sums, "
-        "text:DIR:SRC-TGT, tfds:NAME[/CONFIG][:SRC-TGT], tsv:DIR"
-    ),
-    "lines:caf\udce9": "Received: 'lines:caf\\udce9'",
+    "date": "'date'.*dates",
+    "txt:here:en-de": "'txt'.*text",
+    "tvs:here": "'tvs'.*tsv",
+    "": ", ".join(map(re.escape, sorted(kind.form for kind in data_formats().values()))),
+    "lines:caf\udce9": r"Received: 'lines:caf\\udce9'",
 }
 MALFORMED = "text text: text:a text::en-de text:a:en text:a:- text:a:b-c-d tsv tsv: lines lines: tfds tfds:".split()
 
 
 def test_bad_specs(subtests):
-    malformed = {spec: f"{spec!r}; expected {data_format(spec).form}" for spec in MALFORMED}
+    malformed = {spec: f"{spec!r}.*{re.escape(data_format(spec).form)}" for spec in MALFORMED}
     for spec, message in {**BAD_SPECS, **malformed}.items():
-        with subtests.test(ascii(spec)), pytest.raises(InputError, match=re.escape(message)):
+        with subtests.test(ascii(spec)), pytest.raises(InputError, match=message):
             load_data(spec)
 
 
@@ -125,7 +122,7 @@ def test_splits_are_made_once_and_when_asked_for():
     assert data.split("val") is data.split("val")
     assert data.classes == ["a", "b"] == data.classes
     assert made == ["val", "train"]
-    with pytest.raises(InputError, match="The data 'here' have no test split; they have train and val."):
+    with pytest.raises(InputError, match="'here'.*test.*train and val"):
         data.split("test")
 
 
@@ -137,7 +134,7 @@ def test_some_examples_of_a_split():
 
 
 def test_unknown_split(tmp_path):
-    with pytest.raises(InputError, match="Unknown split 'valid'. Did you mean val?"):
+    with pytest.raises(InputError, match="'valid'.*val"):
         load_data(f"text:{_folder(tmp_path)}:en-de").split("valid")
 
 
@@ -152,9 +149,9 @@ def test_a_loader_of_ones_own(monkeypatch):
         return LabelledData(spec=spec, tokenizer="chars", load_split=lambda name: split)
 
     assert load_data("parity", seed=4).split("train") == Labelled(["4", "5"], ["even", "odd"])
-    with pytest.raises(InputError, match="The data SPEC 'parity' takes no argument. Received: 'parity:5'."):
+    with pytest.raises(InputError, match="'parity'.*Received: 'parity:5'"):
         load_data("parity:5")
-    with pytest.raises(InputError, match="data.max_examples is for tfds: data; parity is read whole."):
+    with pytest.raises(InputError, match="data.max_examples.*parity"):
         load_data("parity", max_examples=3)
-    with pytest.raises(ValueError, match="Data of the kind 'parity' are registered already."):
+    with pytest.raises(ValueError, match="'parity'.*registered"):
         register_data("parity", "parity")(load_parity)

@@ -27,12 +27,12 @@ def test_what_changed(tmp_path, subtests):
     many = tuple(map(str, range(5000)))
     for number, (changed, difference) in enumerate(
         (
-            ({"train": ("a",)}, "train had 2 examples and now has 1"),
-            ({"val": ("c", "d")}, "val had 1 example and now has 2"),
-            ({"train": ("b", "a")}, "train has as many examples, of which the source and target changed"),
-            ({"target": str.lower}, "train has as many examples, of which the target changed; val has as many"),
-            ({"train": ("a", "bb"), "val": ()}, "the source and target changed; val had 1 example and now has 0"),
-            ({"train": (*many, "a")}, "train has as many examples, of which the source and target changed"),
+            ({"train": ("a",)}, "train .* 2 .* 1"),
+            ({"val": ("c", "d")}, "val .* 1 .* 2"),
+            ({"train": ("b", "a")}, "train .*source and target"),
+            ({"target": str.lower}, "train .*the target .*val"),
+            ({"train": ("a", "bb"), "val": ()}, "source and target .*val .* 1 .* 0"),
+            ({"train": (*many, "a")}, "train .*source and target"),
         )
     ):
         with subtests.test(difference):
@@ -42,10 +42,10 @@ def test_what_changed(tmp_path, subtests):
             check_unchanged(workdir, before, accept=False)
             with pytest.raises(InputError, match=re.escape(str(workdir.path))) as refusal:
                 check_unchanged(workdir, _pairs(**changed), accept=False)
-            assert difference in str(refusal.value) and str(refusal.value).endswith(GO_ON)
+            assert re.search(difference, str(refusal.value)) and str(refusal.value).endswith(GO_ON)
             check_unchanged(workdir, _pairs(**changed), accept=True)
             check_unchanged(workdir, _pairs(**changed), accept=False)
-            with pytest.raises(InputError, match="changed since the run"):
+            with pytest.raises(InputError, match=re.escape(str(workdir.path))):
                 check_unchanged(workdir, before, accept=False)
 
 
@@ -55,7 +55,7 @@ def test_labels_that_came_and_went(tmp_path):
     for split in ("train", "val", "test"):
         path = tmp_path / "data" / f"{split}.tsv"
         path.write_text(path.read_text().replace("\tthing\n", "\tobject\n"))
-    difference = "train lost the label 'thing' and gained the label 'object'; val lost the label 'thing' and gained"
+    difference = "train .*'thing'.*'object'.*val .*'thing'.*'object'"
     with pytest.raises(InputError, match=difference):
         check_unchanged(workdir, load_data(spec), accept=False)
 
@@ -73,7 +73,7 @@ def test_a_damaged_fingerprint(tmp_path):
 def test_a_run_without_fingerprint_gets_one(tmp_path):
     workdir = WorkDir(tmp_path)
     check_unchanged(workdir, _pairs(), accept=False)
-    with pytest.raises(InputError, match="train had 2 examples and now has 1"):
+    with pytest.raises(InputError, match="train .* 2 .* 1"):
         check_unchanged(workdir, _pairs(train=("a",)), accept=False)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,17 +102,17 @@ def test_choice(machine):
 
 
 REFUSED = (
-    (CPUS, {"devices": 3}, "training.devices=3 is more than tensorflow can spread a batch over here, which is 2."),
-    ([], {"devices": 2}, "training.devices=2 is more than tensorflow can spread a batch over here, which is 1."),
-    (GPUS, {"devices": 2, "accumulate_steps": 4}, "training.accumulate_steps=4 is for one device under TensorFlow"),
-    (GPUS, {"devices": 2, "precision": "mixed_float16"}, "training.precision=mixed_float16 is for one device"),
+    (CPUS, {"devices": 3}, "training.devices=3.*2"),
+    ([], {"devices": 2}, "training.devices=2.*1"),
+    (GPUS, {"devices": 2, "accumulate_steps": 4}, "training.accumulate_steps=4.*one device.*TensorFlow"),
+    (GPUS, {"devices": 2, "precision": "mixed_float16"}, "training.precision=mixed_float16.*one device"),
 )
 
 
 def test_what_cannot_be_chosen(machine, subtests):
     for found, settings, message in REFUSED:
         machine(found)
-        with subtests.test(message), pytest.raises(InputError, match=re.escape(message)):
+        with subtests.test(message), pytest.raises(InputError, match=message):
             choose_devices(TrainingConfig(**settings))
 
 
@@ -132,7 +131,7 @@ def test_keras_has_what_the_optimizer_overrides():
 
 def test_a_mesh_is_for_jax(machine):
     machine(CPUS)
-    with pytest.raises(InputError, match="training.mesh is for JAX, which KERAS_BACKEND=jax chooses; the backend is"):
+    with pytest.raises(InputError, match="training.mesh.*KERAS_BACKEND=jax"):
         choose_mesh(TrainingConfig(mesh="data=2"))
     assert choose_mesh(TrainingConfig(devices=2)) is None
 

@@ -47,9 +47,7 @@ def test_a_mesh_has_all_devices():
     message = "training.mesh=data=4,model=1 takes 4 devices; JAX has 8 devices."
     with pytest.raises(InputError, match=re.escape(message) + "$"):
         Mesh({"data": 4, "model": 1}, EIGHT)
-    with pytest.raises(
-        InputError, match="JAX has 1 device. A processor counts as several after `export XLA_FLAGS=--xla"
-    ):
+    with pytest.raises(InputError, match="JAX has 1 .*XLA_FLAGS=--xla"):
         Mesh({"data": 4, "model": 1}, ["cpu:0"])
 
 
@@ -71,7 +69,5 @@ def test_shares():
 
 def test_a_row_of_the_mesh_is_not_cut():
     mesh = Mesh({"data": 4, "model": 3}, [f"gpu:{number}" for number in range(12)])
-    with pytest.raises(
-        InputError, match="the 2 devices of a process have to be a multiple of model=3, or to divide it."
-    ):
+    with pytest.raises(InputError, match=" 2 .*model=3"):
         mesh.share(0, 6)

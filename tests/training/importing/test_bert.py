@@ -120,9 +120,9 @@ def test_a_classifier_begins_from_a_sentence_encoder(encoder, tmp_path):
     summary = np.asarray(model.summarize(tokens))
     assert near(summary / np.linalg.norm(summary, axis=1, keepdims=True), encoder.expected["vectors"])
     assert np.array_equal(head, model.output_dense.kernel)
-    with pytest.raises(InputError, match="holds a sentence_bert to begin from. Received: cnn_classifier"):
+    with pytest.raises(InputError, match="sentence_bert.*Received: cnn_classifier"):
         resolve("cnn_classifier", spec, [f"training.init_from={encoder.path}"])
-    with pytest.raises(InputError, match="sentence_bert is a sentence_encoder model"):
+    with pytest.raises(InputError, match="sentence_bert.*sentence_encoder"):
         resolve("sentence_bert", spec, []).open_data()
 
 

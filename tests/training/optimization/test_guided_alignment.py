@@ -72,7 +72,7 @@ def test_attention_learns_the_alignment(name):
 
 def test_models_without_attention_are_refused():
     model = zoo.create_model("rnn_encdec", source_vocab_size=7, target_vocab_size=7, embedding_dim=3, units=4)
-    with pytest.raises(InputError, match="data.alignments teaches attention, and RNNEncoderDecoder has none"):
+    with pytest.raises(InputError, match="data.alignments.*RNNEncoderDecoder"):
         guide(model, 1.0)
 
 

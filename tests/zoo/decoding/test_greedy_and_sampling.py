@@ -77,7 +77,7 @@ def test_a_prompt_can_take_the_place_of_the_start_symbol(resizes):
     ids, log_probs = greedy_search(step, state, begun, resizes=resizes)
     np.testing.assert_array_equal(ops.convert_to_numpy(ids), usual[0])
     np.testing.assert_allclose(ops.convert_to_numpy(log_probs), usual[1], rtol=1e-5)
-    with pytest.raises(ValueError, match="Beam search begins with the start symbol"):
+    with pytest.raises(ValueError, match="[Bb]eam search"):
         beam_search(step, state, begun, beam_size=2)
 
 

@@ -179,7 +179,7 @@ def test_a_broken_model_file_is_refused(copy):
         with pytest.raises(InputError, match=r"model\.keras.*checksums\.json"):
             zoo.load(copy)
     (copy / "checksums.json").unlink()  # earlier versions wrote none
-    with pytest.raises(InputError, match=r"model\.keras.*not a zip file"):
+    with pytest.raises(InputError, match=r"model\.keras"):
         zoo.load(copy)
 
 

@@ -118,7 +118,7 @@ def test_unix_socket(base, tmp_path):
         assert server.port is None
         with grpc.insecure_channel(f"unix:{path}") as channel:
             assert Asker(channel).predict([1.0]) == [2.0]
-    with pytest.raises(ServingError, match="--grpc_socket_path .* cannot be listened on"):
+    with pytest.raises(ServingError, match="--grpc_socket_path"):
         ModelServer(Settings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
 
 

@@ -249,21 +249,21 @@ def started(**settings):
 
 def test_a_server_without_a_model_does_not_start(base, scale_models, tmp_path):
     shutil.rmtree(base / "1" / "variables")
-    with pytest.raises(ServingError, match="cannot be loaded as a SavedModel"):
+    with pytest.raises(ServingError, match="SavedModel"):
         started(model_base_path=str(base))
     file = tmp_path / "models.config"
     file.write_text(text_format.MessageToString(models(entry("a", tmp_path / "none"))))
-    with pytest.raises(ServingError, match="must be a directory of versions"):
+    with pytest.raises(ServingError, match="directory"):
         started(model_config_file=str(file))
     file.write_text("model_config_list { config { nome: 'a' } }")
     with pytest.raises(ServingError, match="Error parsing text-format tensorflow.serving.ModelServerConfig: .*: 1:30"):
         started(model_config_file=str(file))
     file.write_text("custom_model_config {}")
-    with pytest.raises(ServingError, match="does not yet support custom model config"):
+    with pytest.raises(ServingError, match="custom"):
         started(model_config_file=str(file))
     publish(scale_models[2], base / "3")
     file.write_text(text_format.MessageToString(models(entry("a", base, "", [("stable", 3)]))))
-    with pytest.raises(ServingError, match="assign label to version 3 of model a.*; --allow_version_labels_for_unav"):
+    with pytest.raises(ServingError, match="version 3 .*model a.*--allow_version_labels_for_unavailable_models"):
         started(model_config_file=str(file))
 
 

@@ -78,23 +78,23 @@ def test_a_file_that_ends_between_two_records(tfrecords):
     path = tfrecords[0]
     records, content = list(read_records(path)), path.read_bytes()
     path.write_bytes(content[: -len(records[-1]) - 16])
-    message = f"{path}: {len(records) - 1} examples where dataset_info.json says {len(records)}; the data are damaged."
-    with pytest.raises(InputError, match=re.escape(message)):
+    message = f"{re.escape(str(path))}: {len(records) - 1} .*dataset_info.json.* {len(records)}"
+    with pytest.raises(InputError, match=message):
         read(path.parent, "test")
     path.write_bytes(content * 2)
-    with pytest.raises(InputError, match=f"{2 * len(records)} examples where dataset_info.json says {len(records)}"):
+    with pytest.raises(InputError, match=f"{2 * len(records)} .*dataset_info.json.* {len(records)}"):
         read(path.parent, "test")
     path.write_bytes(b"")
-    with pytest.raises(InputError, match="0 examples where"):
+    with pytest.raises(InputError, match="0 .*dataset_info.json"):
         read(path.parent, "test")
 
 
 RECORDS = (
-    (b"\xff" * 20, "the file ends within a record"),
-    (bytes(5), "the file ends within a record"),
-    (bytes(16), "record 0 does not fit its checksum"),
-    (b"no example", "record 0 is not such an example"),
-    (b"", "record 0 is not such an example"),
+    (b"\xff" * 20, "ends within"),
+    (bytes(5), "ends within"),
+    (bytes(16), "record 0 .*checksum"),
+    (b"no example", "record 0 .*example"),
+    (b"", "record 0 .*example"),
 )
 
 
@@ -106,13 +106,13 @@ def test_what_is_no_record(tfrecords, subtests):
                 crcs = [struct.pack("<I", _reference(part)) for part in (head, content)]
                 content = head + crcs[0] + content + crcs[1]
             tfrecords[0].write_bytes(content)
-            with pytest.raises(InputError, match=f"{re.escape(str(tfrecords[0]))}: {message}"):
+            with pytest.raises(InputError, match=f"{re.escape(str(tfrecords[0]))}: .*{message}"):
                 read(tfrecords[0].parent, "test")
 
 
 def test_files_that_are_missing(tfrecords, capsys):
     tfrecords[0].unlink()
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=re.escape(str(tfrecords[0]))):
         read(tfrecords[0].parent, "test")
     assert capsys.readouterr().err == ""  # nothing is downloaded in place of a folder, whatever its name
 
@@ -123,7 +123,7 @@ def test_damaged_metadata(tfrecords):
         whole = (folder / name).read_text()
         for content in ('{"pythonClassName": "tensorflow_datasets.core.features.FeaturesDict"}', "{", "{}", ""):
             (folder / name).write_text(content)
-            with pytest.raises(InputError, match=f"{re.escape(str(folder))} is not a prepared dataset"):
+            with pytest.raises(InputError, match=re.escape(str(folder))):
                 load_data(f"tfds:{folder}")
         (folder / name).write_text(whole)
 

@@ -169,18 +169,18 @@ def test_spec():
 
 
 ERRORS = (
-    (lambda: dates.render(date(1961, 5, 3), "xx"), "Unknown dates locale 'xx'"),
-    (lambda: dates.render(date(1961, 5, 3), "en", "lnog"), "'lnog'. Did you mean long"),
-    (lambda: dates.render(date(1961, 5, 3), "en", digits="arab"), "numbering system of 'en' 'arab'"),
-    (lambda: dates.render(date(1961, 10, 3), "hr"), "month 10 in 'hr' is ambiguous"),
-    (lambda: dates.in_every_script(date(1961, 5, 3), ("Gerek",)), "script 'Gerek'. Did you mean Greek"),
-    (lambda: dates.days("tests"), "split 'tests'. Did you mean test"),
-    (lambda: dates.examples("dev"), "Unknown split 'dev'"),
-    (lambda: load_data("dates:en"), "'dates' takes no argument. Received: 'dates:en'"),
+    (lambda: dates.render(date(1961, 5, 3), "xx"), "locale 'xx'"),
+    (lambda: dates.render(date(1961, 5, 3), "en", "lnog"), "'lnog'.*long"),
+    (lambda: dates.render(date(1961, 5, 3), "en", digits="arab"), "'en' 'arab'"),
+    (lambda: dates.render(date(1961, 10, 3), "hr"), "10 in 'hr'"),
+    (lambda: dates.in_every_script(date(1961, 5, 3), ("Gerek",)), "'Gerek'.*Greek"),
+    (lambda: dates.days("tests"), "'tests'.*test"),
+    (lambda: dates.examples("dev"), "'dev'"),
+    (lambda: load_data("dates:en"), "'dates'.*Received: 'dates:en'"),
 )
 
 
 def test_errors(subtests):
     for call, message in ERRORS:
-        with subtests.test(message), pytest.raises(InputError, match=re.escape(message)):
+        with subtests.test(message), pytest.raises(InputError, match=message):
             call()

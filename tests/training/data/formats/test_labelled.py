@@ -78,10 +78,10 @@ def test_bad_lines(tmp_path, subtests):
 def test_labels_that_do_not_do(tmp_path):
     for split in ("val", "test"):
         data = load_data(f"tsv:{_folder(tmp_path, **{split: UNKNOWN})}")
-        with pytest.raises(InputError, match=rf"/{split}\.tsv:3: Unknown label 'HUN'\. Did you mean HUM"):
+        with pytest.raises(InputError, match=rf"/{split}\.tsv:3: .*'HUN'.*HUM"):
             data.split(split)
     data = load_data(f"tsv:{_folder(tmp_path, train=_numbered(20, 'a'))}")
-    with pytest.raises(InputError, match=r"/train\.tsv:2: every training example is labelled 'a'"):
+    with pytest.raises(InputError, match=r"/train\.tsv:2: .*'a'"):
         data.split("train")
 
 
@@ -121,9 +121,7 @@ def test_bad_data_are_noticed_without_val(without_val, tmp_path):
     with pytest.raises(InputError, match=r"train\.tsv:32: expected one tab"):
         load_data(without_val).split("val")
     (tmp_path / "train.tsv").write_bytes(b"text\tlabel\none\ta\ntwo\tb\n")
-    with pytest.raises(
-        InputError, match=r"/train\.tsv: 2 examples are too few to hold out a tenth; provide a val split"
-    ):
+    with pytest.raises(InputError, match=r"/train\.tsv: 2 .*val"):
         load_data(without_val).split("train")
 
 

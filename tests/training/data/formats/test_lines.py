@@ -28,9 +28,7 @@ def test_reads_lines(tmp_path):
 def test_the_test_may_be_missing(tmp_path):
     data = load_data(f"lines:{_folder(tmp_path)}")
     assert data.splits == ("train", "val")
-    with pytest.raises(
-        InputError, match=rf"The data 'lines:{re.escape(str(tmp_path))}' have no test split; they have train"
-    ):
+    with pytest.raises(InputError, match=rf"'lines:{re.escape(str(tmp_path))}'.*test.*train"):
         data.split("test")
     data = load_data(f"lines:{_folder(tmp_path, test=b'here')}")
     assert data.splits == ("train", "val", "test")

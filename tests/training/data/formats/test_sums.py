@@ -68,9 +68,9 @@ def test_spec():
 
 
 def test_errors():
-    with pytest.raises(InputError, match="split 'tests'. Did you mean test"):
+    with pytest.raises(InputError, match="'tests'.*test"):
         sums.operands("tests")
-    with pytest.raises(InputError, match="'sums' takes no argument. Received: 'sums:3'"):
+    with pytest.raises(InputError, match="'sums'.*Received: 'sums:3'"):
         load_data("sums:3")
 
 

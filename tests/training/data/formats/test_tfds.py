@@ -142,7 +142,7 @@ def test_a_prepared_translation(prepared, languages, expected):
     assert data.splits == ("train", "val")
     assert (data.split("train").source[3], data.split("train").target[3]) == expected
     assert len(data.split("val")) == 4
-    with pytest.raises(InputError, match="have no test split; they have train and val"):
+    with pytest.raises(InputError, match="test.*train and val"):
         data.split("test")
 
 
@@ -152,7 +152,7 @@ def test_of_one_text_the_last_tenth_is_held_out(prepared):
     assert data.split("train").texts == ["one", "", "two"] * 18
     assert data.split("val").texts == ["one", "", "two"] * 2
     data = load_data(f"tfds:{prepared['line']}")
-    with pytest.raises(InputError, match="a text of one line is too short to hold out a tenth; provide a val split"):
+    with pytest.raises(InputError, match="one line.*val"):
         data.split("train")
     data = load_data(f"tfds:{prepared['poems']}")
     assert not data.joined
@@ -177,24 +177,24 @@ def test_no_tensorflow_for_other_backends(prepared):
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([("a", 0), (" ", 1)], "imdb_reviews, example 1 of split train (train[1:2]): empty text."),
-        ([("a", 0), ("b", -1)], "imdb_reviews, example 1 of split train (train[1:2]): no label (label is -1)."),
-        ([("a", 0), (b"caf\xe9", 1)], "example 1 of split train (train[1:2]): invalid UTF-8 in text (byte 0xe9)."),
-        ([("a", 1), ("b", 1)], "imdb_reviews, split train: every training example is labelled 'pos'"),
-        ([], "imdb_reviews: split train is empty; a split needs at least one example."),
-        ([("a", 0), ("b", 1)], "imdb_reviews, split train: 2 examples are too few to hold out a tenth"),
+        ([("a", 0), (" ", 1)], r"imdb_reviews, example 1 .* train \(train\[1:2\]\): empty"),
+        ([("a", 0), ("b", -1)], r"imdb_reviews, example 1 .* train \(train\[1:2\]\): .*label.*-1"),
+        ([("a", 0), (b"caf\xe9", 1)], r"example 1 .* train \(train\[1:2\]\): .*UTF-8.*0xe9"),
+        ([("a", 1), ("b", 1)], "imdb_reviews, split train: .*'pos'"),
+        ([], "imdb_reviews: .*train.*empty"),
+        ([("a", 0), ("b", 1)], "imdb_reviews, split train: 2 examples"),
     ],
 )
 def test_bad_classified_texts(mocked, rows, expected):
     mocked("imdb_reviews", {"train": [{"text": text, "label": label} for text, label in rows], "test": []})
-    with pytest.raises(InputError, match=re.escape(expected)):
+    with pytest.raises(InputError, match=expected):
         load_data("tfds:imdb_reviews").split("train")
 
 
 def test_a_label_that_training_lacks(mocked):
     rows = [{"title": "", "description": f"d{i}", "label": i % 3} for i in range(40)]
     mocked("ag_news_subset", {"train": rows, "test": [*rows[:2], {"description": "x", "label": 3}]})
-    expected = r"ag_news_subset, example 2 of split test \(test\[2:3\]\): Unknown label 'Sci/Tech'.*No training example"
+    expected = r"ag_news_subset, example 2 .* test \(test\[2:3\]\): .*'Sci/Tech'"
     with pytest.raises(InputError, match=expected):
         load_data("tfds:ag_news_subset").split("test")
 
@@ -207,7 +207,7 @@ def test_hidden_labels_of_a_test_split(mocked):
     data = load_data("tfds:glue/cola", max_examples=6)
     data.check()
     assert [len(data.split(split)) for split in ("train", "val")] == [6, 8]
-    with pytest.raises(InputError, match="glue/cola: split test hides its labels"):
+    with pytest.raises(InputError, match="glue/cola: .*test.*labels"):
         data.split("test")
 
 
@@ -217,7 +217,7 @@ def test_some_of_the_training_examples(prepared, name):
     data = load_data(spec, max_examples=20)
     assert [len(data.split(split)) for split in data.splits] == [18, 2, 5]
     assert {*data.split("train").texts, *data.split("val").texts} == {f"text {i} é" for i in range(20)}
-    with pytest.raises(InputError, match="data.max_examples is for tfds: data; sums is read whole. Received: .*=20"):
+    with pytest.raises(InputError, match="data.max_examples.*sums.*Received: .*=20"):
         load_data("sums", max_examples=20)
 
 
@@ -225,7 +225,7 @@ def test_the_test_split_is_not_read_for_training(mocked):
     mocked("lm1b", {"train": [{"text": "a"}] * 9 + [{"text": "b"}], "test": [{"text": ""}]})
     data = load_data("tfds:lm1b")
     data.check()
-    with pytest.raises(InputError, match="lm1b, example 0 of split test .*: empty text"):
+    with pytest.raises(InputError, match="lm1b, example 0 .* test .*: empty"):
         data.split("test")
 
 
@@ -234,10 +234,10 @@ def test_bad_pairs_and_texts(mocked):
     mocked("wmt14_translate/de-en", {"train": pairs[:2], "validation": pairs, "test": []})
     data = load_data("tfds:wmt14_translate/de-en")
     assert len(data.split("train")) == 2  # nothing translates to nothing
-    with pytest.raises(InputError, match=r"example 2 of split validation .*: en is blank, the other side is not"):
+    with pytest.raises(InputError, match=r"example 2 .* validation .*: en .*blank"):
         data.split("val")
     mocked("lm1b", {"train": [{"text": "a"}, {"text": "\n"}], "test": []})
-    with pytest.raises(InputError, match=r"lm1b, example 1 of split train \(train\[1:2\]\): empty text"):
+    with pytest.raises(InputError, match=r"lm1b, example 1 .* train \(train\[1:2\]\): empty"):
         load_data("tfds:lm1b").split("train")
 
 
@@ -249,39 +249,39 @@ def test_files_that_tfds_cannot_read_one_by_one(mocked, monkeypatch):
         raise NotImplementedError("Random access data source ...")
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "as_data_source", refuse)
-    with pytest.raises(InputError, match="lm1b: files of format array_record cannot be read; prepare others"):
+    with pytest.raises(InputError, match="lm1b: .*array_record"):
         data.split("test")
 
 
 NAMES = (
-    ("ag_new_subset", "Unknown TFDS dataset 'ag_new_subset'. Did you mean ag_news_subset"),
-    ("zzzzzz", "Unknown TFDS dataset 'zzzzzz', and no such folder. Names: https://"),
-    ("wmt14_translate/en-de", "Unknown configuration of wmt14_translate 'en-de'. Known: cs-en, de-en"),
-    ("ag_news_subset/plain", "The TFDS dataset ag_news_subset takes no configuration"),
-    ("lm1b:9.9.9", "TFDS cannot open 'lm1b:9.9.9' (AssertionError: "),
-    ("wmt14_translate/de-en:de-fr", "are de (Text), en (Text); expected texts named as in de-fr"),
-    ("imdb_reviews:en-de", "expected texts named as in en-de"),
-    ("mnist", "The features of mnist are image (Image), label (ClassLabel); expected a translation, a text and"),
-    ("ted_multi_translate", "are talk_name (Text), translations (TranslationVariableLanguages); expected a"),
-    ("glue/mnli", "expected a translation, a text and its class, or a text"),
-    ("./nowhere", "nowhere: no dataset_info.json there; name the folder of one version"),
+    ("ag_new_subset", "'ag_new_subset'.*ag_news_subset"),
+    ("zzzzzz", "'zzzzzz'.*https://"),
+    ("wmt14_translate/en-de", "wmt14_translate 'en-de'.*cs-en, de-en"),
+    ("ag_news_subset/plain", "ag_news_subset .*no configuration"),
+    ("lm1b:9.9.9", "'lm1b:9.9.9'.*AssertionError: "),
+    ("wmt14_translate/de-en:de-fr", r"de \(Text\), en \(Text\).*de-fr"),
+    ("imdb_reviews:en-de", "en-de"),
+    ("mnist", r"mnist.*image \(Image\), label \(ClassLabel\)"),
+    ("ted_multi_translate", r"talk_name \(Text\), translations \(TranslationVariableLanguages\)"),
+    ("glue/mnli", "glue.mnli"),
+    ("./nowhere", "nowhere: .*dataset_info.json"),
 )
 
 
 def test_names_that_will_not_do(monkeypatch, subtests):
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", lambda *_: pytest.fail("a download"))
     for spec, expected in NAMES:
-        with subtests.test(spec), pytest.raises(InputError, match=re.escape(expected)):
+        with subtests.test(spec), pytest.raises(InputError, match=expected):
             load_data(f"tfds:{spec}")
 
 
 def test_folders_that_will_not_do(prepared):
     for folder, expected in (
-        (prepared["reviews"].parent, "no dataset_info.json there; name the folder of one version"),
-        (prepared["twice"], "are style (ClassLabel), text (Text), tone (ClassLabel); expected a"),  # two classes
-        (prepared["pairs"], "translates between de and en; end the SPEC in :SRC-TGT"),
+        (prepared["reviews"].parent, "dataset_info.json"),
+        (prepared["twice"], r"style \(ClassLabel\), text \(Text\), tone \(ClassLabel\)"),  # two classes
+        (prepared["pairs"], "de and en.*:SRC-TGT"),
     ):
-        with pytest.raises(InputError, match=re.escape(expected)):
+        with pytest.raises(InputError, match=expected):
             load_data(f"tfds:{folder}")
 
 
@@ -315,7 +315,7 @@ def test_without_a_network_there_is_an_answer_soon(monkeypatch, tmp_path, capfd)
     monkeypatch.setattr(Retry, "get_backoff_time", lambda self: waited.append(backoff(self)) or 0)
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    with pytest.raises(InputError, match="ag_news_subset cannot be downloaded and prepared .*Where there is a network"):
+    with pytest.raises(InputError, match="ag_news_subset .*network"):
         load_data("tfds:ag_news_subset")
     assert 0 < sum(waited) < 5
     assert "Retrying" not in capfd.readouterr().err
@@ -333,7 +333,7 @@ def test_a_fault_in_the_code_of_a_dataset_is_not_explained_away(monkeypatch):
 
 def test_no_train_split(mocked):
     mocked("lm1b", {"test": 3})
-    with pytest.raises(InputError, match="lm1b has no split train; its splits are test."):
+    with pytest.raises(InputError, match="lm1b .*train.*test"):
         load_data("tfds:lm1b")
 
 
