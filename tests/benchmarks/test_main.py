@@ -68,7 +68,7 @@ def test_inputs_and_fresh_are_passed_on(asked, tmp_path):
 def test_half_of_the_inputs_is_an_error_and_a_command_that_fails_is_not_stored(capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit):
         bench.main(["--text", "file"])
-    assert "--workdir and --text go together" in capsys.readouterr().err
+    assert "--workdir" in capsys.readouterr().err
     monkeypatch.setattr(store, "FOLDER", tmp_path)
     monkeypatch.setattr(bench, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "executable", "false")

@@ -15,16 +15,16 @@ from benchmarks.parity.inputs import arabic_words, beginnings, hostile_lines, re
 def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(parity, "PACKAGES", ("keras", "no_such_package"))
     assert parity.main(["--pretrained", str(tmp_path)]) == 2
-    assert "no_such_package is not installed" in capsys.readouterr().err
+    assert "no_such_package" in capsys.readouterr().err
     monkeypatch.setattr(parity, "PACKAGES", ("keras",))
     assert parity.main(["--pretrained", str(tmp_path / "none")]) == 2
-    assert "--pretrained must be a folder. Received: " in capsys.readouterr().err
+    assert "--pretrained" in capsys.readouterr().err
     assert parity.main(["--pretrained", str(tmp_path), "--text", str(tmp_path / "a"), str(tmp_path)]) == 2
     received = f"Received: {tmp_path / 'a'}, {tmp_path}"
-    assert f"--text must be files, or folders of Python sources. {received}" in capsys.readouterr().err
+    assert received in capsys.readouterr().err
     (tmp_path / "a.py").write_text("")
     assert parity.main(["--pretrained", str(tmp_path), "--text", str(tmp_path), "--lines", "0"]) == 2
-    assert "--lines must be at least 1. Received: 0" in capsys.readouterr().err
+    assert "Received: 0" in capsys.readouterr().err
 
 
 def test_inputs_are_many_different_and_what_tokenizers_do_not_like(tmp_path):

@@ -10,10 +10,10 @@ def test_missing_text_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(train_marian, "PACKAGES", ("no_such_package",))
     arguments = ["--text", str(tmp_path), "--output", str(tmp_path / "out")]
     assert train_marian.main(arguments) == 2
-    assert "no_such_package is not installed" in capsys.readouterr().err
+    assert "no_such_package" in capsys.readouterr().err
     monkeypatch.setattr(train_marian, "PACKAGES", ())
     assert train_marian.main(arguments) == 2
-    assert f"--text must have train.en. Received: {tmp_path}" in capsys.readouterr().err
+    assert f"Received: {tmp_path}" in capsys.readouterr().err
     assert trained.main(["--checkpoint", str(tmp_path), "--text", str(tmp_path)]) == 2
     assert f"There must be {tmp_path / 'config.json'}, {tmp_path / 'test.en'}" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -244,14 +244,14 @@ def test_killed_and_resumed_is_like_not_interrupted(small_run, labelled_spec, tm
 def test_a_finished_run_can_go_on_for_longer(small_run, labelled_spec, copied, capsys):
     workdir = copied(small_run)
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.max_steps=12") == 0
-    assert "the run was begun with, but training.max_steps=12" in capsys.readouterr().err
+    assert "training.max_steps=12" in capsys.readouterr().err
     assert losses_of(workdir)[:3] == losses_of(small_run)
     assert [step for step, *_ in losses_of(workdir)] == [3, 6, 9, 12]
     assert final_of(workdir)["step"] == 12
     card = (workdir / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "After step 9 it went on with training.max_steps=12; the command has the last settings." in card
     assert train("cnn_classifier", labelled_spec, workdir, "--resume", "--set", "training.ema=0.5") == 2
-    assert "training.ema=0.9, which cannot change" in capsys.readouterr().err
+    assert "training.ema=0.9" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

@@ -204,7 +204,7 @@ def test_options_that_data_have_no_use_for(tmp_path, capsys, subtests):
 
 def test_running_text_stays_whole(tmp_path, capsys):
     assert prepare(write_lines(tmp_path / "lines"), tmp_path / "out", "--duplicates", "drop") == 2
-    assert "are one running text" in capsys.readouterr().err
+    assert "one running text" in capsys.readouterr().err
 
 
 def test_an_interrupted_preparation_goes_on(tmp_path, monkeypatch, capsys):
@@ -223,7 +223,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path, monkeypatch, capsys):
         assert prepare(spec, tmp_path / "out", *options) == 130
     assert not (tmp_path / "out/manifest.json").exists()
     assert run_quietly(main, "--data", "sums", "--output", tmp_path / "out") == 2
-    assert "the beginning of another preparation: of text:" in capsys.readouterr().err
+    assert "another preparation" in capsys.readouterr().err
     (tmp_path / "out/.tmp-1-left").touch()
     (tmp_path / "out/train-00001.shard").write_bytes(b"cut off")
     monkeypatch.setattr(run, "make_shard", lambda job: (made.append(job.number), shard_job.make_shard(job)))
@@ -233,7 +233,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path, monkeypatch, capsys):
     assert prepare(spec, tmp_path / "out", *options) == 0
     assert "is prepared already" in capsys.readouterr().err
     assert prepare(spec, tmp_path / "out", *options, "--seed", 3) == 2
-    assert "holds other token shards: --seed was 0 and is 3" in capsys.readouterr().err
+    assert "--seed was 0 and is 3" in capsys.readouterr().err
 
 
 def test_a_second_one_at_work_is_refused(tmp_path, capsys):
@@ -250,7 +250,7 @@ def test_a_folder_of_something_else(tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/letter.txt").touch()
     assert prepare("sums", tmp_path / "out") == 2
-    assert "is not empty, and holds no preparation" in capsys.readouterr().err
+    assert "not empty" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

@@ -133,7 +133,7 @@ def test_nothing_can_be_held_out(without_val, tmp_path):
         (tmp_path / "train.tsv").write_text("\n".join(["text\tlabel", *rows]))
         with pytest.raises(InputError, match=f"{re.escape(str(tmp_path / 'train.tsv'))}: .*{message}") as refusal:
             load_data(without_val).split("train")
-        assert str(refusal.value).endswith("; provide a val split.")
+        assert str(refusal.value).endswith("val split.")
 
 
 def test_equal_texts_stay_together():
