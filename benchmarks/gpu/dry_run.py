@@ -24,7 +24,8 @@ from benchmarks.gpu.figure import OURS, Figure  # noqa: E402
 from benchmarks.gpu.program import LARGE, Program, products  # noqa: E402
 from training.data.batching import PairBatches  # noqa: E402
 from training.hardware.compiled_step import lower_step, planned_peak  # noqa: E402
-from zoo.layers.core import execution, kernels  # noqa: E402
+from zoo.layers.core import kernels  # noqa: E402
+from zoo.layers.execution import plan  # noqa: E402
 
 KINDS = {"translator": steps.TranslatorStep, "language_model": steps.LanguageModelStep}
 TARGET = Path(__file__).with_name("h100.txtpb")
@@ -94,7 +95,7 @@ def as_on_a_gpu() -> Iterator[None]:
     with (
         mock.patch.object(kernels, "has_accelerator", lambda: True),
         mock.patch.object(kernels, "has_fused_attention", lambda: True),
-        mock.patch.object(execution, "has_fused_attention", lambda: True),
+        mock.patch.object(plan, "has_fused_attention", lambda: True),
     ):
         yield
 

@@ -30,11 +30,11 @@ from zoo.layers.attention.single_head import (
 )
 from zoo.layers.attention.sliding_window import SlidingWindowAttention
 from zoo.layers.attention.talking_heads import TalkingHeadsAttention
-from zoo.layers.blocks.feed_forward import FeedForward, GatedFeedForward
 from zoo.layers.blocks.gated_convolution import GatedConvolutionBlock
 from zoo.layers.blocks.maxout import Maxout
 from zoo.layers.blocks.transformer_decoder import TransformerDecoderBlock
 from zoo.layers.blocks.transformer_encoder import TransformerEncoderBlock
+from zoo.layers.core.feed_forward import FeedForward, GatedFeedForward
 from zoo.layers.normalizations import (
     EntmaxNormalization,
     Normalization,

@@ -6,7 +6,7 @@ BLOCKS = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_rms_decoder_
 FEED_FORWARD = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_feed_forward",)
 BY_HAND = ("tests/zoo/layers/blocks/test_transformer_blocks.py::test_normalizations_by_hand",)
 CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py",)
-NORMALIZATION = ("tests/zoo/layers/blocks/test_normalization.py",)
+NORMALIZATION = ("tests/zoo/layers/core/test_normalization.py",)
 ARRIVING = ("tests/zoo/layers/blocks/test_masks_that_come.py",)
 SCORES = ("tests/zoo/layers/scores/test_scores.py",)
 LOCATION = ("tests/zoo/layers/scores/test_location.py",)
@@ -37,7 +37,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the gate is what it should let through",
-        "zoo/layers/blocks/feed_forward.py",
+        "zoo/layers/core/feed_forward.py",
         "return multiply(self.intermediate_dense, inputs) * multiply(self.linear_dense, inputs)",
         "return self.intermediate_dense.activation(self.linear_dense(inputs)) * multiply(self.linear_dense, inputs)",
         FEED_FORWARD,
@@ -51,7 +51,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the gradient of a layer's norm lacks its second mean",
-        "zoo/layers/blocks/normalization.py",
+        "zoo/layers/core/normalization.py",
         "scale * (inner - _mean(inner) - normalized * _mean(inner * normalized))",
         "scale * (inner - _mean(inner))",
         NORMALIZATION,

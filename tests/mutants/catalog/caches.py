@@ -10,7 +10,7 @@ CONVOLUTION = ("tests/zoo/layers/blocks/test_gated_convolution.py::test_prefill_
 RULES = ("tests/zoo/layers/visibility/test_rules.py",)
 POSITIONS = ("tests/zoo/layers/positions/test_base.py::test_in_attention",)
 LOOP = ("tests/zoo/layers/recurrent/test_attention_rnn.py::test_attention_learns_the_number_of_the_step",)
-STATES = ("tests/zoo/layers/core/test_cuts.py",)
+STATES = ("tests/zoo/layers/attention/test_cuts.py",)
 SUMS = ("tests/zoo/layers/core/test_steps.py",)
 
 MUTANTS: list[Mutant] = [
@@ -58,7 +58,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the queries of a step are in the segment of the first key",
-        "zoo/layers/attention/masks.py",
+        "zoo/layers/visibility/visible.py",
         "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
         "return ops.take(ids, ops.where(inside, positions - positions[:1], length), axis=1)",
         RULES,

@@ -2,87 +2,88 @@
 
 from tests.mutants.mutant import Mutant
 
-CORE = "tests/zoo/layers/core"
-AT_ONCE = (f"{CORE}/test_tiles.py::test_tiles_and_kernels_are_as_all_at_once",)
-IN_TILES = (f"{CORE}/test_tiles.py::test_rules_in_tiles",)
-WEIGHTS = (f"{CORE}/test_execution.py::test_gradients_of_all_kinds_of_weights_in_chunks",)
-IN_BOTH_PASSES = (f"{CORE}/test_execution.py::test_chunks_in_graphs_in_half_precision_and_with_dropout",)
-KERNEL = (f"{CORE}/test_execution.py::test_what_a_fused_kernel_is_not_asked_for",)
-ZERO = (f"{CORE}/test_edges_of_execution.py::test_sizes_of_zero",)
+CORE, EXECUTION = "tests/zoo/layers/core", "tests/zoo/layers/execution"
+AT_ONCE = (f"{EXECUTION}/test_tiles.py::test_tiles_and_kernels_are_as_all_at_once",)
+IN_TILES = (f"{EXECUTION}/test_tiles.py::test_rules_in_tiles",)
+WEIGHTS = (f"{EXECUTION}/test_execution.py::test_gradients_of_all_kinds_of_weights_in_chunks",)
+IN_BOTH_PASSES = (f"{EXECUTION}/test_execution.py::test_chunks_in_graphs_in_half_precision_and_with_dropout",)
+KERNEL = (f"{EXECUTION}/test_execution.py::test_what_a_fused_kernel_is_not_asked_for",)
+ZERO = (f"{EXECUTION}/test_edges_of_execution.py::test_sizes_of_zero",)
 SHORTCUTS = ("tests/zoo/layers/core/test_shortcuts.py",)
-KERNELS, DROPOUT, CUTS = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",), (f"{CORE}/test_cuts.py",)
+KERNELS, DROPOUT = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",)
+CUTS = ("tests/zoo/layers/attention/test_cuts.py",)
 LOOPS = ("tests/zoo/layers/recurrent/test_loops.py::test_layers_are_those_of_keras",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
         "the last visible tile is skipped",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "lambda step, _: step < count,",
         "lambda step, _: step < count - 1,",
         AT_ONCE,
     ),
     Mutant(
         "tiles that hold nothing visible are computed as well",
-        "zoo/layers/core/tiles.py",
+        "zoo/layers/execution/tiles.py",
         "some = ops.logical_and(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
         "some = ops.logical_or(some, ops.any(self._by_batch(rule.may_see(blocks)), axis=0))",
-        (f"{CORE}/test_tiles.py::test_what_no_query_of_a_tile_sees_is_not_computed",),
+        (f"{EXECUTION}/test_tiles.py::test_what_no_query_of_a_tile_sees_is_not_computed",),
     ),
     Mutant(
         "a tile that only one sequence of the batch sees is skipped",
-        "zoo/layers/core/tiles.py",
+        "zoo/layers/execution/tiles.py",
         "ops.any(self._by_batch(rule.may_see(blocks)), axis=0)",
         "ops.all(self._by_batch(rule.may_see(blocks)), axis=0)",
         IN_TILES,
     ),
     Mutant(
         "what fills up the last tile counts as keys",
-        "zoo/layers/core/tiles.py",
+        "zoo/layers/execution/tiles.py",
         "* self.columns <= keys",
         "* self.columns < keys + self.columns",
         IN_TILES,
     ),
     Mutant(
         "the output of tiles before is not rescaled when the running maximum grows",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "output = output * shrink + ops.cast(addend, self.wide)",
         "output = output + ops.cast(addend, self.wide)",
         AT_ONCE,
     ),
     Mutant(
         "the sum of weights is not rescaled when the running maximum grows",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "sums = sums * shrink + ops.sum",
         "sums = sums + ops.sum",
         AT_ONCE,
     ),
     Mutant(
         "the gradient of a tile's scores lacks what its row has in common",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "(ops.cast(of_weights, weights.dtype) - inner)",
         "ops.cast(of_weights, weights.dtype)",
         AT_ONCE,
     ),
     Mutant(
         "the gradient of keys and values is that of the last tile alone",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "self.read(array, place[kind]) + ops.cast(new, self._sum_type(new))",
         "ops.cast(new, self._sum_type(new))",
         AT_ONCE,
     ),
     Mutant(
         "all tiles drop the same weights",
-        "zoo/layers/core/tiles.py",
+        "zoo/layers/execution/tiles.py",
         'seeds_of_parts(seed, ops.arange(grid.num_rows * grid.num_columns, dtype="int32"))',
         'seeds_of_parts(seed, ops.zeros(grid.num_rows * grid.num_columns, dtype="int32"))',
-        (f"{CORE}/test_tiles.py::test_each_tile_drops_weights_of_its_own",),
+        (f"{EXECUTION}/test_tiles.py::test_each_tile_drops_weights_of_its_own",),
     ),
     Mutant(
         "all chunks drop the same weights",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/chunks.py",
         "seed if seed is None else seeds_of_parts(seed, index)",
         "seed",
-        (f"{CORE}/test_execution.py::test_chunks_drop_weights_of_their_own",),
+        (f"{EXECUTION}/test_execution.py::test_chunks_drop_weights_of_their_own",),
     ),
     Mutant(
         "the backward pass of a chunk drops the weights of the next one",
@@ -96,7 +97,7 @@ MUTANTS: list[Mutant] = [
         "zoo/layers/core/kernels.py",
         "    last = tensor[..., -1:, :]\n",
         "    last = ops.zeros_like(tensor[..., -1:, :])\n",
-        (f"{CORE}/test_execution.py::test_rows_to_spare_have_finite_gradients",),
+        (f"{EXECUTION}/test_execution.py::test_rows_to_spare_have_finite_gradients",),
     ),
     Mutant(
         "gradients of what chunks share add up in half precision",
@@ -107,63 +108,63 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "weights that chunks read get no gradient",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/chunks.py",
         "layer.compare_weights(), layer.pair_size() > 1",
         "[], layer.pair_size() > 1",
         WEIGHTS,
     ),
     Mutant(
         "large sizes are computed all at once",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/plan.py",
         "if not forced and count <= dense_limit():",
         "if not forced:",
-        (f"{CORE}/test_execution.py::test_large_sizes_choose_chunks_by_themselves",),
+        (f"{EXECUTION}/test_execution.py::test_large_sizes_choose_chunks_by_themselves",),
     ),
     Mutant(
         "rules that tiles could skip run in chunks",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/plan.py",
         "skips = visible.causal or (visible.rule is not None and visible.rule.skips)",
         "skips = visible.rule is not None and visible.rule.skips",
-        (f"{CORE}/test_tiles.py::test_tiles_are_for_what_can_be_skipped",),
+        (f"{EXECUTION}/test_tiles.py::test_tiles_are_for_what_can_be_skipped",),
     ),
     Mutant(
         "a part that a subclass overrides is computed in tiles",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/plan.py",
         '(not layer.is_pairwise(), f"',
         '(False, f"',
-        (f"{CORE}/test_tiles.py::test_what_a_subclass_overrides_sees_all_keys",),
+        (f"{EXECUTION}/test_tiles.py::test_what_a_subclass_overrides_sees_all_keys",),
     ),
     Mutant(
         "a fused kernel takes the place of active dropout",
-        "zoo/layers/core/execution.py",
-        "if not drop and _can_fuse(layer",
-        "if _can_fuse(layer",
+        "zoo/layers/execution/plan.py",
+        "if not (drops or weights) and _can_fuse(layer",
+        "if not weights and _can_fuse(layer",
         KERNEL,
     ),
     Mutant(
         "a fused kernel attends evenly where nothing is visible",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/fused.py",
         "ops.where(seen, output, ops.cast(0.0, output.dtype))",
         "output",
-        (f"{CORE}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
+        (f"{EXECUTION}/test_execution.py::test_a_head_that_sees_nothing_adds_nothing",),
     ),
     Mutant(
         "a fused kernel is given the mask whose gradient it cannot compute",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/plan.py",
         "fits = (is_plain or fuses_masks()) and",
         "fits =",
         KERNEL,
     ),
     Mutant(
         "a known length of zero is not seen",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/plan.py",
         "isinstance(size, int) and size == 0 for size in sizes",
         "isinstance(size, int) and size < 0 for size in sizes",
         ZERO,
     ),
     Mutant(
         "a score that draws random numbers is computed twice",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/plan.py",
         "if not layer.is_repeatable():",
         "if False:",
         WEIGHTS,

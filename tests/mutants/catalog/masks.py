@@ -5,47 +5,46 @@ from tests.mutants.mutant import Mutant
 ATTENTION = "tests/zoo/layers/attention"
 MATRIX = "tests/zoo/layers/test_matrix.py::test_contract"
 VISIBILITY = "zoo/layers/visibility"
-MASKS = "zoo/layers/attention/masks.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
         "the causal mask hides the query's own position",
-        MASKS,
+        "zoo/layers/visibility/visible.py",
         "self.key_positions <= self.query_positions[:, None]",
         "self.key_positions < self.query_positions[:, None]",
         (f"{ATTENTION}/test_masks.py::test_causal_mask_by_hand",),
     ),
     Mutant(
         "the mask of the queries is ignored",
-        MASKS,
+        "zoo/layers/visibility/visible.py",
         "if self.query_mask is not None:\n",
         "if self.query_mask is None and False:\n",
         (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[additive_attention]",),
     ),
     Mutant(
         "the mask of the keys is ignored where the values have one",
-        MASKS,
+        "zoo/layers/core/masks.py",
         "return functools.reduce(ops.logical_and, masks)",
         "return masks[0]",
         (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[additive_attention]",),
     ),
     Mutant(
         "all heads take the mask of the first one",
-        MASKS,
+        "zoo/layers/visibility/visible.py",
         "conditions.append(self.pair_mask)",
         "conditions.append(self.pair_mask[:, :1])",
         (f"{ATTENTION}/test_masks.py::test_masks_of_a_layer[grouped_query_attention]",),
     ),
     Mutant(
         "what is masked is multiplied by zero, which leaves NaN",
-        MASKS,
+        "zoo/layers/core/masks.py",
         "return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))",
         "return inputs * ops.cast(mask[:, :, None], inputs.dtype)",
         (f"{MATRIX}[additive_attention]",),
     ),
     Mutant(
         "queries beyond the keys are in the segment of the first key",
-        MASKS,
+        "zoo/layers/visibility/visible.py",
         "return ops.take(ids, ops.where(inside, positions, length), axis=1)",
         "return ops.take(ids, ops.where(inside, positions, 0), axis=1)",
         ("tests/zoo/layers/test_agreement.py",),
@@ -66,7 +65,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the output of a query without keys is what the fused kernel makes of it",
-        "zoo/layers/core/execution.py",
+        "zoo/layers/execution/fused.py",
         "output = output if seen is None else ops.where(seen, output, ops.cast(0.0, output.dtype))",
         "output = output if seen is None else ops.where(True, output, ops.cast(0.0, output.dtype))",
         ("tests/zoo/layers/test_matrix.py::test_heads_in_rare_situations",),
@@ -104,11 +103,11 @@ MUTANTS: list[Mutant] = [
         f"{VISIBILITY}/causal.py",
         "return blocks.key.last <= blocks.query.first",
         "return blocks.key.first <= blocks.query.first",
-        ("tests/zoo/layers/core/test_tiles.py", "tests/zoo/layers/visibility"),
+        ("tests/zoo/layers/execution/test_tiles.py", "tests/zoo/layers/visibility"),
     ),
     Mutant(
         "rows that fill up the last tile count as keys",
-        "zoo/layers/core/tiles.py",
+        "zoo/layers/execution/tiles.py",
         "exists = here.key_positions < keys",
         "exists = here.key_positions <= keys",
         (f"{ATTENTION}/test_blocked.py::test_large_windows_are_computed_in_tiles",),

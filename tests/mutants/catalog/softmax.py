@@ -4,33 +4,32 @@ from tests.mutants.mutant import Mutant
 
 ATTENTION = "tests/zoo/layers/attention"
 NORMALIZATIONS = "zoo/layers/normalizations"
-MASKS = "zoo/layers/attention/masks.py"
 
 MUTANTS: list[Mutant] = [
     Mutant(
         "a row without any key keeps uniform weights",
-        MASKS,
+        "zoo/layers/core/softmax.py",
         "return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)",
         "return ops.cast(weights, dtype)",
         (f"{ATTENTION}/test_masks.py",),
     ),
     Mutant(
         "the softmax is computed in half precision",
-        MASKS,
+        "zoo/layers/core/softmax.py",
         'wide = backend.result_type(dtype, "float32")\n    scores = ops.cast(scores, wide)',
         "wide = dtype",
         (f"{ATTENTION}/test_masks.py",),
     ),
     Mutant(
         "masked scores are not below all others",
-        MASKS,
+        "zoo/layers/core/softmax.py",
         "ops.where(mask, scores, ops.cast(LOWEST_SCORE, wide))",
         "ops.where(mask, scores, ops.cast(-1e3, wide))",
         (f"{ATTENTION}/test_masks.py",),
     ),
     Mutant(
         "an infinite bias is added as it is",
-        MASKS,
+        "zoo/layers/core/biases.py",
         'return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)',
         'return ops.cast(bias, backend.result_type(dtype, "float32"))',
         (f"{ATTENTION}/test_calls.py",),
@@ -44,17 +43,17 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the running softmax has no row maximum",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "largest = ops.maximum(before, ops.max(scores, axis=-1, keepdims=True))",
         "largest = ops.zeros_like(before)",
         ("tests/zoo/layers/test_matrix.py::test_heads_in_rare_situations",),
     ),
     Mutant(
         "the running softmax does not scale down what it has",
-        "zoo/layers/core/running_softmax.py",
+        "zoo/layers/execution/running_softmax.py",
         "output = output * shrink + ops.cast(addend, self.wide)",
         "output = output + ops.cast(addend, self.wide)",
-        ("tests/zoo/layers/core/test_tiles.py",),
+        ("tests/zoo/layers/execution/test_tiles.py",),
     ),
     Mutant(
         "the softmax of a segment takes its row maximum of all segments",

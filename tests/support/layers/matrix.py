@@ -14,7 +14,7 @@ from support.layers.differentiation import DIFFERENTIATED, call_stateless, with_
 
 from zoo import layers
 from zoo.layers.attention.state_attention import StateAttention
-from zoo.layers.core import execution
+from zoo.layers.execution import plan
 
 BACKEND = keras.backend.backend()
 
@@ -353,7 +353,7 @@ class Matrix:
     def _prepare(self):
         """Sets what the situation says of the layer, and lets every call drop the same weights."""
         self.layer.implementation = self.situation.implementation
-        execution.CHUNK_BUDGET = self.situation.budget
+        plan.CHUNK_BUDGET = self.situation.budget
         if self.layer.dropout:
             state = self.layer.dropout_layer.seed_generator.state
             state.assign(np.ones(state.shape, "uint32"))

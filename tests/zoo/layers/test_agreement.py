@@ -14,15 +14,15 @@ from support.layers.matrix_checks import check
 
 from zoo import layers
 from zoo.layers.attention import sliding_window as sliding_window_attention
-from zoo.layers.core import execution, tiles
+from zoo.layers.execution import plan, tiles
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_pieces():
     """Makes several chunks, tiles and blocks out of a few positions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "DENSE_LIMIT", 1)
-        patch.setattr(execution, "CHUNK_BUDGET", 1)
+        patch.setattr(plan, "DENSE_LIMIT", 1)
+        patch.setattr(plan, "CHUNK_BUDGET", 1)
         patch.setattr(tiles, "TILE_BUDGET", 100)
         patch.setattr(sliding_window_attention, "MIN_ROWS", 2)
         yield

@@ -19,7 +19,7 @@ from zoo import layers
 from zoo.layers.attention import delta_rule, gated_linear, retention
 from zoo.layers.attention import linear as linear_attention
 from zoo.layers.attention import sliding_window as sliding_window_attention
-from zoo.layers.core import execution
+from zoo.layers.execution import plan
 
 
 def _draw(often, *rarely):
@@ -100,8 +100,8 @@ ON_JAX = {
 def small_blocks():
     """Makes several chunks and blocks out of a few positions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "DENSE_LIMIT", 200)
-        patch.setattr(execution, "CHUNK_BUDGET", 1)
+        patch.setattr(plan, "DENSE_LIMIT", 200)
+        patch.setattr(plan, "CHUNK_BUDGET", 1)
         patch.setattr(sliding_window_attention, "MIN_ROWS", 2)
         patch.setattr(linear_attention, "BLOCK_SIZE", 2)
         for module in (delta_rule, gated_linear, retention):

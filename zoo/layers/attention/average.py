@@ -5,8 +5,8 @@ from keras import backend, ops
 
 from zoo.layers.attention.linear import BITS
 from zoo.layers.attention.self_mixing import SelfMixing
-from zoo.layers.blocks.feed_forward import FeedForward
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.feed_forward import FeedForward
 from zoo.layers.core.projections import apply_positionwise, projection
 
 

@@ -4,14 +4,17 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.attention import cache as caches
-from zoo.layers.attention import masks
 from zoo.layers.attention.description import AttentionDescription
-from zoo.layers.core import execution
+from zoo.layers.core import masks
+from zoo.layers.core.biases import check_bias, repeat_bias_rows
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.kernels import axis_size
 from zoo.layers.core.lazy import computed_from, length_of, value_of
+from zoo.layers.execution import run
+from zoo.layers.execution.plan import IMPLEMENTATIONS, recorded_choices
 from zoo.layers.normalizations import get_normalization
 from zoo.layers.visibility.base import INPUTS, check_rule
+from zoo.layers.visibility.visible import build_visibility
 
 NO_VALUE = "`value` is missing; self-attention is `layer(x, x)`."
 
@@ -21,7 +24,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
     `weights = softmax(score(query, key) + bias)`, `output = weights · value`, where masked positions have weight 0.
     A subclass overrides parts of its `AttentionDescription`, first of all `compare`, and `build` if it has weights;
-    it does not override `call`. How it is computed is for `zoo.layers.core.execution` to decide, see
+    it does not override `call`. How it is computed is for `zoo.layers.execution` to plan, see
     `explain_execution`.
     Axes: B batch, T queries, S keys and values, N heads, H size of a head, D features.
 
@@ -112,9 +115,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         super().__init__(**kwargs)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1). Received: dropout={dropout}.")
-        if implementation not in execution.IMPLEMENTATIONS:
+        if implementation not in IMPLEMENTATIONS:
             raise ValueError(
-                f"`implementation` must be one of {', '.join(execution.IMPLEMENTATIONS)}. "
+                f"`implementation` must be one of {', '.join(IMPLEMENTATIONS)}. "
                 f"Received: implementation={implementation!r}."
             )
         self.supports_masking = True
@@ -200,7 +203,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         told = {name: arguments.pop(name) for name in INPUTS if name in arguments}
         options = {"causal": causal, "heads": self.has_heads, "rule": self.visibility, "inputs": told}
         sizes = length_of(query, 0), self.num_score_heads
-        return masks.build_visibility(lengths, start_index, **arguments, **options, sizes=sizes, has_keys=has_keys)
+        return build_visibility(lengths, start_index, **arguments, **options, sizes=sizes, has_keys=has_keys)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
         """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
@@ -212,7 +215,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
             **kwargs: Other arguments of the call.
 
         Returns:
-            An `Execution` with `path` (`"fused"`, `"tiles"`, `"chunks"`, `"sums"` or `"dense"`) and `reason`.
+            An `Execution` with its `reason` and its `path`: `"fused"`, `"tiles"`, `"chunks"`, `"windows"`, `"sums"` or
+            `"dense"`.
 
         Example:
             >>> import keras
@@ -223,7 +227,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         """
         arguments = keras.tree.map_structure(_as_symbol, (query, value, *args))
         options = keras.tree.map_structure(_as_symbol, kwargs)
-        with execution.recorded_choices() as choices:
+        with recorded_choices() as choices:
             self(*arguments, **options)
         return choices[0]
 
@@ -292,7 +296,7 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         inputs = masks.zero_masked(query, visible.query_mask)
         query = self.project_query(inputs, self._placed(start_index)) if projected is None else projected
         if attention_bias is not None:
-            attention_bias = masks.check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))
+            attention_bias = check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))
         results = self.attend(query, memory, visible, attention_bias, return_attention_scores, training)
         output = self._zero_empty_rows(self.finish(results["output"], inputs), results.get("seen"))
         return (output, results["weights"]) if return_attention_scores else (output,)
@@ -306,12 +310,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
         if bias is not None:
-            bias = masks.repeat_bias_rows(bias, axis_size(query, -2))
-        return execution.attend(self, query, memory, visible, bias, return_attention_scores, training)
-
-    def attend_unfused(self, query, memory, visible, bias, seed, names):
-        """Returns those results of `attend_rows` that `names` has, for all queries; see `execution.attend_unfused`."""
-        return execution.attend_unfused(self, query, memory, visible, bias, seed, names)
+            bias = repeat_bias_rows(bias, axis_size(query, -2))
+        return run.attend(self, query, memory, visible, bias, return_attention_scores, training)
 
     def _zero_empty_rows(self, output, seen):
         """Returns `output` [B, T, D] with zeros where a query sees no key: the projection may have a bias."""

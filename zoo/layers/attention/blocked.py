@@ -1,32 +1,16 @@
 """Attention of blocks of queries to windows of keys, at the cost of the windows alone."""
 
 import dataclasses
-from typing import Any
 
 from keras import ops
 
-from zoo.layers.attention.masks import Visibility, rank_4
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
-from zoo.layers.core import execution
-from zoo.layers.core.dropout import seeds_of_parts
-from zoo.layers.core.kernels import axis_size, checkpointed_map
+from zoo.layers.core.biases import rank_4
+from zoo.layers.core.kernels import axis_size
+from zoo.layers.execution.plan import has_zero, plan
 from zoo.layers.visibility.base import Pairs, VisibilityRule
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockVisibility(Visibility):
-    """Visibility in blocks that are stacked on the batch axis, with positions counted from the start of each window.
-
-    Args:
-        count: Number of blocks of a sequence, C.
-    """
-
-    count: Any = 1
-
-    @property
-    def may_be_cut(self):
-        return False
+from zoo.layers.visibility.visible import Visibility
 
 
 class BlockedAttention(MultiHeadAttention):
@@ -95,13 +79,13 @@ class BlockedAttention(MultiHeadAttention):
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
         batch, _, length, _ = ops.shape(query)
         keys = ops.shape(memory["value"])[-2]
-        if execution.has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
+        if has_zero((batch, length, keys)):  # there is nothing to cut, and no pair outside a window
             return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
         whole = self._by_rule(visible)
         if visible.rolled:  # it is a window already
             return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         tiled = self.implementation in ("auto", "blockwise") and whole is not None
-        if tiled and execution.choose(self, query, memory, whole).path == "tiles":
+        if tiled and plan(self, query, memory, whole, biased=attention_bias is not None).path == "tiles":
             return super().attend(query, memory, whole, attention_bias, return_attention_scores, training)
         blocks = self._cheapest_blocks(length, keys, ops.sum(visible.query_positions[:1]), visible.causal)
         results = super().attend(
@@ -133,7 +117,7 @@ class BlockedAttention(MultiHeadAttention):
             pair_mask = ops.logical_and(pair_mask, _fold(blocks.cut_pairs(visible.pair_mask), batch))
         if visible.rule is not None:
             pair_mask = ops.logical_and(pair_mask, _seen_by_rule(blocks, visible, batch))
-        return BlockVisibility(
+        return Visibility(
             query_places=blocks.row_positions,
             key_places=keys,
             query_mask=query_mask,
@@ -141,61 +125,8 @@ class BlockedAttention(MultiHeadAttention):
             pair_mask=pair_mask,
             causal=visible.causal,
             heads=True,
-            count=blocks.count,
+            blocks=blocks.count,
         )
-
-    def attend_unfused(self, query, memory, visible, bias, seed, names):
-        if not isinstance(visible, BlockVisibility):
-            return super().attend_unfused(query, memory, visible, bias, seed, names)
-        _, heads, rows, _ = query.shape
-        block_cost = heads * rows * memory["value"].shape[-2] * self.pair_size()
-        if self._fits_at_once(block_cost, query, visible.count):
-            execution.record("dense", f"{block_cost:,} numbers for each window, all windows at once")
-            results = self.attend_rows(query, memory, visible, bias, seed)
-            return {name: results[name] for name in names}
-        if block_cost > execution.chunk_budget():  # some rows of all blocks at a time
-            return super().attend_unfused(query, memory, visible, bias, seed, names)
-        size = execution.chunk_budget() // block_cost
-        execution.record("chunks", f"{block_cost:,} numbers for each window, {size} windows at a time")
-        return self._attend_some_blocks(query, memory, visible, bias, seed, names, size)
-
-    def _fits_at_once(self, block_cost, query, count):
-        """Returns whether all blocks are computed at once, each of which takes `block_cost` numbers."""
-        num_blocks, _, rows, _ = query.shape
-        if not self.is_repeatable() or not execution.has_loops(query.shape):
-            return True
-        if self.implementation in ("dense", "blockwise") and rows > 1:
-            return self.implementation == "dense"
-        num_blocks = num_blocks if isinstance(num_blocks, int) else count  # a batch of unknown size counts as one
-        return rows == 1 or not isinstance(num_blocks, int) or block_cost * num_blocks <= execution.dense_limit()
-
-    def _attend_some_blocks(self, query, memory, visible, bias, seed, names, size):
-        """Computes `size` blocks at a time, and once more in the backward pass."""
-        masks = {name: getattr(visible, name) for name in ("query_mask", "key_mask", "pair_mask")}
-        # A mask of pairs that all blocks share is not split.
-        masks = {name: mask for name, mask in masks.items() if mask is not None and mask.shape[0] != 1}
-        tensors = {"query": query, **memory, **masks, **({} if bias is None else {"bias": bias})}
-        shapes = {name: ops.shape(tensor)[1:] for name, tensor in tensors.items()}
-
-        def attend_blocks(rows, shared, index):
-            blocks = {name: ops.reshape(row, (-1, *shapes[name])) for name, row in rows.items()}
-            visible_in_chunk = dataclasses.replace(visible, **{name: blocks[name] for name in masks})
-            memory = {name: blocks[name] for name in ("key", "value")}
-            own = None if seed is None else seeds_of_parts(seed, index)
-            results = self.attend_rows(blocks["query"], memory, visible_in_chunk, blocks.get("bias"), own)
-            results["seen"] = ops.cast(results["seen"], self.compute_dtype)
-            return tuple(_flatten_blocks(results[name]) for name in names)
-
-        num_blocks = ops.shape(query)[0]
-        size = min(num_blocks, size) if isinstance(num_blocks, int) else ops.clip(num_blocks, 1, size)
-        rows, weights = {name: _flatten_blocks(tensor) for name, tensor in tensors.items()}, self.compare_weights()
-        results = checkpointed_map(attend_blocks, rows, {}, weights, len(names), self.compute_dtype, size)
-        _, heads, length, _ = ops.shape(query)
-        heads = {"output": heads, "weights": heads, "seen": ops.shape(visible.pair_mask)[1]}
-        return {
-            name: ops.reshape(result, (num_blocks, heads[name], length, -1))
-            for name, result in zip(names, results, strict=True)
-        }
 
 
 def _seen_by_rule(blocks, visible, batch):
@@ -233,8 +164,3 @@ def _fold(tensor, batch):
 def _unfold(tensor, batch, count):
     """Returns [B, N, C, R, D] from [B · C, N, R, D]."""
     return ops.swapaxes(ops.reshape(tensor, (batch, count, *ops.shape(tensor)[1:])), 1, 2)
-
-
-def _flatten_blocks(tensor):
-    """Returns [B · C, ...] with all that a block has on one axis."""
-    return ops.reshape(tensor, (ops.shape(tensor)[0], -1))

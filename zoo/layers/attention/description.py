@@ -2,17 +2,10 @@
 
 from keras import backend, ops
 
-from zoo.layers.core import execution
 from zoo.layers.core.dropout import drop_weights
+from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, UNPLACED, keeps, promises
 from zoo.layers.core.saving import KeepsQuantization
-from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.normalizations import SoftmaxNormalization
-
-
-def unplaced(method):
-    """Marks a projection that is the same for all positions; one that overrides it lacks the mark."""
-    method.unplaced = True
-    return method
 
 
 class AttentionDescription(KeepsQuantization):
@@ -32,7 +25,7 @@ class AttentionDescription(KeepsQuantization):
         """Number of heads that have scores of their own."""
         return self.num_heads if self.has_heads else 1
 
-    @unplaced
+    @promises(UNPLACED)
     def project_query(self, query, start_index=0):
         """Returns the queries as `compare` takes them, [B, T, Dq] or [B, N, T, H].
 
@@ -42,7 +35,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return query
 
-    @unplaced
+    @promises(UNPLACED)
     def project_memory(self, value, key=None, start_index=0):
         """Returns `{"key": ..., "value": ...}` as `compare` and the weighted sum take them.
 
@@ -63,7 +56,7 @@ class AttentionDescription(KeepsQuantization):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `compare`.")
 
-    @execution.in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def normalize(self, scores, query, visible):
         """Returns the attention weights, in the shape of the scores.
 
@@ -74,7 +67,7 @@ class AttentionDescription(KeepsQuantization):
         """
         return self.normalization.normalize(scores, visible.mask())
 
-    @execution.in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def weighted_sum(self, weights, value, visible):
         """Returns the sum of the values, [B, T, Dv] or [B, N, T, H].
 
@@ -115,10 +108,10 @@ class AttentionDescription(KeepsQuantization):
         """Returns whether each score and each term of the sums depends on its own query, key and positions alone.
 
         It may then be computed in tiles of queries × keys. A method that is overridden counts if it is marked as
-        `zoo.layers.core.tiles.pairwise`.
+        `PAIRWISE` in `zoo.layers.core.overrides`.
         """
         needs_all_keys = getattr(getattr(self, "score", None), "needs_all_keys", False)
-        by_pairs = is_pairwise(self, ("attend_rows", "compare", "normalize", "weighted_sum"))
+        by_pairs = keeps(self, PAIRWISE, ("attend_rows", "compare", "normalize", "weighted_sum"))
         return self.has_softmax and not needs_all_keys and by_pairs
 
     @property
@@ -157,13 +150,13 @@ class AttentionDescription(KeepsQuantization):
     @property
     def places_inputs(self):
         """Whether projections may depend on the positions of their inputs."""
-        return not all(getattr(getattr(self, name), "unplaced", False) for name in ("project_query", "project_memory"))
+        return not keeps(self, UNPLACED, ("project_query", "project_memory"))
 
     def can_fuse(self, masked, biased):
         """Returns whether this layer has a `fused_output` for a call with a mask (`masked`) or a bias (`biased`)."""
         return False
 
-    @execution.in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def attend_rows(self, query, memory, visible, bias=None, seed=None):
         """Returns the `output`, `weights` and `seen` of some of the queries, all at once, a dict.
 

@@ -5,7 +5,7 @@ from keras import ops
 
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.execution import in_kernel
+from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, promises
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -73,13 +73,13 @@ class GroupedQueryAttention(MultiHeadAttention):
     def keys_to_compare(self, key):
         return key if self.share_score else self._repeat(key)
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def compare_heads(self, query, key):
         if not self.share_score:
             return self.score.compare(query, key)
         return self._unfold(self.score.compare(self._fold(query), key), ops.shape(query)[2])
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def sum_heads(self, weights, value):
         return self._unfold(ops.matmul(self._fold(weights), value), ops.shape(weights)[2])
 

@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.base import check_built
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.execution import in_kernel, is_in_kernel
+from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, keeps, promises
 from zoo.layers.core.projections import (
     apply_positionwise,
     project_heads,
@@ -168,7 +168,7 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         queries, keys = query.shape[-2], memory["value"].shape[-2]
         if not isinstance(queries, int) or self.key_dense.quantization_mode or self.value_dense.quantization_mode:
             return False
-        if not is_in_kernel(self, _ON_KEYS):
+        if not keeps(self, IN_KERNEL, _ON_KEYS):
             return False
         sizes = self.content_dim + self.value_dim
         # Multiplications of each key and head. An unknown number of keys is a large one.
@@ -194,13 +194,13 @@ class MultiHeadLatentAttention(MultiHeadAttention):
         value = project_heads(self.value_dense, latent, self.value_dim)
         return {"key": ops.concatenate([content, rotary], axis=-1), "value": value}
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def compare_heads(self, query, key):
         if key.shape[1] != 1:
             return super().compare_heads(query, key)
         return self._unfold(super().compare_heads(self._fold(query), key), ops.shape(query)[2])
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def sum_heads(self, weights, value):
         if value.shape[1] != 1:
             return super().sum_heads(weights, value)

@@ -3,10 +3,9 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.masks import zero_masked
 from zoo.layers.attention.self_mixing import SelfMixing
-from zoo.layers.blocks.gated_convolution import PADDINGS
-from zoo.layers.core.checks import check_size
+from zoo.layers.core.checks import check_padding, check_size
+from zoo.layers.core.masks import zero_masked
 from zoo.layers.core.projections import apply_positionwise, projection
 
 
@@ -60,11 +59,9 @@ class LightweightConvolution(SelfMixing):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if padding not in PADDINGS:
-            raise ValueError(f"`padding` must be one of {', '.join(PADDINGS)}. Received: padding={padding!r}.")
         self.num_heads = check_size("num_heads", num_heads)
         self.width = check_size("width", width)
-        self.padding = padding
+        self.padding = check_padding(padding)
         self.dropout = dropout
         self.seed = seed
         self.use_bias = use_bias

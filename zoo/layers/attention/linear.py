@@ -6,12 +6,14 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.attention import cache as caches
-from zoo.layers.attention import masks
 from zoo.layers.attention.multi_head import MultiHeadAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
-from zoo.layers.core import execution
+from zoo.layers.core import masks
 from zoo.layers.core.lazy import value_of
+from zoo.layers.core.overrides import overridden_since
 from zoo.layers.core.projections import split_at
+from zoo.layers.execution.plan import Execution, has_zero, record
+from zoo.layers.visibility.visible import build_visibility
 
 # Queries in a block of causal attention, which are compared with the keys of their own block one by one.
 BLOCK_SIZE = 64
@@ -124,14 +126,14 @@ class LinearAttention(MultiHeadAttention):
         return self.query_features(ops.cast(query, self._wide)), self.key_features(ops.cast(key, self._wide))
 
     def attend(self, query, memory, visible, attention_bias, return_attention_scores, training):
-        if execution.has_zero((*query.shape[:-1], memory["value"].shape[-2])):
+        if has_zero((*query.shape[:-1], memory["value"].shape[-2])):
             return super().attend(query, memory, visible, attention_bias, return_attention_scores, training)
         query, key = self._features(query, memory["key"])
         features = {"key": key, "value": memory["value"]}
         explicit = self.implementation in ("dense", "blockwise") or not has_sums(self, "_attend_by_sums")
         if explicit or visible.pair_mask is not None or attention_bias is not None:
             return super().attend(query, features, visible, attention_bias, return_attention_scores, training)
-        execution.record("sums", "sums over the keys serve all queries, at a cost of T + S")
+        record(Execution("sums", "sums over the keys serve all queries, at a cost of T + S"))
         results, _ = self._attend_by_sums(query, key, memory["value"], visible)
         if return_attention_scores:
             results["weights"] = super().attend(query, features, visible, None, True, False)["weights"]
@@ -242,7 +244,7 @@ def read_step(layer, query, value, key, cache, given, others):
     check_step(*lengths)
     first = value_of(caches.first_query_position(0, lengths[1], lengths[0]))
     value_mask = masks.slice_mask(masks.combined_value_mask(value_mask, key_mask, None), index, lengths[1])
-    visible = masks.build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
+    visible = build_visibility(lengths, first, query_mask, key_mask=value_mask, causal=True, heads=True)
     value, key = masks.zero_masked(value, visible.key_mask), masks.zero_masked(key, visible.key_mask)
     memory = layer.project_memory(value, key, index)
     inputs = masks.zero_masked(query, visible.query_mask)
@@ -251,7 +253,7 @@ def read_step(layer, query, value, key, cache, given, others):
 
 def has_sums(layer, method):
     """Returns whether sums, by a method of this name, say what the weights do: no subclass changes the latter alone."""
-    return not execution.is_overridden_since(layer, BY_PAIRS, method)
+    return not overridden_since(layer, BY_PAIRS, method)
 
 
 def check_sums(layer, method):

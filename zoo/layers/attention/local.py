@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from zoo.layers.attention import cache as caches
-from zoo.layers.attention import masks
 from zoo.layers.attention.single_head import Attention
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.projections import apply_positionwise
+from zoo.layers.core.softmax import masked_softmax
 
 ALIGNMENTS = ("monotonic", "predictive")
 
@@ -105,7 +105,7 @@ class LocalAttention(Attention):
     def normalize(self, scores, query, visible):
         distances = self._centres(query, visible) - ops.cast(visible.key_positions, "float32")  # [(B,) T, S]
         mask, inside = visible.mask(), ops.abs(distances) <= self.window
-        weights = masks.masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
+        weights = masked_softmax(scores, inside if mask is None else ops.logical_and(mask, inside))
         if self.alignment == "monotonic":
             return weights
         return weights * ops.cast(ops.exp(-2.0 * ops.square(distances / self.window)), weights.dtype)

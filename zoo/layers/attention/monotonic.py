@@ -6,11 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from zoo.layers.attention.masks import Visibility
 from zoo.layers.attention.single_head import Attention
 from zoo.layers.core.dropout import FixedSeed, seeds_of_parts
-from zoo.layers.core.execution import has_zero
 from zoo.layers.core.kernels import LOWEST_SCORE, scan_states
+from zoo.layers.execution.plan import has_zero
+from zoo.layers.visibility.visible import Visibility
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,21 +7,19 @@ import keras
 from keras import backend, ops
 
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
-from zoo.layers.attention.description import unplaced
-from zoo.layers.attention.masks import rank_4
-from zoo.layers.blocks.normalization import make_normalization
+from zoo.layers.core.biases import rank_4
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.constants import constant_of
-from zoo.layers.core.execution import in_kernel, is_in_kernel, is_overridden_since
 from zoo.layers.core.kernels import fused_attention
+from zoo.layers.core.normalization import make_normalization
+from zoo.layers.core.overrides import IN_KERNEL, PAIRWISE, UNPLACED, keeps, overridden_since, promises
 from zoo.layers.core.projections import effective_kernel, is_plain, join_heads, project_heads, projection
-from zoo.layers.core.tiles import is_pairwise
 from zoo.layers.positions.base import Positions
 from zoo.layers.scores import get_score
 from zoo.layers.scores.dot import DotScore
 from zoo.layers.scores.per_head import PerHeadScore
 
-_IN_KERNEL = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", "weighted_sum", "sum_heads")
+_STEPS = ("attend_rows", "compare", "compare_heads", "cap_scores", "normalize", "weighted_sum", "sum_heads")
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -220,12 +218,12 @@ class MultiHeadAttention(BaseAttention):
     def places_inputs(self):
         return self.positions is not None or super().places_inputs
 
-    @unplaced
+    @promises(UNPLACED)
     def project_query(self, query, start_index=0):
         heads = project_heads(self.query_dense, self._encoded(query, start_index), self.query_dim)
         return self._query_of(heads, start_index)
 
-    @unplaced
+    @promises(UNPLACED)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         key = self._encoded(value if key is None else key, start_index)
@@ -251,7 +249,7 @@ class MultiHeadAttention(BaseAttention):
         own, sizes differ, or Keras has quantised them.
         """
         projections = [self.query_dense, self.key_dense, self.value_dense]
-        if is_overridden_since(self, ("project_query", "project_memory", "step"), "project_jointly"):
+        if overridden_since(self, ("project_query", "project_memory", "step"), "project_jointly"):
             return None
         if self.positions is not None and type(self.positions).encode is not Positions.encode:
             return None
@@ -291,7 +289,7 @@ class MultiHeadAttention(BaseAttention):
         """Returns the projected keys [B, N or G, S, H] as the score takes them."""
         return key
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def compare(self, query, key, visible):
         scores = self.compare_heads(self.score.project_query(query), key)
         if self.positions is None:
@@ -300,12 +298,12 @@ class MultiHeadAttention(BaseAttention):
         scores = self.cap_scores(_add(scores, self.positions.scores(query, *pairs)))
         return _add(scores, self.positions.bias(*pairs))
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def compare_heads(self, query, key):
         """Returns the scores of each head without positions, [B, N, T, S], of what the score has projected."""
         return self.score.compare(query, key)
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def cap_scores(self, scores):
         """Returns scores [B, N, T, S] after the soft-cap, if there is one; then in float32 or wider."""
         if self.logit_softcap is None:
@@ -313,7 +311,7 @@ class MultiHeadAttention(BaseAttention):
         scores = ops.cast(scores, backend.result_type(scores.dtype, "float32"))
         return self.logit_softcap * ops.tanh(scores / self.logit_softcap)
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def weighted_sum(self, weights, value, visible):
         output = self.sum_heads(weights, value)
         if self.positions is not None:
@@ -321,7 +319,7 @@ class MultiHeadAttention(BaseAttention):
             output = output if term is None else output + ops.cast(term, output.dtype)
         return output
 
-    @in_kernel
+    @promises(IN_KERNEL, PAIRWISE)
     def sum_heads(self, weights, value):
         """Returns the sum of values [B, N, S, H] with weights [B, N, T, S], without positions, [B, N, T, H]."""
         return ops.matmul(weights, value)
@@ -330,7 +328,7 @@ class MultiHeadAttention(BaseAttention):
         return [self.score] + ([] if self.positions is None else [self.positions])
 
     def is_pairwise(self):
-        return super().is_pairwise() and is_pairwise(self, ("compare_heads", "cap_scores", "sum_heads"))
+        return super().is_pairwise() and keeps(self, PAIRWISE, ("compare_heads", "cap_scores", "sum_heads"))
 
     def pair_size(self):
         return self.score.hidden_size
@@ -339,7 +337,7 @@ class MultiHeadAttention(BaseAttention):
         return self.score.max_keys
 
     def can_fuse(self, masked, biased):
-        is_product = type(self.score).compare is DotScore.compare and is_in_kernel(self, _IN_KERNEL)
+        is_product = type(self.score).compare is DotScore.compare and keeps(self, IN_KERNEL, _STEPS)
         acts_on_scores = self.positions is not None and self.positions.acts_on_scores
         # Keras' operation takes a mask or a bias on PyTorch, not both; and float16 does not hold the largest biases.
         fits = not biased or not (masked or self.compute_dtype == "float16")

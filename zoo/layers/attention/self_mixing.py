@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from zoo.layers.attention import masks
+from zoo.layers.core import masks
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.saving import KeepsQuantization
 

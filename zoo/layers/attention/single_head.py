@@ -3,10 +3,9 @@
 import keras
 
 from zoo.layers.attention.base import NO_VALUE, BaseAttention, check_built
-from zoo.layers.attention.description import unplaced
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.overrides import PAIRWISE, UNPLACED, promises
 from zoo.layers.core.projections import apply_positionwise, projection
-from zoo.layers.core.tiles import pairwise
 from zoo.layers.scores import get_score
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
@@ -53,12 +52,12 @@ class Attention(BaseAttention):
         self.memory_sizes = (value_shape[-1], key_shape[-1])
         self.score.build_for_attention(query_shape, key_shape)
 
-    @unplaced
+    @promises(UNPLACED)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         return {"key": self.score.project_key(value if key is None else key), "value": value}
 
-    @pairwise
+    @promises(PAIRWISE)
     def compare(self, query, key, visible):
         return self.score.compare(self.score.project_query(query), key)
 
@@ -188,11 +187,11 @@ class SelfAttention(Attention):
         super().build((*query_shape[:-1], self.units), value_shape, (*key_shape[:-1], self.units))
         self.memory_sizes = (value_shape[-1], key_shape[-1])
 
-    @unplaced
+    @promises(UNPLACED)
     def project_query(self, query, start_index=0):
         return apply_positionwise(self.query_dense, query)
 
-    @unplaced
+    @promises(UNPLACED)
     def project_memory(self, value, key=None, start_index=0):
         check_built(self)
         key = apply_positionwise(self.key_dense, value if key is None else key)

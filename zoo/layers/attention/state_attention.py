@@ -4,12 +4,13 @@ import dataclasses
 
 from keras import backend, ops
 
-from zoo.layers.attention import masks
 from zoo.layers.attention.linear import BITS, check_plain, check_sums, has_sums, read_step, seen_keys
 from zoo.layers.attention.multi_head import MultiHeadAttention
-from zoo.layers.core import execution
+from zoo.layers.core import masks
 from zoo.layers.core.lazy import value_of
 from zoo.layers.core.projections import projection
+from zoo.layers.execution.plan import Execution, has_loops, has_zero, record
+from zoo.layers.execution.run import attend_with_weights
 
 # Options of `MultiHeadAttention` that act on scores and their softmax, where they are not used.
 _UNUSED = {"score": None, "share_score": True, "logit_softcap": None, "dropout": 0.0}
@@ -124,24 +125,24 @@ class StateAttention(MultiHeadAttention):
         if self._needs_pairs(query, memory, visible):
             results = self.attend(query, memory, visible, None, return_attention_scores, False)
         else:
-            execution.record("sums", "a state of each head serves all queries, at a cost of T + S")
+            record(Execution("sums", "a state of each head serves all queries, at a cost of T + S"))
             results, _ = self._attend_by_state(query, memory, visible, value_of(start_index))
             if return_attention_scores:
-                results["weights"] = self.attend_unfused(query, memory, visible, None, None, ["weights"])["weights"]
+                results |= attend_with_weights(self, query, memory, visible, None)
         output = self._finish(results, inputs)
         return (output, results["weights"]) if return_attention_scores else (output,)
 
     def _needs_pairs(self, query, memory, visible):
         sizes = (*ops.shape(query), ops.shape(memory["value"])[-2])
         explicit = self.implementation in ("dense", "blockwise") or not has_sums(self, "run")
-        return explicit or visible.pair_mask is not None or execution.has_zero(sizes) or not execution.has_loops(sizes)
+        return explicit or visible.pair_mask is not None or has_zero(sizes) or not has_loops(sizes)
 
     def _attend_by_state(self, query, memory, visible, start, before=None):
         """Returns `output` and `seen`, and the state and whether any key was visible, after all keys."""
         query, key, value = self.widen(query, memory["key"], memory["value"])
         state = None if before is None else before["state"]
         query = query * self.key_dim**-0.5
-        if before is not None and execution.has_zero((ops.shape(key)[-2],)):  # a step of no positions
+        if before is not None and has_zero((ops.shape(key)[-2],)):  # a step of no positions
             heads = ops.matmul(query, state)
         else:
             heads, state = self.run(query, hide(key, visible), value, visible, start, state)

@@ -7,8 +7,8 @@ subtracted from another, so that no factor overflows and no precision is lost, h
 from keras import ops
 
 from zoo.layers.attention.query_blocks import QueryBlocks
-from zoo.layers.core import execution
 from zoo.layers.core.kernels import scan_states
+from zoo.layers.execution.plan import has_loops
 from zoo.layers.positions.base import consecutive
 
 
@@ -56,7 +56,7 @@ def fading_sums(added, log_decay, before, size):
     length = ops.shape(added)[-2]
     if isinstance(length, int) and length == 0:
         return added, ops.sum(added, axis=-2) if before is None else before
-    if not execution.has_loops(ops.shape(added)):
+    if not has_loops(ops.shape(added)):
         sums = ops.sum(_decays(log_decay) * added[..., None, :, :], axis=-2)
         if before is not None:
             sums = sums + ops.exp(ops.cumsum(log_decay, axis=-2)) * before[:, None]

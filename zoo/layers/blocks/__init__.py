@@ -1,1 +1,1 @@
-"""Building blocks of models: feed-forward networks, normalisation, Transformer blocks, gated convolutions."""
+"""Building blocks of models: Transformer blocks, gated convolutions, maxout."""

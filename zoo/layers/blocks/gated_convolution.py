@@ -5,13 +5,12 @@ import math
 import keras
 from keras import ops
 
-from zoo.layers.attention.masks import check_mask, zero_masked
 from zoo.layers.core.calls import ReturnsMore, pack_results, single_mask
-from zoo.layers.core.checks import check_layer, check_size
+from zoo.layers.core.checks import check_layer, check_padding, check_size
 from zoo.layers.core.dropout import Dropout
+from zoo.layers.core.masks import check_mask, zero_masked
 from zoo.layers.core.saving import KeepsQuantization
 
-PADDINGS = ("same", "causal")
 # The sum of two terms of equal variance keeps that variance.
 HALF = math.sqrt(0.5)
 
@@ -70,15 +69,13 @@ class GatedConvolutionBlock(ReturnsMore, KeepsQuantization):
         self, width, padding="same", attention=None, dropout=0.0, seed=None, kernel_initializer=None, **kwargs
     ):
         super().__init__(**kwargs)
-        if padding not in PADDINGS:
-            raise ValueError(f"`padding` must be one of {', '.join(PADDINGS)}. Received: padding={padding!r}.")
         if kernel_initializer is None:
             kernel_initializer = keras.initializers.VarianceScaling(
                 4.0 * (1.0 - dropout), "fan_in", "untruncated_normal"
             )
         self.supports_masking = True
         self.width = check_size("width", width)
-        self.padding = padding
+        self.padding = check_padding(padding)
         self.attention = None if attention is None else check_layer("attention", attention)
         self.dropout = dropout
         self.seed = seed

@@ -2,9 +2,9 @@
 
 import keras
 
-from zoo.layers.blocks.normalization import make_normalization
 from zoo.layers.blocks.transformer_base import TransformerBlock
 from zoo.layers.core.calls import pack_results
+from zoo.layers.core.normalization import make_normalization
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

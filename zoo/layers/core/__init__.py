@@ -1,1 +1,1 @@
-"""What all layers are built on: execution of attention, kernels of each backend, projections, checks, saving."""
+"""What all layers are built on: masks, softmax, kernels of each backend, projections, checks, saving."""

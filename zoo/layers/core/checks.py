@@ -4,6 +4,8 @@ import numbers
 
 import keras
 
+PADDINGS = ("same", "causal")
+
 
 def check_size(name, size, optional=False):
     """Returns a positive integer of Python or NumPy as a plain one, which a configuration can hold.
@@ -18,6 +20,17 @@ def check_size(name, size, optional=False):
     if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
         raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}.")
     return int(size)
+
+
+def check_padding(padding):
+    """Returns the padding of a convolution, `"same"` or `"causal"`.
+
+    Raises:
+        ValueError: For another.
+    """
+    if padding not in PADDINGS:
+        raise ValueError(f"`padding` must be one of {', '.join(PADDINGS)}. Received: padding={padding!r}.")
+    return padding
 
 
 def check_layer(name, layer):

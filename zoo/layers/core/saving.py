@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from zoo.layers.core.memo import forget
+
 # Of objects that several layers may hold: their holders, and a name that no other object has, in any process.
 _holders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -82,6 +84,8 @@ class SavesOptions(keras.layers.Layer):
         return [name for base in reversed(cls.__mro__) for name in vars(base).get("saved_options", ())]
 
     def __setattr__(self, name, value):
+        if name[0] != "_":  # Keras writes private ones at every call
+            forget(self)
         if getattr(value, "may_be_shared", False):
             _holders.setdefault(value, weakref.WeakSet()).add(self)
         super().__setattr__(name, value)
@@ -115,12 +119,10 @@ class KeepsQuantization(SavesOptions):
         return {**config, "policies": policies} if any(policies) else config
 
     def build_from_config(self, config):
-        from zoo.layers.normalizations.base import Normalization  # which saves its options by this module
-
         super().build_from_config(config)
         sublayers, policies = list(self._flatten_layers(include_self=False)), config.get("policies", ())
         if len(policies) < len(sublayers):  # saved before what normalises scores was a layer
-            sublayers = [layer for layer in sublayers if not isinstance(layer, Normalization)]
+            sublayers = [layer for layer in sublayers if not getattr(layer, "normalizes_scores", False)]
         for layer, policy in zip(sublayers, policies, strict=False):
             if policy is not None and layer.quantization_mode is None:
                 layer.dtype_policy = policy  # which quantises it

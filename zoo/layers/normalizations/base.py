@@ -34,6 +34,7 @@ class Normalization(SavesOptions):
     """
 
     may_be_shared = True
+    normalizes_scores = True
     num_heads: int | None = None
     label = "normalized"
     """What it is called in formulas: `label(scores)`."""

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from zoo.layers.attention.masks import masked_softmax
 from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.normalizations.base import Normalization
 
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from zoo.layers.attention.masks import masked_softmax
+from zoo.layers.core.softmax import masked_softmax
 from zoo.layers.normalizations.base import Normalization
 
 

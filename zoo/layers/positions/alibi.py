@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.core.tiles import pairwise
+from zoo.layers.core.overrides import PAIRWISE, promises
 from zoo.layers.positions.base import Positions, distances
 
 
@@ -47,7 +47,7 @@ class ALiBiPositions(Positions):
     def create_weights(self, num_heads):
         self.slopes = head_slopes(num_heads)
 
-    @pairwise
+    @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
         steps = ops.cast(ops.abs(distances(query_positions, key_positions)), "float32")  # [T, S]
         return -steps * ops.convert_to_tensor(list(self.slopes), "float32")[:, None, None]

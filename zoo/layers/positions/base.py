@@ -3,8 +3,8 @@
 import keras
 from keras import backend, ops
 
+from zoo.layers.core.overrides import PAIRWISE, promises
 from zoo.layers.core.saving import SavesOptions
-from zoo.layers.core.tiles import pairwise
 
 
 def consecutive(start_index, length):
@@ -173,7 +173,7 @@ class Positions(SavesOptions):
         """Returns projected keys with their positions: `rotate`, unless queries and keys are treated differently."""
         return self.rotate(heads, start_index)
 
-    @pairwise
+    @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
         """Returns what is added to the scores and depends on positions only, float32 [1 or N, T, S], or `None`.
 
@@ -182,7 +182,7 @@ class Positions(SavesOptions):
             key_positions: int32 [S].
         """
 
-    @pairwise
+    @promises(PAIRWISE)
     def scores(self, query, query_positions, key_positions):
         """Returns what is added to the scores and depends on the query, [B, N, T, S], or `None`.
 
@@ -192,7 +192,7 @@ class Positions(SavesOptions):
             key_positions: int32 [S].
         """
 
-    @pairwise
+    @promises(PAIRWISE)
     def values(self, weights, query_positions, key_positions):
         """Returns what is added to the weighted sum of the values, [B, N, T, value_dim], or `None`.
 

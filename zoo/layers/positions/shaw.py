@@ -8,8 +8,8 @@ from keras import backend, ops
 
 from zoo.layers.core.checks import check_size
 from zoo.layers.core.kernels import sums_of_rows
+from zoo.layers.core.overrides import PAIRWISE, promises
 from zoo.layers.core.projections import clone_initializer
-from zoo.layers.core.tiles import pairwise
 from zoo.layers.positions.base import Positions, distances
 
 
@@ -103,7 +103,7 @@ class ShawRelativePositions(Positions):
         steps = distances(query_positions, key_positions)
         return ops.clip(steps, -self.max_distance, self.max_distance) + self.max_distance
 
-    @pairwise
+    @promises(PAIRWISE)
     def scores(self, query, query_positions, key_positions):
         query = ops.convert_to_tensor(query)
         embeddings = ops.cast(self.key_embeddings, query.dtype)
@@ -112,7 +112,7 @@ class ShawRelativePositions(Positions):
         picked = pick(_wide(products), self._indices(query_positions, key_positions))
         return ops.cast(picked, query.dtype)
 
-    @pairwise
+    @promises(PAIRWISE)
     def values(self, weights, query_positions, key_positions):
         if not self.use_values:
             return None

@@ -5,7 +5,7 @@ import numbers
 import keras
 from keras import ops
 
-from zoo.layers.core.tiles import pairwise
+from zoo.layers.core.overrides import PAIRWISE, promises
 from zoo.layers.positions.base import Positions, distances
 
 
@@ -96,6 +96,6 @@ class T5RelativePositions(Positions):
         steps = ops.clip(distances(query_positions, key_positions), -self.max_distance, self.max_distance)
         return ops.take(ops.convert_to_tensor(self._buckets, "int32"), steps + self.max_distance, axis=0)
 
-    @pairwise
+    @promises(PAIRWISE)
     def bias(self, query_positions, key_positions):
         return ops.take(self.embeddings, self.buckets(query_positions, key_positions), axis=1)  # [N, T, S]

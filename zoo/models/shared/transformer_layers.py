@@ -6,8 +6,8 @@ import keras
 
 from zoo import layers
 from zoo.errors import InputError
-from zoo.layers.blocks.normalization import make_normalization
 from zoo.layers.core.activations import get_activation
+from zoo.layers.core.normalization import make_normalization
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
 from zoo.models.shared.transformer_options import CONVOLUTIONS, MAX_DISTANCES, ROTARY_POSITIONS, VARIANTS

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from zoo.layers.blocks.normalization import make_normalization
+from zoo.layers.core.normalization import make_normalization
 from zoo.models.shared.base import build_all, real
 from zoo.models.shared.text_encoder import TextEncoder
 from zoo.models.shared.transformer_layers import TransformerLayers, run_encoder_blocks

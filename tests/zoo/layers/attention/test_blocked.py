@@ -22,8 +22,8 @@ from support.layers.refusals import check_refusals
 from zoo import layers
 from zoo.layers.attention import linear as linear_attention
 from zoo.layers.attention import sliding_window as sliding_window_attention
-from zoo.layers.core import execution, tiles
-from zoo.layers.core.running_softmax import has_running_softmax
+from zoo.layers.execution import plan, tiles
+from zoo.layers.execution.running_softmax import has_running_softmax
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def _fresh(options):
     [(name, "auto") for name in OPTIONS] + [("plain", "blockwise"), ("shaw", "blockwise"), ("plain", "fused")],
 )
 def test_agrees_with_the_dense_layer(make, name, implementation, monkeypatch):
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 500)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 500)
     queries, keys, start = lengths = (17, 19, 1)
     # The gradient of a bias of the keys is zero: in float32 it is all rounding.
     layer = build_layer(make(implementation=implementation, dtype="float64", **_fresh(OPTIONS[name])))
@@ -86,7 +86,7 @@ def test_chunks_of_rows_of_some_and_of_all_blocks_agree(make, monkeypatch):
     expected = layer(inputs, inputs, return_attention_scores=True)
     layer.implementation = "blockwise"
     for budget in (100, 500, 10**6):
-        monkeypatch.setattr(execution, "CHUNK_BUDGET", budget)
+        monkeypatch.setattr(plan, "CHUNK_BUDGET", budget)
         for result, reference in zip(layer(inputs, inputs, return_attention_scores=True), expected, strict=True):
             np.testing.assert_allclose(to_numpy(result), to_numpy(reference), atol=1e-6)
 
@@ -106,7 +106,7 @@ def test_biases_broadcast(make):
 
 @blocked_kinds
 def test_dropout_in_chunks_is_that_of_one_layer(make, monkeypatch):
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 500)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 500)
     layer, inputs = build_layer(make(dropout=0.5, seed=3)), random_array((B, 19, D), 1)
     for implementation in ("dense", "blockwise"):
         layer.implementation = implementation
@@ -149,7 +149,7 @@ def test_a_step_looks_at_a_window_of_the_cache(make):
 
     @tf.function(autograph=False)
     def step(query, value, key, index):
-        visible = layers.attention.masks.build_visibility((1, 1000), index, causal=True, heads=True)
+        visible = layers.visibility.visible.build_visibility((1, 1000), index, causal=True, heads=True)
         return layer.attend(query, {"key": key, "value": value}, visible, None, False, False)["output"]
 
     function = step.get_concrete_function(
@@ -174,7 +174,7 @@ def test_blocked_base_says_what_to_override():
 @pytest.mark.skipif(not has_running_softmax(), reason="blocks of all sizes take the place of tiles")
 @pytest.mark.parametrize("make", [make_window, pytest.param(make_block, marks=pytest.mark.nightly)])
 def test_large_windows_are_computed_in_tiles(make, monkeypatch):
-    monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
+    monkeypatch.setattr(plan, "DENSE_LIMIT", 100)
     inputs = random_array((B, 67, D), 1)
     monkeypatch.setattr(tiles, "SMALLEST_SIDE", 8)
     layer = build_layer(make())
@@ -187,7 +187,7 @@ def test_large_windows_are_computed_in_tiles(make, monkeypatch):
 
 @pytest.mark.parametrize("make", [make_window, pytest.param(make_block, marks=pytest.mark.nightly)])
 def test_a_subclass_that_sees_something_else_is_left_in_blocks(make, monkeypatch):
-    monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
+    monkeypatch.setattr(plan, "DENSE_LIMIT", 100)
     kind = type(make())
     changed = type("Changed", (kind,), {"sees": lambda self, query, key: kind.sees(self, query, key) & (key != query)})
     layer = build_layer(changed.from_config(make(implementation="blockwise").get_config()))

@@ -33,7 +33,7 @@ def _weights(layer, query, key, allowed, window, first=0):
 @pytest.mark.parametrize("alignment", ["monotonic", "predictive"])
 @pytest.mark.parametrize("window", [1, 2])
 def test_formula(alignment, window, monkeypatch):
-    monkeypatch.setattr("zoo.layers.core.execution.CHUNK_BUDGET", 50)
+    monkeypatch.setattr("zoo.layers.execution.plan.CHUNK_BUDGET", 50)
     layer = layers.LocalAttention(window, alignment, score="dot", units=3)
     layer.build((2, T, D), (2, S, D))
     randomize(layer)

@@ -11,7 +11,8 @@ from support.layers.contract import arrays, build, call, few_on_jax, gradients, 
 from support.layers.refusals import check_refusals
 
 from zoo import layers
-from zoo.layers.attention import masks
+from zoo.layers.core.softmax import masked_softmax
+from zoo.layers.visibility.visible import build_visibility
 
 B, T, S, N = 2, 3, 5, 7
 # Whose masks are applied where those of others are.
@@ -58,12 +59,12 @@ def test_masked_softmax_by_hand():
     scores = np.log(np.array([[1.0, 3.0], [2.0, 5.0], [4.0, 4.0]], "float32"))
     mask = np.array([[True, True], [True, False], [False, False]])
     np.testing.assert_allclose(
-        to_numpy(masks.masked_softmax(ops.convert_to_tensor(scores))),
+        to_numpy(masked_softmax(ops.convert_to_tensor(scores))),
         [[0.25, 0.75], [2 / 7, 5 / 7], [0.5, 0.5]],
         rtol=1e-6,
     )
     np.testing.assert_allclose(
-        to_numpy(masks.masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor(mask))),
+        to_numpy(masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor(mask))),
         [[0.25, 0.75], [1, 0], [0, 0]],
         rtol=1e-6,
     )
@@ -76,7 +77,7 @@ def test_masked_softmax_gradient_is_finite_and_zero_where_masked():
     weighted = ops.convert_to_tensor(random_array((2, 3, 5), 2))
 
     def loss():
-        weights = masks.masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor(mask))
+        weights = masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor(mask))
         return ops.sum(weights * weighted)
 
     (gradient,) = gradients(loss, [scores])
@@ -86,14 +87,14 @@ def test_masked_softmax_gradient_is_finite_and_zero_where_masked():
 def test_masked_softmax_keeps_the_dtype_and_large_scores():
     for dtype in ("float16", "bfloat16", *(["float64"] if keras.backend.backend() != "jax" else [])):
         scores = ops.cast(np.array([[60000.0, 60000.0, -60000.0]]), dtype)
-        weights = masks.masked_softmax(scores, ops.convert_to_tensor([[True, True, True]]))
+        weights = masked_softmax(scores, ops.convert_to_tensor([[True, True, True]]))
         assert keras.backend.standardize_dtype(weights.dtype) == dtype
         np.testing.assert_array_equal(to_numpy(weights), [[0.5, 0.5, 0.0]])
 
 
 def test_what_is_masked_is_below_all_other_scores():
     scores = np.array([[-1e30, -1e30, 0.0]], "float32")
-    weights = masks.masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor([[True, True, False]]))
+    weights = masked_softmax(ops.convert_to_tensor(scores), ops.convert_to_tensor([[True, True, False]]))
     np.testing.assert_array_equal(to_numpy(weights), [[0.5, 0.5, 0.0]])
 
 
@@ -101,7 +102,7 @@ def test_masked_softmax_rounds_once():
     for dtype, rounding in (("float16", 2**-11), ("bfloat16", 2**-8)):
         scores, mask = ops.cast(random_array((5, 97), 1) * 2, dtype), np.random.default_rng(1).random((5, 97)) < 0.7
         terms = np.where(mask, np.exp(to_numpy(scores).astype("float64")), 0.0)
-        weights = to_numpy(masks.masked_softmax(scores, ops.convert_to_tensor(mask)))
+        weights = to_numpy(masked_softmax(scores, ops.convert_to_tensor(mask)))
         np.testing.assert_allclose(weights, terms / terms.sum(axis=1, keepdims=True), rtol=1.01 * rounding)
 
 
@@ -113,12 +114,12 @@ def test_causal_mask_by_hand():
         ((2, 3), 0, ["100", "110"]),
         ((1, 3), 1, ["110"]),
     ):
-        mask = ops.convert_to_numpy(masks.build_visibility(lengths, first, causal=True).mask())[0]
+        mask = ops.convert_to_numpy(build_visibility(lengths, first, causal=True).mask())[0]
         assert ["".join(str(int(allowed)) for allowed in row) for row in mask] == expected
 
 
 def test_nothing_to_mask_is_no_mask():
-    visible = masks.build_visibility((3, 5), 2)
+    visible = build_visibility((3, 5), 2)
     assert visible.mask() is None and not visible.hides
 
 

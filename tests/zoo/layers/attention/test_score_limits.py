@@ -10,7 +10,7 @@ from support.layers.refusals import check_refusals
 
 import zoo
 from zoo import layers
-from zoo.layers.core.running_softmax import has_running_softmax
+from zoo.layers.execution.running_softmax import has_running_softmax
 
 B, T, S, D = 2, 5, 7, 11
 

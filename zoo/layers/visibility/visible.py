@@ -1,4 +1,4 @@
-"""Masks and biases: how they are checked, combined and applied.
+"""Which query may see which key in a call: its masks, the causal one, and the layer's rule, in one value.
 
 Axes: B batch, N heads, T query length, S key/value length. In a mask, True means "may attend".
 """
@@ -9,52 +9,14 @@ from typing import Any
 
 from keras import backend, ops
 
-from zoo.layers.core.kernels import LOWEST_SCORE
+from zoo.layers.core.biases import rank_4
 from zoo.layers.core.lazy import Lazy, LazyPositions, number_of, value_of
+from zoo.layers.core.masks import check_mask, check_sequence_mask, combined_value_mask, sizes_differ
 from zoo.layers.visibility.base import KEY_INPUTS, QUERY_INPUTS, SEQUENCE_INPUTS, Pairs
 from zoo.layers.visibility.causal import under_causal_mask
 
-LARGEST_BIAS = 3e38  # added to a score, it is above `LOWEST_SCORE`
 _NO_SEGMENT = -(2**31)
 _FIELDS = {"query_positions": "query_places", "key_positions": "key_places"}
-
-
-def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
-    """Returns a boolean or integer mask (non-zero means "may attend") as a boolean tensor, or `None`.
-
-    Raises:
-        ValueError: If the mask is floating point (an additive mask is a bias) or has another rank.
-    """
-    if mask is None:
-        return None
-    mask = ops.convert_to_tensor(mask)
-    if backend.is_float_dtype(backend.standardize_dtype(mask.dtype)):
-        raise ValueError(
-            f"`{name}` must be boolean (True = may attend); additive masks go to `attention_bias`. "
-            f"Received: dtype={backend.standardize_dtype(mask.dtype)}."
-        )
-    if len(mask.shape) not in ranks:
-        raise ValueError(
-            f"`{name}` must have rank {' or '.join(map(str, ranks))}. Received: shape={tuple(mask.shape)}."
-        )
-    return ops.cast(mask, "bool")
-
-
-def check_batch(masks: dict[str, Any], batch: int | None) -> None:
-    """Checks that masks, by name, have the batch size of the query, or 1; others would make the output larger.
-
-    Raises:
-        ValueError: If one has another.
-    """
-    for name, mask in masks.items():
-        if mask is None:
-            continue
-        size = next(iter(getattr(mask, "shape", ())), None)
-        if sizes_differ(size, batch) and size != 1:
-            wanted = batch if batch == 1 else f"{batch}, or 1"
-            raise ValueError(
-                f"`{name}` must have the batch size of `query`, {wanted}. Received: shape={tuple(mask.shape)}."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +38,8 @@ class Visibility:
         rolled: Whether keys are not at the positions from 0 on, as in a rolling cache.
         aligned: Whether query t is known to be at the position of key t, and there are as many of both.
         has_keys: Whether there is known to be a key, also if their number is unknown.
+        blocks: Number of blocks of a sequence, if they are stacked on the batch axis, each with a window of keys from
+            whose start its positions count; or `None`.
     """
 
     query_places: Any
@@ -91,6 +55,14 @@ class Visibility:
     rolled: bool = False
     aligned: bool = False
     has_keys: bool = False
+    blocks: Any = None
+
+    @functools.cached_property
+    def facts(self):
+        """All that a plan may depend on, hashable."""
+        skips = None if self.rule is None else (self.rule.skips, self.rule.span)
+        blocks = self.blocks if self.blocks is None or isinstance(self.blocks, int) else "unknown"
+        return self.hides, self.causal, self.is_plainly_causal, self.chooses, self.may_be_cut, blocks, skips
 
     @property
     def query_positions(self):
@@ -115,24 +87,24 @@ class Visibility:
     @property
     def may_be_cut(self):
         """Whether parts of the queries and of the keys may be taken, by their positions."""
-        return not self.rolled
+        return not self.rolled and self.blocks is None
 
     def rolled_to(self, key_positions):
         """Returns the visibility with the keys at positions, int32 [S], from which the queries' count already."""
         return dataclasses.replace(self, key_places=key_positions, rolled=True, aligned=False)
 
-    @property
+    @functools.cached_property
     def may_hide_all(self):
         """Whether there may be a query that sees no key, also because there may be no key."""
         return self.hides or not (self.has_keys or self.num_keys is not None)
 
-    @property
+    @functools.cached_property
     def is_plainly_causal(self):
         """Whether each query sees the keys up to its own, and nothing else is masked: then all see some."""
         others = (self.query_mask, self.key_mask, self.pair_mask, self.rule)
         return self.causal and self.aligned and all(part is None for part in others)
 
-    @property
+    @functools.cached_property
     def hides(self):
         """Whether anything may be masked."""
         masks_one_side = self.query_mask is not None or self.key_mask is not None
@@ -285,7 +257,7 @@ def build_visibility(
     return Visibility(
         query_places=query_places,
         key_places=LazyPositions(0, keys),
-        query_mask=query_mask if query_mask is None else _check_sequence_mask(query_mask, "query_mask", "T", queries),
+        query_mask=query_mask if query_mask is None else check_sequence_mask(query_mask, "query_mask", "T", queries),
         key_mask=combined_value_mask(value_mask, key_mask, keys),
         pair_mask=attention_mask if attention_mask is None else _check_pair_mask(attention_mask, lengths, heads),
         causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
@@ -357,112 +329,3 @@ def _check_integers(tensor, name, shape, length):
     if not backend.is_int_dtype(dtype) or wrong:
         raise ValueError(f"`{name}` must be integers {shape}. Received: shape={tuple(tensor.shape)}, dtype={dtype}.")
     return ops.cast(tensor, "int32")
-
-
-def sizes_differ(first, second):
-    """Returns whether two sizes are known and differ."""
-    return isinstance(first, int) and isinstance(second, int) and first != second
-
-
-def _check_sequence_mask(mask, name, axis, length):
-    """Returns the mask of a sequence as a boolean tensor [B, length], or `None`."""
-    mask = check_mask(mask, name, (2,))
-    if mask is not None and sizes_differ(mask.shape[1], length):
-        raise ValueError(f"`{name}` must be [B, {axis}], {axis} = {length}. Received: shape={tuple(mask.shape)}.")
-    return mask
-
-
-def combined_value_mask(value_mask, key_mask, length):
-    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if there is none.
-
-    With a cache, S (`length`) counts everything in it; `None` if any length will do.
-
-    Raises:
-        ValueError: For a floating point mask, or a mask of the wrong rank or length.
-    """
-    if value_mask is None and key_mask is None:
-        return None
-    masks = [
-        _check_sequence_mask(mask, name, "S", length)
-        for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
-        if mask is not None
-    ]
-    return functools.reduce(ops.logical_and, masks)
-
-
-def slice_mask(mask, start, length):
-    """Returns `mask[:, start : start + length]`, [B, length] from [B, S], or `None` for `None`."""
-    if mask is None:
-        return None
-    return ops.take(mask, ops.arange(length, dtype="int32") + start, axis=1)
-
-
-def zero_masked(inputs, mask):
-    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: masked inputs may be NaN, and so is 0 · NaN.
-
-    Either may be `None`.
-    """
-    if inputs is None or mask is None:
-        return inputs
-    return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))
-
-
-def _softmax(scores):
-    # Keras' softmax warns of an axis of size 1, but a single key is nothing unusual: a decoder starts with one.
-    if scores.shape[-1] == 1:
-        return ops.exp(ops.log_softmax(scores, axis=-1))
-    return ops.softmax(scores, axis=-1)
-
-
-def masked_softmax(scores, mask=None):
-    """Returns the softmax of `scores` [..., T, S] over S, restricted to `mask`, in their dtype.
-
-    It is computed in float32 or wider. A row without any allowed position is all zeros, with finite gradients.
-    """
-    dtype = backend.standardize_dtype(scores.dtype)
-    wide = backend.result_type(dtype, "float32")
-    scores = ops.cast(scores, wide)
-    if mask is None:
-        return ops.cast(_softmax(scores), dtype)
-    # A finite fill keeps the softmax of an empty row finite; the second `where` makes that row zero.
-    weights = _softmax(ops.where(mask, scores, ops.cast(LOWEST_SCORE, wide)))
-    return ops.cast(ops.where(mask, weights, ops.cast(0.0, wide)), dtype)
-
-
-def check_bias(bias, shape):
-    """Returns a bias in float32 or wider, limited to ± `LARGEST_BIAS`.
-
-    A bias hides nothing, only masks do: what a row may see shares its weight also if all of it has a bias of −∞ (which
-    −1e9 is in float16), and evenly, since such a bias leaves nothing of the scores. +∞ takes all the weight.
-
-    Unknown sizes in the shape of the scores are `None`.
-
-    Raises:
-        ValueError: If it is not a float tensor, or does not broadcast to that shape.
-    """
-    bias = ops.convert_to_tensor(bias)
-    dtype = backend.standardize_dtype(bias.dtype)
-    if not backend.is_float_dtype(dtype):
-        raise ValueError(
-            f"`attention_bias` must be floating point; boolean masks go to `attention_mask`. Received: dtype={dtype}."
-        )
-    pairs = zip(reversed(bias.shape), reversed(shape), strict=False)
-    if len(bias.shape) > len(shape) or any(sizes_differ(size, wanted) and size != 1 for size, wanted in pairs):
-        raise ValueError(
-            f"`attention_bias` must broadcast to the scores, {shape}. Received: shape={tuple(bias.shape)}."
-        )
-    return ops.clip(ops.cast(bias, backend.result_type(dtype, "float32")), -LARGEST_BIAS, LARGEST_BIAS)
-
-
-def rank_4(bias):
-    """Returns a bias that broadcasts to the scores, with all four axes, [B or 1, N or 1, T or 1, S or 1]."""
-    return ops.reshape(bias, (*(1,) * (4 - len(bias.shape)), *ops.shape(bias)))
-
-
-def repeat_bias_rows(bias, length):
-    """Returns a bias that broadcasts to the scores, with a row for each of `length` queries."""
-    bias = bias[None] if len(bias.shape) == 1 else bias
-    if bias.shape[-2] != 1:
-        return bias
-    shape = ops.shape(bias)
-    return ops.broadcast_to(bias, (*shape[:-2], length, shape[-1]))

@@ -11,7 +11,7 @@ from support.layers.contract import arrays, build, built, call, random_array, te
 from support.tiers import nightly_unless
 
 from zoo import layers
-from zoo.layers.core import execution
+from zoo.layers.execution import plan
 
 B, T, S = 2, 3, 5
 ZERO = [(0, T, S), (B, 0, S), (B, T, 0)]
@@ -80,7 +80,7 @@ def test_sizes_that_turn_out_to_be_zero(case, implementation):
 
 @_each_class(lambda case: case.covers is layers.SlidingWindowAttention)
 def test_chunks_of_an_unknown_batch(case, monkeypatch):
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 1)
     layer = build(case)
     layer.implementation = "blockwise"
     inputs = [keras.Input(shape[1:]) for shape in case.inputs.values()]
@@ -141,7 +141,7 @@ def _check_lowest(policy, implementation, lowest, mask, masked):
 def test_gradients_of_chunks_and_their_gradients(graph, order, monkeypatch):
     import tensorflow as tf
 
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 1)
 
     def gradient(layer, inputs, order):
         with tf.GradientTape() as tape:

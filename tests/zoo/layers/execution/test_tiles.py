@@ -14,8 +14,8 @@ from support.every import every
 from support.layers.contract import gradients, random_array, tensorflow_only, to_numpy
 
 from zoo import layers
-from zoo.layers.core import execution, tiles
-from zoo.layers.core.running_softmax import has_running_softmax
+from zoo.layers.execution import plan, tiles
+from zoo.layers.execution.running_softmax import has_running_softmax
 
 B, D = 2, 8
 SCORES = ["scaled_dot", "dot", "general", "cosine"]
@@ -42,8 +42,8 @@ needs_tiles = pytest.mark.skipif(not has_running_softmax(), reason="chunks of qu
 def small_tiles():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "TILE_BUDGET", 600)
-        patch.setattr(execution, "DENSE_LIMIT", 1)
-        patch.setattr(execution, "CHUNK_BUDGET", 100)
+        patch.setattr(plan, "DENSE_LIMIT", 1)
+        patch.setattr(plan, "CHUNK_BUDGET", 100)
         yield
 
 
@@ -168,7 +168,7 @@ def test_what_no_query_of_a_tile_sees_is_not_computed(monkeypatch):
 
 @needs_tiles
 def test_tiles_are_for_what_can_be_skipped(monkeypatch):
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 16 * B * 11)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 16 * B * 11)
     layer = layers.Attention("dot", implementation="blockwise")
     query, value, longer = random_array((B, 7, D), 1), random_array((B, 11, D), 2), random_array((B, 12, D), 3)
     assert layer.explain_execution(query, value, use_causal_mask=True).path == "tiles"

@@ -4,7 +4,8 @@ import keras
 import pytest
 
 from zoo import layers
-from zoo.layers.core import execution, kernels, tiles
+from zoo.layers.core import kernels
+from zoo.layers.execution import chunks, tiles
 
 BATCH, HEADS, SIZE = 8, 16, 64
 
@@ -25,7 +26,7 @@ def test_pieces_are_larger_on_an_accelerator(accelerated):
     inputs = keras.KerasTensor((BATCH, 1024, HEADS * SIZE))
     additive.build(inputs.shape, inputs.shape)
     memory = {"value": heads[1024]["query"]}
-    assert execution.chunk_size(additive, heads[1024]["query"], memory) == (16 if accelerated else 1)
+    assert chunks.chunk_size(additive, heads[1024]["query"], memory) == (16 if accelerated else 1)
 
 
 def test_what_fits_is_computed_at_once(accelerated):

@@ -7,8 +7,8 @@ from support.every import every
 from support.layers.contract import gradients, tensorflow_only, to_numpy
 
 from zoo import layers
-from zoo.layers.blocks import normalization
-from zoo.layers.blocks.normalization import LayerNormalization
+from zoo.layers.core import normalization
+from zoo.layers.core.normalization import LayerNormalization
 
 SHAPE = (3, 5, 8)
 

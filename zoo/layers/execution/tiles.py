@@ -17,29 +17,15 @@ from keras import backend, ops
 from zoo.layers.core import kernels
 from zoo.layers.core.dropout import drop_weights, seeds_of_parts
 from zoo.layers.core.kernels import join_chunks, split_chunks
-from zoo.layers.core.running_softmax import running_softmax
+from zoo.layers.execution.running_softmax import running_softmax
 from zoo.layers.visibility.base import Blocks, Range
 from zoo.layers.visibility.causal import Causal
 
-# Scores in a tile, of all heads and sequences; and how many times as many on an accelerator, see `execution`.
+# Scores in a tile, of all heads and sequences; and how many times as many on an accelerator, see `plan`.
 TILE_BUDGET = 2**19
 TILES_OF_ACCELERATORS = 64
 # Queries or keys in a tile: products of fewer are too small to be fast.
 SMALLEST_SIDE = 64
-
-
-def pairwise(method):
-    """Marks a method of which each score, or term of a sum, depends on its own query, key and their positions alone.
-
-    One that overrides it lacks the mark.
-    """
-    method.pairwise = True
-    return method
-
-
-def is_pairwise(owner, names):
-    """Returns whether the methods of these names are marked as `pairwise`."""
-    return all(getattr(getattr(owner, name), "pairwise", False) for name in names)
 
 
 def tile_sizes(query, keys, rule=None):
@@ -63,11 +49,8 @@ def _even(length, size):
     return -(-length // -(-length // size))
 
 
-def attend_in_tiles(layer, query, memory, visible, bias, seed):
-    """Returns `output` and `seen` for all queries, see `BaseAttention.attend`.
-
-    The seed is that of the dropout of the weights, or `None` if it is not active.
-    """
+def attend(layer, query, memory, visible, bias, seed, names):
+    """Returns `output`, and `seen` if anything may be hidden; there are no weights to return."""
     length, keys, visible = query.shape[-2], memory["value"].shape[-2], visible.computed()
     sizes = tile_sizes(query, keys, visible.rule)
     counts = -(-length // sizes[0]), -(-keys // sizes[1])

@@ -19,8 +19,9 @@ from support.layers.contract import (
 )
 
 from zoo import layers
-from zoo.layers.attention.masks import masked_softmax
-from zoo.layers.core import execution, kernels
+from zoo.layers.core import kernels
+from zoo.layers.core.softmax import masked_softmax
+from zoo.layers.execution import chunks, plan
 
 # Layers with a path of their own show elsewhere that it agrees.
 PLAIN = first_of_each_class([case for case in SOFTMAX_CASES if case.covers.attend is layers.BaseAttention.attend])
@@ -33,7 +34,7 @@ T, S = 3, 5
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Makes chunks of one or two of the three queries."""
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 2 * 7 * 2 * S)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 2 * 7 * 2 * S)
 
 
 def _assert_close(results, expected, atol=2e-6, rtol=2e-5, scaled=False):
@@ -121,7 +122,7 @@ def test_chunks_under_xla(case):
 
 
 def test_chunks_drop_weights_of_their_own(monkeypatch):
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 1)
     layer = layers.AdditiveAttention(2, dropout=0.5, seed=3, implementation="blockwise")
     query, value = np.ones((1, 7, 2), "float32"), random_array((1, 19, 2), 1)
     assert layer.explain_execution(query, value).path == "chunks"
@@ -131,7 +132,7 @@ def test_chunks_drop_weights_of_their_own(monkeypatch):
 
 def test_rows_to_spare_have_finite_gradients(monkeypatch):
     # A zero has no direction, and three queries leave a row to spare in chunks of two.
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 2 * (2 * S * 13))
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 2 * (2 * S * 13))
 
     def cosine(query, key):
         lengths = ops.sqrt(ops.sum(query**2, axis=-1, keepdims=True))
@@ -227,7 +228,7 @@ WEIGHTS = {
 
 
 def test_gradients_of_all_kinds_of_weights_in_chunks(monkeypatch):
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 1)
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 1)
     with every() as failures:
         for name, (arguments, tolerance) in WEIGHTS.items():
             with failures.of(name):
@@ -240,15 +241,15 @@ def test_gradients_of_all_kinds_of_weights_in_chunks(monkeypatch):
 
 def test_large_sizes_choose_chunks_by_themselves(monkeypatch):
     layer = layers.ScaledDotProductAttention()
-    monkeypatch.setattr(execution, "DENSE_LIMIT", 100)
+    monkeypatch.setattr(plan, "DENSE_LIMIT", 100)
     inputs, memory = ops.zeros((2, 7, 3)), {"value": ops.zeros((2, 8, 3))}
 
     def path(query, keys):
         return layer.explain_execution(query, ops.zeros((query.shape[0], keys, 3))).path
 
-    assert execution.chunk_size(layer, inputs, memory) == 7  # all of them fit into a chunk
-    monkeypatch.setattr(execution, "CHUNK_BUDGET", 33)
-    assert execution.chunk_size(layer, inputs, memory) == 2
+    assert chunks.chunk_size(layer, inputs, memory) == 7  # all of them fit into a chunk
+    monkeypatch.setattr(plan, "CHUNK_BUDGET", 33)
+    assert chunks.chunk_size(layer, inputs, memory) == 2
     assert path(inputs, 8) != "dense"
     assert path(inputs[:1, :2], 8) == path(inputs[:, :1], 800) == "dense"
     layer.implementation = "dense"
@@ -284,7 +285,7 @@ def test_what_a_fused_kernel_is_not_asked_for(monkeypatch):
         }
 
     assert fused() == {"none", "causal", "mask", "bias"}
-    monkeypatch.setattr(execution, "fuses_masks", lambda: False)  # its gradient is not finite then
+    monkeypatch.setattr(plan, "fuses_masks", lambda: False)  # its gradient is not finite then
     assert fused() == {"none", "causal"}
 
 

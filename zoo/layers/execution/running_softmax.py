@@ -1,4 +1,4 @@
-"""A softmax over tiles of queries × keys, of which only one is in memory at any time; see `zoo.layers.core.tiles`.
+"""A softmax over tiles of queries × keys, of which only one is in memory at any time; see `zoo.layers.execution.tiles`.
 
 Keras has no operation for a loop with gradients of its own, nor for derivatives of a function within it: TensorFlow and
 JAX have a part each here.

@@ -1,0 +1,95 @@
+"""Masks: how they are checked and combined. True means "may attend".
+
+Axes: B batch, N heads, T query length, S key/value length.
+"""
+
+import functools
+from typing import Any
+
+from keras import backend, ops
+
+
+def check_mask(mask: Any, name: str, ranks: tuple[int, ...]) -> Any:
+    """Returns a boolean or integer mask (non-zero means "may attend") as a boolean tensor, or `None`.
+
+    Raises:
+        ValueError: If the mask is floating point (an additive mask is a bias) or has another rank.
+    """
+    if mask is None:
+        return None
+    mask = ops.convert_to_tensor(mask)
+    if backend.is_float_dtype(backend.standardize_dtype(mask.dtype)):
+        raise ValueError(
+            f"`{name}` must be boolean (True = may attend); additive masks go to `attention_bias`. "
+            f"Received: dtype={backend.standardize_dtype(mask.dtype)}."
+        )
+    if len(mask.shape) not in ranks:
+        raise ValueError(
+            f"`{name}` must have rank {' or '.join(map(str, ranks))}. Received: shape={tuple(mask.shape)}."
+        )
+    return ops.cast(mask, "bool")
+
+
+def check_batch(masks: dict[str, Any], batch: int | None) -> None:
+    """Checks that masks, by name, have the batch size of the query, or 1; others would make the output larger.
+
+    Raises:
+        ValueError: If one has another.
+    """
+    for name, mask in masks.items():
+        if mask is None:
+            continue
+        size = next(iter(getattr(mask, "shape", ())), None)
+        if sizes_differ(size, batch) and size != 1:
+            wanted = batch if batch == 1 else f"{batch}, or 1"
+            raise ValueError(
+                f"`{name}` must have the batch size of `query`, {wanted}. Received: shape={tuple(mask.shape)}."
+            )
+
+
+def sizes_differ(first, second):
+    """Returns whether two sizes are known and differ."""
+    return isinstance(first, int) and isinstance(second, int) and first != second
+
+
+def check_sequence_mask(mask, name, axis, length):
+    """Returns the mask of a sequence as a boolean tensor [B, length], or `None`."""
+    mask = check_mask(mask, name, (2,))
+    if mask is not None and sizes_differ(mask.shape[1], length):
+        raise ValueError(f"`{name}` must be [B, {axis}], {axis} = {length}. Received: shape={tuple(mask.shape)}.")
+    return mask
+
+
+def combined_value_mask(value_mask, key_mask, length):
+    """Returns the conjunction of the masks of values and of keys, boolean [B, S], or `None` if there is none.
+
+    With a cache, S (`length`) counts everything in it; `None` if any length will do.
+
+    Raises:
+        ValueError: For a floating point mask, or a mask of the wrong rank or length.
+    """
+    if value_mask is None and key_mask is None:
+        return None
+    masks = [
+        check_sequence_mask(mask, name, "S", length)
+        for name, mask in (("value_mask", value_mask), ("key_mask", key_mask))
+        if mask is not None
+    ]
+    return functools.reduce(ops.logical_and, masks)
+
+
+def slice_mask(mask, start, length):
+    """Returns `mask[:, start : start + length]`, [B, length] from [B, S], or `None` for `None`."""
+    if mask is None:
+        return None
+    return ops.take(mask, ops.arange(length, dtype="int32") + start, axis=1)
+
+
+def zero_masked(inputs, mask):
+    """Returns `inputs` [B, L, D] with zeros where `mask` [B, L] is False: masked inputs may be NaN, and so is 0 · NaN.
+
+    Either may be `None`.
+    """
+    if inputs is None or mask is None:
+        return inputs
+    return ops.where(mask[:, :, None], inputs, ops.cast(0.0, inputs.dtype))

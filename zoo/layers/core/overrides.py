@@ -1,0 +1,39 @@
+"""Which of a layer's methods are its own: a quicker path may take the place of those that nobody overrides.
+
+A method `promises` what a path relies on. One that overrides it promises nothing, unless it is marked again.
+"""
+
+PAIRWISE = "pairwise"
+"""Each score, or each term of a sum, depends on its own query, key and their positions alone: tiles compute it."""
+IN_KERNEL = "in_kernel"
+"""The kernels of the backends compute it, too."""
+UNPLACED = "unplaced"
+"""A projection is the same at all positions."""
+
+
+def promises(*names):
+    """Returns a decorator that marks a method with what it promises: `PAIRWISE`, `IN_KERNEL`, `UNPLACED`."""
+
+    def mark(method):
+        method.promised = names
+        return method
+
+    return mark
+
+
+def keeps(owner, promise, methods):
+    """Returns whether all methods of these names promise this."""
+    return all(promise in getattr(getattr(owner, name), "promised", ()) for name in methods)
+
+
+def overridden_since(owner, methods, origin):
+    """Returns whether one of the `methods` is overridden in a class below the one that has the method `origin`.
+
+    Classes that only observe, as those of `zoo.trace`, override nothing.
+    """
+    order = [owner, *(kind for kind in type(owner).__mro__ if not getattr(kind, "only_observes", False))]
+
+    def depth(name):
+        return next(number for number, kind in enumerate(order) if name in vars(kind))
+
+    return any(depth(name) < depth(origin) for name in methods)
