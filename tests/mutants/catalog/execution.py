@@ -9,6 +9,7 @@ WEIGHTS = (f"{EXECUTION}/test_execution.py::test_gradients_of_all_kinds_of_weigh
 IN_BOTH_PASSES = (f"{EXECUTION}/test_execution.py::test_chunks_in_graphs_in_half_precision_and_with_dropout",)
 KERNEL = (f"{EXECUTION}/test_execution.py::test_what_a_fused_kernel_is_not_asked_for",)
 ZERO = (f"{EXECUTION}/test_edges_of_execution.py::test_sizes_of_zero",)
+PLAN = (f"{EXECUTION}/test_plan.py",)
 SHORTCUTS = ("tests/zoo/layers/core/test_shortcuts.py",)
 KERNELS, DROPOUT = (f"{CORE}/test_kernels.py",), (f"{CORE}/test_dropout.py",)
 CUTS = ("tests/zoo/layers/attention/test_cuts.py",)
@@ -161,6 +162,27 @@ MUTANTS: list[Mutant] = [
         "isinstance(size, int) and size == 0 for size in sizes",
         "isinstance(size, int) and size < 0 for size in sizes",
         ZERO,
+    ),
+    Mutant(
+        "a plan is kept when the layer changes",
+        "zoo/layers/core/saving.py",
+        "            forget(self)\n",
+        "            pass\n",
+        PLAN,
+    ),
+    Mutant(
+        "a plan without masks is taken where there are some",
+        "zoo/layers/visibility/visible.py",
+        "masked = self.query_mask is None, self.key_mask is None, self.pair_mask is None",
+        "masked = ()",
+        PLAN,
+    ),
+    Mutant(
+        "a plan without dropout is taken where there is some",
+        "zoo/layers/execution/plan.py",
+        "options = layer.implementation, biased, drops, weights, machine",
+        "options = layer.implementation, biased, False, weights, machine",
+        PLAN,
     ),
     Mutant(
         "a score that draws random numbers is computed twice",

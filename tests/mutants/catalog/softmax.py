@@ -115,8 +115,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "weights are returned after dropout",
         "zoo/layers/attention/description.py",
-        "dropped = drop_weights(weights, self.dropout, seed)",
-        "dropped = weights = drop_weights(weights, self.dropout, seed)",
+        "dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)",
+        "dropped = weights = weights if seed is None else drop_weights(weights, self.dropout, seed)",
         ("tests/zoo/layers/test_contract.py::test_contract[additive_attention]",),
     ),
     Mutant(

@@ -10,10 +10,11 @@ from zoo.layers.core.biases import check_bias, repeat_bias_rows
 from zoo.layers.core.calls import ReturnsMore
 from zoo.layers.core.kernels import axis_size
 from zoo.layers.core.lazy import computed_from, length_of, value_of
+from zoo.layers.core.memo import remembered
 from zoo.layers.execution import run
 from zoo.layers.execution.plan import IMPLEMENTATIONS, recorded_choices
 from zoo.layers.normalizations import get_normalization
-from zoo.layers.visibility.base import INPUTS, check_rule
+from zoo.layers.visibility.base import check_rule
 from zoo.layers.visibility.visible import build_visibility
 
 NO_VALUE = "`value` is missing; self-attention is `layer(x, x)`."
@@ -137,8 +138,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
 
     def __call__(self, query, *args, **kwargs):
         # Checked before Keras builds the layer, for which it needs shapes.
-        arguments = {**dict(zip(("value", "key"), args, strict=False)), **kwargs}
-        check_inputs(query, *(arguments.get(name) for name in ("value", "key", "memory")))
+        value = args[0] if args else kwargs.get("value")
+        key = args[1] if len(args) > 1 else kwargs.get("key")
+        check_inputs(query, value, key, kwargs.get("memory"))
         return super().__call__(query, *args, **kwargs)
 
     def call(
@@ -163,47 +165,48 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         prefix_length=None,
     ):
         check_inputs(query, value, key, memory)  # wrappers, as Keras' TimeDistributed, call this method itself
-        told = {"segment_ids": segment_ids, "query_segment_ids": query_segment_ids, "prefix_length": prefix_length}
-        told = {name: tensor for name, tensor in told.items() if tensor is not None}
-        mask_arguments = {
+        given = {
             "query_mask": query_mask,
             "value_mask": value_mask,
             "key_mask": key_mask,
             "attention_mask": attention_mask,
         }
-        masks.check_batch({**mask_arguments, **told}, query.shape[0])
+        told = {"segment_ids": segment_ids, "query_segment_ids": query_segment_ids, "prefix_length": prefix_length}
+        for name, tensor in told.items():
+            if tensor is not None:
+                given[name] = tensor
+        masks.check_batch(given, query.shape[0])
         options = {
             "attention_bias": attention_bias,
             "return_attention_scores": return_attention_scores,
             "training": bool(training),
         }
         if cache is not None:
-            return self.step(
-                query, value, key, cache, memory=memory, start_index=start_index, **mask_arguments, **options, **told
-            )
+            return self.step(query, value, key, cache, memory=memory, start_index=start_index, **given, **options)
         keys = length_of(value) if memory is None else length_of(memory["value"], -2)
         lengths = length_of(query), keys
         if start_index is None:
             start_index = self._first_position(lengths, use_causal_mask)
-        visible = self._visible(query, lengths, start_index, use_causal_mask, {**mask_arguments, **told})
+        visible = self._visible(query, lengths, start_index, use_causal_mask, given)
         memory = self._project_unless(memory, value, key, visible.key_mask)
         results = self._attend_and_project(query, memory, visible, start_index, **options)
         return results if len(results) > 1 else results[0]
 
     def _first_position(self, lengths, causal):
         """Returns the default position of the first query among the keys, `Lazy` if a length is unknown."""
+        if isinstance(lengths[0], int) and isinstance(lengths[1], int):
+            return self.first_position(lengths, causal)
         return computed_from(lambda *lengths: self.first_position(lengths, causal), *lengths)
 
     def _placed(self, start_index):
         """Returns the position of the first query or key, if a projection may depend on it, or else 0."""
-        return value_of(start_index) if self.places_inputs else 0
+        return value_of(start_index) if remembered(self, "places_inputs", lambda: self.places_inputs) else 0
 
     def _visible(self, query, lengths, start_index, causal, arguments, has_keys=False):
         """Returns the `Visibility` of a call with these masks, and with what it tells the rule."""
-        told = {name: arguments.pop(name) for name in INPUTS if name in arguments}
-        options = {"causal": causal, "heads": self.has_heads, "rule": self.visibility, "inputs": told}
         sizes = length_of(query, 0), self.num_score_heads
-        return build_visibility(lengths, start_index, **arguments, **options, sizes=sizes, has_keys=has_keys)
+        options = {"causal": causal, "heads": self.has_heads, "rule": self.visibility, "has_keys": has_keys}
+        return build_visibility(lengths, start_index, **arguments, **options, sizes=sizes)
 
     def explain_execution(self, query, value=None, *args, **kwargs):
         """Returns by which path a call would be computed, and why; nothing is computed, and results never differ.
@@ -277,7 +280,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         """Returns a memory that is given, or else that of values and keys, of which the mask tells the real ones."""
         if memory is not None:
             return memory
-        value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
+        if mask is not None:
+            value, key = masks.zero_masked(value, mask), masks.zero_masked(key, mask)
         return self.project_memory(value, key, self._placed(position))
 
     def project_jointly(self, inputs, start_index):
@@ -292,8 +296,9 @@ class BaseAttention(ReturnsMore, AttentionDescription):
     def _attend_and_project(
         self, query, memory, visible, start_index, attention_bias, return_attention_scores, training, projected=None
     ):
-        visible = visible.limited_to(self.max_keys())
-        inputs = masks.zero_masked(query, visible.query_mask)
+        max_keys = self.max_keys()
+        visible = visible if max_keys is None else visible.limited_to(max_keys)
+        inputs = query if visible.query_mask is None else masks.zero_masked(query, visible.query_mask)
         query = self.project_query(inputs, self._placed(start_index)) if projected is None else projected
         if attention_bias is not None:
             attention_bias = check_bias(attention_bias, (*query.shape[:-1], visible.num_keys))
@@ -307,7 +312,8 @@ class BaseAttention(ReturnsMore, AttentionDescription):
         The query is from `project_query`, the memory from `project_memory`; `attention_bias` broadcasts to the scores
         or is `None`.
         """
-        memory = {name: memory[name] for name in memory if name != "index"}
+        if "index" in memory:  # of a cache
+            memory = {name: memory[name] for name in memory if name != "index"}
         bias = attention_bias
         if bias is not None:
             bias = repeat_bias_rows(bias, axis_size(query, -2))

@@ -163,11 +163,12 @@ class AttentionDescription(KeepsQuantization):
         See `attend`; the seed of the dropout is `None` if it is not active.
         """
         scores = self.compare(query, memory["key"], visible)
-        visible = visible.chosen_by(scores)
+        if visible.rule is not None:
+            visible = visible.chosen_by(scores)
         if bias is not None:
             scores = ops.cast(scores, backend.result_type(scores.dtype, bias.dtype)) + bias
         weights = ops.cast(self.normalize(scores, query, visible), self.compute_dtype)
-        dropped = drop_weights(weights, self.dropout, seed)
+        dropped = weights if seed is None else drop_weights(weights, self.dropout, seed)
         output = self.weighted_sum(dropped, memory["value"], visible)
         return {"output": output, "weights": weights, "seen": visible.seen()}
 

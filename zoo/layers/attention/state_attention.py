@@ -10,7 +10,7 @@ from zoo.layers.core import masks
 from zoo.layers.core.lazy import value_of
 from zoo.layers.core.projections import projection
 from zoo.layers.execution.plan import Execution, has_loops, has_zero, record
-from zoo.layers.execution.run import attend_with_weights
+from zoo.layers.execution.run import weights_alone
 
 # Options of `MultiHeadAttention` that act on scores and their softmax, where they are not used.
 _UNUSED = {"score": None, "share_score": True, "logit_softcap": None, "dropout": 0.0}
@@ -128,7 +128,7 @@ class StateAttention(MultiHeadAttention):
             record(Execution("sums", "a state of each head serves all queries, at a cost of T + S"))
             results, _ = self._attend_by_state(query, memory, visible, value_of(start_index))
             if return_attention_scores:
-                results |= attend_with_weights(self, query, memory, visible, None)
+                results["weights"] = weights_alone(self, query, memory, visible, None)
         output = self._finish(results, inputs)
         return (output, results["weights"]) if return_attention_scores else (output,)
 

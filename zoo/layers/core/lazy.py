@@ -56,13 +56,14 @@ class LazyPositions(Lazy):
     """
 
     def __init__(self, first, length):
-        def compute():
-            start, positions = value_of(first), ops.arange(value_of(length), dtype="int32")
-            # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
-            return positions if isinstance(start, int) and start == 0 else ops.cast(start, "int32") + positions
-
-        super().__init__(compute)
+        self._ends, self._known = (first, length), None
         self.length = length if isinstance(length, int) else None
+
+    def _function(self):
+        first, length = self._ends
+        start, positions = value_of(first), ops.arange(value_of(length), dtype="int32")
+        # What may be symbolic stands first: an array of JAX takes no symbolic tensor as its second operand.
+        return positions if isinstance(start, int) and start == 0 else ops.cast(start, "int32") + positions
 
 
 def number_of(positions):

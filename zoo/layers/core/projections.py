@@ -71,10 +71,10 @@ def sizes_of(tensor, *axes):
     Known sizes are integers. A single unknown one is −1, for the backend to infer; of several, the backend computes
     each.
     """
-    sizes = [tensor.shape[axis] for axis in axes]
-    unknown = [number for number, size in enumerate(sizes) if size is None]
-    if len(unknown) == 1 and all(size != 0 for size in sizes):
-        sizes[unknown[0]] = -1
+    sizes = [*map(tensor.shape.__getitem__, axes)]
+    unknown = sizes.count(None)
+    if unknown == 1 and 0 not in sizes:
+        sizes[sizes.index(None)] = -1
     elif unknown:
         sizes = [axis_size(tensor, axis) for axis in axes]
     return sizes

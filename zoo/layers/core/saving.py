@@ -84,7 +84,7 @@ class SavesOptions(keras.layers.Layer):
         return [name for base in reversed(cls.__mro__) for name in vars(base).get("saved_options", ())]
 
     def __setattr__(self, name, value):
-        if name[0] != "_":  # Keras writes private ones at every call
+        if name[0] != "_" and self.__dict__.get(name) is not value:  # Keras writes `_called` and `built` at every call
             forget(self)
         if getattr(value, "may_be_shared", False):
             _holders.setdefault(value, weakref.WeakSet()).add(self)

@@ -78,7 +78,7 @@ def plan(layer, query, memory, visible, biased=False, drops=False, weights=False
         weights: Whether nothing but the weights is computed.
     """
     sizes = tuple(query.shape), memory["value"].shape[-2]
-    machine = chunk_budget(), dense_limit(), has_fused_attention(), fuses_masks()
+    machine = CHUNK_BUDGET, DENSE_LIMIT, kernels.has_accelerator, has_fused_attention, fuses_masks
     options = layer.implementation, biased, drops, weights, machine
     return remembered(layer, (sizes, options, visible.facts), lambda: _plan(layer, query, memory, visible, options))
 

@@ -23,11 +23,11 @@ def attend(layer, query, memory, visible, bias, return_attention_scores, trainin
     seed = layer.dropout_layer.seed_generator.next() if drops else None
     results = PATHS[chosen.path](layer, query, memory, visible, bias, seed, names)
     if return_attention_scores and "weights" not in results:  # they are computed besides, and change nothing
-        results |= attend_with_weights(layer, query, memory, visible, bias)
+        results["weights"] = weights_alone(layer, query, memory, visible, bias)
     return results
 
 
-def attend_with_weights(layer, query, memory, visible, bias):
-    """Returns the `weights` alone, before dropout."""
+def weights_alone(layer, query, memory, visible, bias):
+    """Returns the weights, before dropout."""
     chosen = plan(layer, query, memory, visible, bias is not None, drops=False, weights=True)
-    return PATHS[chosen.path](layer, query, memory, visible, bias, None, ["weights"])
+    return PATHS[chosen.path](layer, query, memory, visible, bias, None, ["weights"])["weights"]

@@ -60,9 +60,10 @@ class Visibility:
     @functools.cached_property
     def facts(self):
         """All that a plan may depend on, hashable."""
-        skips = None if self.rule is None else (self.rule.skips, self.rule.span)
+        rule = None if self.rule is None else (self.rule.skips, self.rule.span, self.rule.chooses)
         blocks = self.blocks if self.blocks is None or isinstance(self.blocks, int) else "unknown"
-        return self.hides, self.causal, self.is_plainly_causal, self.chooses, self.may_be_cut, blocks, skips
+        masked = self.query_mask is None, self.key_mask is None, self.pair_mask is None
+        return self.causal, self.aligned, self.rolled, masked, blocks, rule
 
     @property
     def query_positions(self):
@@ -126,7 +127,7 @@ class Visibility:
 
     def mask(self):
         """Returns the conjunction of all masks, which broadcasts to the scores, or `None` if nothing is masked."""
-        return self._mask.value()
+        return self._mask.value() if self.hides else None
 
     @functools.cached_property
     def _mask(self):
@@ -234,36 +235,36 @@ def build_visibility(
     causal=False,
     heads=False,
     rule=None,
-    inputs=None,
     sizes=(1, 1),
     has_keys=False,
+    **told,
 ):
     """Returns the `Visibility` that the masks of a call describe; for their shapes see `BaseAttention`.
 
     The lengths are (T, S), and `first_position` is that of the first query among the keys; all may be `Lazy`. With
     `heads`, scores have a head axis; with `has_keys` there is known to be a key. The `rule` is the layer's, or `None`;
-    `inputs`, by name, are what the call tells it, or `None` each; `sizes` are B and N.
+    `told`, by name, is what the call tells it; `sizes` are B and N.
 
     Raises:
         ValueError: For a floating point mask, a mask of the wrong rank or length, or if the call does not tell what the
             rule needs.
     """
     queries, keys = lengths
-    query_places = LazyPositions(first_position, queries)
-    if inputs or rule is not None:
-        inputs = _check_inputs(rule, inputs or {}, lengths, query_places)
+    query_places, inputs = LazyPositions(first_position, queries), {}
+    if rule is not None or told:
+        inputs = _check_inputs(rule, told, lengths, query_places)
     if causal and rule is not None and rule.replaces_causal:
         rule, causal = under_causal_mask(rule), False
     return Visibility(
         query_places=query_places,
         key_places=LazyPositions(0, keys),
         query_mask=query_mask if query_mask is None else check_sequence_mask(query_mask, "query_mask", "T", queries),
-        key_mask=combined_value_mask(value_mask, key_mask, keys),
+        key_mask=None if value_mask is key_mask is None else combined_value_mask(value_mask, key_mask, keys),
         pair_mask=attention_mask if attention_mask is None else _check_pair_mask(attention_mask, lengths, heads),
         causal=causal or (isinstance(keys, int) and keys == 0),  # without keys, no query sees any
         heads=heads,
         rule=rule,
-        inputs=inputs or {},
+        inputs=inputs,
         sizes=sizes,
         aligned=isinstance(first_position, int) and first_position == 0 and isinstance(keys, int) and queries == keys,
         has_keys=has_keys,
