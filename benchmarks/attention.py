@@ -21,6 +21,7 @@ KERAS, PYTORCH = "benchmarks.peers.keras:attend", "benchmarks.peers.pytorch:atte
 HALF = ", bfloat16"
 HEADS = {"num_heads": "heads", "key_dim": "head_dim"}  # options of layers by the names of sizes
 PROJECTED, IN_BATCH = "four projections", "heads in the batch"
+EAGER_CALLS = 50
 ON_PROCESSORS = {"CUDA_VISIBLE_DEVICES": "-1"}
 TINY = {"tiny": True}
 METHOD = (
@@ -144,6 +145,23 @@ def _linear(name: str, path: str, options: Mapping, lengths: tuple[int, int] = (
     return Case(name, title, tuple(contestants), tuple(targets), tiny=TINY)
 
 
+def _eager() -> Case:
+    work = {**sizes(batch=1, length=10, dim=64, heads=4), "calls": EAGER_CALLS}
+    pairs = {
+        ("zoo.layers.MultiHeadAttention", KERAS_HEADS): (HEADS, HEADS, 1 / 1.15),
+        ("zoo.layers.AdditiveAttention", "keras.layers.AdditiveAttention"): ({"units": "dim"}, {}, 1 / 1.5),
+        ("zoo.layers.DotAttention", "keras.layers.Attention"): ({}, {}, 1 / 1.5),
+    }
+    contestants, targets = [], []
+    for paths, (*options, bound) in pairs.items():
+        for path, its_options in zip(paths, options, strict=True):
+            each = keras_layer(path, its_options, work)
+            contestants.append(dataclasses.replace(each, adapter="benchmarks.peers.keras:attend_eagerly"))
+        targets.append(_target(f"speed against {paths[1]}", *paths, bound))
+    title = f"{EAGER_CALLS} calls as they are, forward alone, B1 T=S=10 D64 h4"
+    return Case("eager", title, tuple(contestants), tuple(targets), tiny={**TINY, "calls": 2})
+
+
 def _gpu() -> Case:
     work = {**sizes(batch=8, length=4096, dim=512, heads=8, half=True), "device": "gpu"}
     ours = Contestant(
@@ -203,6 +221,7 @@ _CASES = (
     _multi_head("multi_head", "multi-head, B8 T128 D512 h8", SHORT, ("speed against Keras'", KERAS_HEADS, 1.3)),
     _grouped_query(),
     *(_linear(name, *layer) for name, layer in LINEAR.items()),
+    _eager(),
     _gpu(),
 )
 CASES = {case.name: case for case in _CASES}

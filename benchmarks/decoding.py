@@ -11,7 +11,9 @@ the only peer that can take its weights; 64 sentences of about 16 symbols from t
 (`test_set`). Ours reads and writes strings, CTranslate2 symbols. In a request each takes part twice: with all sentences
 in one batch, whose operations have as many threads as there are, and in parts of 32, each of which has one thread
 (`export.saved_model --dynamic_batching`). Ours does so once more with what XLA compiled (`--xla`), in parts, but with
-all threads for each: with one, XLA works on one part after the other.
+all threads for each: with one, XLA works on one part after the other. The case `sentence` is what a server is asked
+most: 40 sentences from all over the file, one at a time, beside CTranslate2 and Hugging Face's M2M100 with the same
+weights; `--threads 1` is a thread for each.
 """
 
 import dataclasses
@@ -36,7 +38,8 @@ from benchmarks.training import CASES as TRAINING_CASES
 
 BATCH, LENGTH = 64, 16
 PART = 32  # sentences, as `export.graph.dynamic_batching` splits a request
-REQUEST, TEST_SET = "request", "test_set"
+REQUEST, TEST_SET, SENTENCE = "request", "test_set", "sentence"
+SENTENCES = 40  # asked one at a time
 CTRANSLATE2 = "CTranslate2"
 SEARCHES = {"greedy": 1, "beam 5": 5}
 MAX_TEST_SETS = 3  # turns of a test set with untrained models, which take up to minutes each
@@ -165,6 +168,29 @@ TRAINED_CASES = {
         _in_each_search((OUR_EVALUATION, CTRANSLATE2_BATCHES), ("beam 5",)),
         work=_TRAINED_WORK,
     ),
+    SENTENCE: Case(
+        SENTENCE,
+        f"{SENTENCES} sentences, one at a time",
+        _in_each_search(
+            (
+                OUR_EXPORTS[0],
+                _export("zoo, XLA", "compiled", "compiled"),
+                CTRANSLATE2_REQUESTS[0],
+                Contestant(
+                    "Hugging Face",
+                    "benchmarks.peers.hugging_face:translate",
+                    {"length_penalty": 0.0},
+                    "hugging_face",
+                    note="the weights of ours; M2M100, eager",
+                    **_THEIRS,
+                ),
+            ),
+            ("greedy", "beam 5"),
+        ),
+        _targets(("greedy", "beam 5"), (CTRANSLATE2, 0.8, (CTRANSLATE2,), ())),
+        work={**_TRAINED_WORK, "one_by_one": True},
+        warm_up=1,
+    ),
 }
 
 
@@ -199,11 +225,13 @@ def read_test_split(spec: str, tiny: bool = False) -> Inputs:
     return Inputs(tokenizer, texts[: BATCH // 8] if tiny else texts)
 
 
-def sentences_of_file(run: Any, path: Path, everything: bool) -> list[str]:
-    """Returns the lines of a file: those of about `LENGTH` symbols, or all."""
+def sentences_of_file(run: Any, path: Path, case: str) -> list[str]:
+    """Returns the lines of a file that a case translates: all, some from everywhere, or those of `LENGTH` symbols."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    if everything:
+    if case == TEST_SET:
         return lines
+    if case == SENTENCE:
+        return lines[:: max(1, len(lines) // SENTENCES)][:SENTENCES]
     pairs = zip(map(len, run.source_ids(lines)), lines, strict=True)
     return [line for _, line in sorted(pairs, key=lambda pair: abs(pair[0] - LENGTH))[:BATCH]]
 
@@ -266,7 +294,7 @@ def prepare(
     (folder / "texts.json").write_text(json.dumps(list(texts)), encoding="utf-8")
     (folder / "ids.json").write_text(json.dumps(run.source_ids(texts)), encoding="ascii")
     parts = {"dynamic_batching": True, "num_batch_threads": threads}
-    forms = {"whole": {}, "parts": parts, "xla": {**parts, "xla": True}}
+    forms = {"whole": {}, "parts": parts, "xla": {**parts, "xla": True}, "compiled": {"xla": True}}
     for work in (contestant.work for contestant in case.contestants if "export" in contestant.work):
         base = folder / work["export"] / str(work["beam"])
         options = {"beam_size": work["beam"], "length_penalty": 0.0, **options_of_search, **forms[work["export"]]}
@@ -379,6 +407,40 @@ def trained_section(case: Case, measurements: Result, decode: Any) -> str:
     return case_section(case, {**measurements, "versions": our_versions()}, columns)
 
 
+def sentence_section(case: Case, measurements: Result, decode: Any) -> str:
+    """Returns how long a trained model takes for a sentence, as Markdown; `decode` turns rows of ids into texts."""
+    results = measurements["results"]
+
+    def peer(contestant: Contestant) -> Result:
+        return results.get(f"{CTRANSLATE2}, {contestant.group}", {}).get("last", {})
+
+    def quantile(result: Result, share: float) -> float:
+        return float(np.quantile(result["last"]["latencies"], share))
+
+    def milliseconds(share: float) -> Any:
+        return lambda _, result: f"{1000 * quantile(result, share):.2f}"
+
+    def ratio(contestant: Contestant, result: Result) -> str:
+        latencies = peer(contestant).get("latencies")
+        return f"{np.median(latencies) / quantile(result, 0.5):.2f}×" if latencies else ""
+
+    def same_answers(contestant: Contestant, result: Result) -> str:
+        expected, last = decode(peer(contestant).get("ids", [])), result["last"]
+        texts = last["texts"] if "texts" in last else decode(last["ids"])
+        return f"{sum(map(str.__eq__, expected, texts))} of {len(texts)}" if expected else ""
+
+    columns = (
+        Column("search", lambda contestant, _: contestant.group, is_measured=False),
+        Column("", lambda contestant, _: contestant.name, is_measured=False),
+        Column("p50, ms", milliseconds(0.5)),
+        Column("p95, ms", milliseconds(0.95)),
+        Column("all, ms", lambda _, result: Spread.of(result["seconds"]).text("", 1000, digits=0)),
+        Column("speed of CTranslate2", ratio),
+        Column("same answers", same_answers),
+    )
+    return case_section(case, {**measurements, "versions": our_versions()}, columns, "zoo against")
+
+
 def report_trained(options, report: Report) -> None:
     """Measures a trained model, and adds what was found to the report."""
     import zoo
@@ -387,12 +449,13 @@ def report_trained(options, report: Report) -> None:
     run = zoo.load(workdir)
     report.begin(f"{options.threads} threads each, float32, median of {options.rounds} turns A B A B (quartiles).")
     for name in options.case or [REQUEST]:
-        texts = sentences_of_file(run, options.text, everything=name == TEST_SET)
+        texts = sentences_of_file(run, options.text, name)
         with tempfile.TemporaryDirectory() as folder:
             case = TRAINED_CASES[name].among(options.contestant)
             prepared = prepare(case, run, workdir, texts, Path(folder), options.threads)
             measurements = measure(prepared, options.rounds, options.threads)
-        report.add(trained_section(case, measurements, run.tokenizers.target.decode))
+        show = sentence_section if name == SENTENCE else trained_section
+        report.add(show(case, measurements, run.tokenizers.target.decode))
 
 
 def report_untrained(options, report: Report, names: Sequence[str]) -> None:
@@ -417,12 +480,14 @@ def main(arguments=None) -> int:
     parser.add_argument(
         "--data", metavar="SPEC", help=f"the text of the case {TEST_SET} without WORKDIR, text:DIR:SRC-TGT"
     )
-    parser.add_cases(CASES)
+    parser.add_cases({**CASES, **TRAINED_CASES})
     parser.add_contestants(threads=2)
     options = parser.parse_args(arguments)
     if bool(options.workdir) != bool(options.text):
         parser.error("WORKDIR and --text go together.")
     names = options.case or [REQUEST, *([TEST_SET] if options.data else [])]
+    if SENTENCE in names and not options.workdir:
+        parser.error(f"the case {SENTENCE} needs WORKDIR and --text.")
     if TEST_SET in names and not (options.data or options.workdir):
         parser.error(f"the case {TEST_SET} needs --data.")
     report = Report(options)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
-from benchmarks.peers.batches import make_batch, use_threads
+from benchmarks.peers.batches import make_batch, serve_one_by_one, use_threads
 from training.hardware.cores import use_cores
 
 PACKAGES = ("attention-zoo", "keras", "tensorflow")
@@ -131,9 +131,13 @@ def answer_with_export(channel):
         ["text"],
         operation_threads=1 if task["export"] == "parts" else task["threads"],
         parallel_operations=task["threads"],
-        signature="xla" if task["export"] == "xla" else "serving_default",
+        signature="xla" if task["export"] in ("xla", "compiled") else "serving_default",
     )
     texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+    if task.get("one_by_one"):
+        serve_one_by_one(
+            channel, lambda text: run([text])[0][0].decode(), texts, PACKAGES, lambda answers: {"texts": answers}
+        )
     serve_texts(channel, lambda: [text.decode() for text in run(texts)[0]])
 
 

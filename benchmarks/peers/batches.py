@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,25 @@ def serve_search(channel, search, parameters, packages, end=END):
     check(search_all())
     channel.introduce(packages, parameters=parameters)
     channel.serve(search_all, check)
+
+
+def serve_one_by_one(channel, answer, items, packages, describe):
+    """Asks for one item after the other at each request, and reports the seconds of each as `latencies`.
+
+    `describe` turns the answers into what is sent besides.
+    """
+
+    def answer_all():
+        answers, latencies = [], []
+        for item in items:
+            began = time.perf_counter()
+            answers.append(answer(item))
+            latencies.append(time.perf_counter() - began)
+        return answers, latencies
+
+    answer_all()
+    channel.introduce(packages)
+    channel.serve(answer_all, lambda outcome: {**describe(outcome[0]), "latencies": outcome[1]})
 
 
 def sentences(task):

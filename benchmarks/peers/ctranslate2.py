@@ -10,6 +10,8 @@ from pathlib import Path
 import ctranslate2
 import numpy as np
 
+from benchmarks.peers.batches import serve_one_by_one
+
 SPECIAL = ["<blank>", "<s>", "</s>", "<unk>"]  # ids 0 to 3 of the zoo's tokenizers
 # Its length penalty is another formula; without one both rank alike.
 OPTIONS = {"length_penalty": 0, "suppress_sequences": [["<s>"], ["<blank>"]]}
@@ -110,6 +112,9 @@ def search(channel):
     def describe(results):
         return {"ids": [[numbers[symbol] for symbol in result.hypotheses[0]] for result in results]}
 
+    if task.get("one_by_one"):
+        answer = lambda row: translator.translate_batch([row], beam_size=task["beam"], **OPTIONS)[0]  # noqa: E731
+        serve_one_by_one(channel, answer, source, ["ctranslate2"], describe)
     translate()
     channel.introduce(["ctranslate2"])
     channel.serve(translate, describe)

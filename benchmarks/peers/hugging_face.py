@@ -9,7 +9,7 @@ from torch import nn
 from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 from benchmarks.peers import pytorch
-from benchmarks.peers.batches import END, PAD, START, padded, serve_search
+from benchmarks.peers.batches import END, PAD, START, padded, serve_one_by_one, serve_search
 
 PACKAGES = ("transformers", "torch")
 
@@ -126,18 +126,24 @@ def translate(channel):
     batches = [order[start : start + task["batch"]] for start in range(0, len(rows), task["batch"])]
 
     @torch.inference_mode()
+    def generate_ids(sentences):
+        source = torch.tensor(padded(sentences), dtype=torch.long)
+        options = {"num_beams": task["beam"], "do_sample": False, "max_new_tokens": 2 * source.shape[1] + 10}
+        options["length_penalty"] = task.get("length_penalty", 1.0)
+        ids = model.generate(input_ids=source, attention_mask=(source != PAD).long(), **options)[:, 1:]
+        return ids.tolist()
+
     def generate():
         answers = {}
         for numbers in batches:
-            source = torch.tensor(padded([rows[number] for number in numbers]), dtype=torch.long)
-            options = {"num_beams": task["beam"], "do_sample": False, "max_new_tokens": 2 * source.shape[1] + 10}
-            ids = model.generate(input_ids=source, attention_mask=(source != PAD).long(), **options)[:, 1:]
-            answers |= zip(numbers, ids.tolist(), strict=True)
+            answers |= zip(numbers, generate_ids([rows[number] for number in numbers]), strict=True)
         return [answers[number] for number in range(len(rows))]
 
     def describe(answers):
         return {"ids": [[*row, END][: [*row, END].index(END)] for row in answers]}
 
+    if task.get("one_by_one"):
+        serve_one_by_one(channel, lambda row: generate_ids([row])[0], rows, PACKAGES, describe)
     generate()
     channel.introduce(PACKAGES)
     channel.serve(generate, describe)

@@ -103,6 +103,24 @@ def attend(channel):
     serve_attention(channel, make_pass)
 
 
+def attend_eagerly(channel):
+    """Calls the `layer` of the task as it is, without a graph and without gradients, so often as `calls` says."""
+    import tensorflow as tf
+
+    def make_pass(sizes):
+        path, layer = channel.task["layer"]["class"], make_layer(channel.task["layer"], sizes, "float32")
+        inputs = [tf.constant(array) for array in random_arrays(shapes(sizes, channel.task["axes"]))]
+
+        def run():
+            for _ in range(channel.task["calls"]):
+                output = apply(path, layer, inputs)
+            output.numpy()
+
+        return run
+
+    serve_attention(channel, make_pass)
+
+
 def attend_on_jax(channel):
     """Runs passes of a layer without weights on JAX, on a GPU unless sizes are tiny."""
     import jax

@@ -37,7 +37,7 @@ def test_targets_name_contestants_with_layers_that_exist():
 
 def test_our_layers_on_processors_run_in_bfloat16_too():
     for case in CASES.values():
-        if case.name == "gpu":
+        if case.name in ("gpu", "eager"):
             continue
         targets = {target.contestants[0]: target for target in case.targets}
         ours = {each.name: each.work for each in case.contestants if each.name.startswith("zoo.")}

@@ -105,8 +105,10 @@ def test_sentences_of_files_and_of_chance(tmp_path):
     file = tmp_path / "text"
     file.write_text("".join(f"{'w ' * length}\n" for length in (3, 16, 30, 15)), encoding="utf-8")
     run = SimpleNamespace(source_ids=lambda lines: [line.split() for line in lines])
-    assert [len(line.split()) for line in decoding.sentences_of_file(run, file, False)] == [16, 15, 3, 30]
-    assert [len(line.split()) for line in decoding.sentences_of_file(run, file, True)] == [3, 16, 30, 15]
+    assert [len(line.split()) for line in decoding.sentences_of_file(run, file, REQUEST)] == [16, 15, 3, 30]
+    assert [len(line.split()) for line in decoding.sentences_of_file(run, file, TEST_SET)] == [3, 16, 30, 15]
+    file.write_text("a\nb\n" * 60, encoding="utf-8")
+    assert decoding.sentences_of_file(run, file, decoding.SENTENCE) == ["a", "b"] * 20
     inputs = decoding.random_sentences(tiny=True)
     assert len(inputs.texts) == 4 and all(len(text.split()) == LENGTH - 1 for text in inputs.texts)
     inputs = decoding.read_test_split(write_text(tmp_path), tiny=True)
