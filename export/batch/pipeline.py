@@ -26,6 +26,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
+from export.wire.lines import one_line
 from export.wire.tensors import as_text, to_rows
 from zoo.cli import disk_full
 from zoo.cores import available_cores
@@ -234,7 +235,7 @@ class SavedModel:
 def output_lines(outputs: dict[str, np.ndarray], name: str | None, count: int) -> list[bytes]:
     """Returns a line for each of `count` texts: the strings of the output `name`; for `None`, all outputs as JSON."""
     if name is not None:
-        return [b" ".join(value.splitlines()) for value in outputs[name]]  # An answer stays one line.
+        return [*map(one_line, outputs[name])]
     rows = to_rows({key: as_text(array) for key, array in sorted(outputs.items())}, count)
     return [json.dumps(row, ensure_ascii=False).encode() for row in rows]
 

@@ -12,6 +12,7 @@ from export.client.answers import Outputs, alignments, attends_to_itself
 from export.client.api import ATTENTION_SIGNATURE, BATCH_SIZE, DEFAULT_SIGNATURE, Client, batches
 from export.client.flags import add_connection_flags, report_failure, tls_of
 from export.client.text_input import input_size, read_batches
+from export.wire.lines import one_line
 from export.wire.tensors import to_rows
 from zoo.cli import ArgumentParser, is_closed
 from zoo.errors import InputError
@@ -63,6 +64,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--model", required=True, help="the model's name on the server")
     parser.add_argument("--signature", help="what to ask for (default serving_default)")
     parser.add_argument("--scores", action="store_true", help="print the log probability after a tab")
+    parser.add_argument("--json", action="store_true", help="print each answer as JSON, exactly as it is")
     heatmap = "draw the attention weights of the signature `attention`; several texts go to FILE-1, FILE-2, …"
     parser.add_argument("--heatmap", metavar="FILE", type=Path, help=heatmap)
     parser.add_argument("--layer", type=int, default=-1, metavar="L", help="the layer to draw (default -1, the last)")
@@ -126,15 +128,20 @@ def _lines(outputs: Outputs, flags: Namespace, count: int) -> Iterator[str]:
     """Yields a line for each of the `count` texts: the output text where there is one, else JSON."""
     if flags.heatmap and "text" not in outputs:
         outputs = {name: values for name, values in outputs.items() if name != "attention"}  # which the picture shows
-    if flags.signature not in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) or "text" not in outputs:
+    plain = flags.signature in (DEFAULT_SIGNATURE, ATTENTION_SIGNATURE) and "text" in outputs
+    if flags.json or not plain:
         yield from (json.dumps(row, ensure_ascii=False) for row in to_rows(outputs, count))
     elif not flags.scores:
-        yield from outputs["text"]
+        yield from map(_one_line, outputs["text"])
     elif "log_prob" in outputs:
         for text, score in zip(outputs["text"], outputs["log_prob"], strict=True):
-            yield f"{text}\t{score:.4f}"
+            yield f"{_one_line(text)}\t{score:.4f}"
     else:
         raise InputError(f"The signature {flags.signature} gives no log_prob for --scores, only {sorted(outputs)}.")
+
+
+def _one_line(text: str) -> str:
+    return one_line(text.encode()).decode()
 
 
 def _draw(texts: Sequence[bytes], outputs: Outputs, paths: Iterator[Path], flags: Namespace) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from export.server.errors import invalid_argument
 from export.server.inference.limits import Limits
 from export.server.inference.predict import input_type
+from export.wire import base64_text
 from export.wire.protos import classification_pb2, example_pb2, input_pb2, meta_graph_pb2, regression_pb2
 from export.wire.tensors import as_text, to_list, type_name, type_of
 
@@ -197,7 +198,7 @@ def _read_bytes(value: str | dict[str, Any]) -> bytes:
     if not _is_base64(value):
         raise invalid_argument(f"JSON Value: {quote(value)} not formatted correctly for base64 data")
     try:
-        return base64.b64decode(value["b64"], validate=True)
+        return base64_text.decode(value["b64"])
     except ValueError as error:
         raise invalid_argument("Unable to base64 decode") from error
 

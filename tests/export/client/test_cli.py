@@ -53,6 +53,13 @@ def test_more_lines_than_one_request_takes(ask_toy):
     assert status == 0
 
 
+def test_an_answer_is_one_line(ask_toy):
+    assert ask_toy("a\nb\r\nc", "d") == (0, "A B C\nD\n", "")
+    assert ask_toy("--scores", "a\rb") == (0, "A B\t-0.3000\n", "")
+    status, output, _ = ask_toy("--json", "a\nb", "d")
+    assert status == 0 and [json.loads(line)["text"] for line in output.splitlines()] == ["A\nB", "D"]
+
+
 def test_scores(ask_toy):
     assert ask_toy("--scores", "ein", "Maß") == (0, "EIN\t-0.3000\nMAß\t-0.4000\n", "")
     status, output, errors = ask_toy("--scores", "--signature=attention", "ein")

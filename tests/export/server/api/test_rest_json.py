@@ -52,6 +52,9 @@ def test_rest_values(toy_server):
     body = b'{"instances": ["\\ud83d\\ude00 a", "\\\\ud800"]}'
     status, content = rest(toy_server, "POST", PREDICT, body)
     assert (status, [row["text"] for row in content["predictions"]]) == (200, ["\U0001f600 A", "\\UD800"])
+    wrapped = {"b64": base64.encodebytes(b"zwei" * 30).decode().rstrip("=\n")}  # at 76 columns, without padding
+    status, content = rest(toy_server, "POST", PREDICT, {"instances": [{"text": wrapped}]})
+    assert (status, content["predictions"][0]["text"]) == (200, "ZWEI" * 30)
     encoded = {"b64": base64.b64encode(b"\xff\x00").decode()}
     body = {"signature_name": "raw", "instances": [encoded]}
     assert rest(toy_server, "POST", PREDICT, body) == (200, {"predictions": [encoded]})
