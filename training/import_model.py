@@ -33,11 +33,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="what weights are rounded to and kept in on disk, where bfloat16 takes half the space; they are loaded as "
         "float32, and computed with in it (%(default)s)",
     )
+    parser.add_argument(
+        "--ignore",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a key of config.json that is refused because nothing here reads it; more than once for several",
+    )
     arguments = parser.parse_args(argv)
     start_backend()
     from training.importing.workdir import import_checkpoint
 
-    print(json.dumps(import_checkpoint(arguments.source, Path(arguments.workdir), arguments.dtype), ensure_ascii=False))
+    described = import_checkpoint(arguments.source, Path(arguments.workdir), arguments.dtype, arguments.ignore)
+    print(json.dumps(described, ensure_ascii=False))
 
 
 def command() -> int:

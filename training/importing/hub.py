@@ -12,6 +12,7 @@ from zoo.errors import InputError
 
 FILES = (
     "README.md",
+    "added_tokens.json",
     "config.json",
     "config_sentence_transformers.json",
     "merges.txt",

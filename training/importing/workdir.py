@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,9 +12,11 @@ import keras
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
 from training.importing.hub import bring, is_repository
+from zoo.checkpoints.accounting import check_every_key
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.ctranslate2_file import CTranslate2Checkpoint
 from zoo.checkpoints.families import Imported, get_family
+from zoo.checkpoints.families.base import without_influence_in
 from zoo.checkpoints.marian_file import MarianCheckpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
@@ -53,20 +55,21 @@ def open_source(source: str) -> Checkpoint:
     return checkpoint
 
 
-def import_checkpoint(source: str, path: Path, dtype: str = "float32") -> dict[str, Any]:
+def import_checkpoint(source: str, path: Path, dtype: str = "float32", ignored: Sequence[str] = ()) -> dict[str, Any]:
     """Makes a work directory of a checkpoint, and returns what it is.
 
     Args:
         source: SOURCE, such as `hf:DIR` or `hf:OWNER/NAME`, or `safetensors:DIR` of what `export.convert` wrote.
         path: The work directory, which must not exist or be empty.
         dtype: `"float32"`, or `"bfloat16"`: what weights are rounded to and kept in on disk.
+        ignored: Keys of `config.json` that nothing here reads, and that change nothing that the user needs.
 
     Raises:
         InputError: For a checkpoint that cannot be imported; nothing is then left at `path`.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists already. Name a new folder for the imported model.")
-    write = _writer(source, dtype)
+    write = _writer(source, dtype, ignored)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
@@ -77,16 +80,18 @@ def import_checkpoint(source: str, path: Path, dtype: str = "float32") -> dict[s
     return {"workdir": str(path), **described}
 
 
-def _writer(source: str, dtype: str) -> Callable[[WorkDir], dict[str, Any]]:
+def _writer(source: str, dtype: str, ignored: Sequence[str]) -> Callable[[WorkDir], dict[str, Any]]:
     """Returns the function that writes the work directory of a SOURCE, which is opened."""
     kind, _, path = source.partition(":")
+    if ignored and kind != "hf":
+        raise InputError(f"--ignore is for hf:, whose config.json has keys that may be unknown. Received: {source}.")
     if kind == _CONVERTED and path:
         converted = WorkDir(path)
         config = RunConfig.of_workdir(converted)
         return lambda workdir: _write_converted(workdir, converted, config, dtype)
     checkpoint = open_source(source)
     imported = get_family(checkpoint.config["model_type"])(checkpoint)
-    return lambda workdir: _write(workdir, source, checkpoint, imported, dtype)
+    return lambda workdir: _write(workdir, source, checkpoint, imported, dtype, ignored)
 
 
 def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dtype: str) -> dict[str, Any]:
@@ -112,10 +117,14 @@ def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dt
     return {"model": config.spec.name, "parameters": int(model.count_params())}
 
 
-def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported, dtype: str) -> dict[str, Any]:
+def _write(
+    workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Imported, dtype: str, ignored: Sequence[str]
+) -> dict[str, Any]:
     config = _configuration(source, imported)
     model = create_model(imported.model, dtype=dtype, **config.model)
     _set_weights(model, imported)
+    if type(checkpoint) is Checkpoint:
+        check_every_key(checkpoint, without_influence_in(checkpoint.config["model_type"]), ignored)
     if unused := checkpoint.unused():
         shown = ", ".join(unused[:5]) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
         raise InputError(f"{checkpoint.path}: nothing in a {imported.model} is made of the tensors {shown}.")
@@ -124,7 +133,7 @@ def _write(workdir: WorkDir, source: str, checkpoint: Checkpoint, imported: Impo
     with workdir.replacing(workdir.model) as file:
         _save(model, file)
     parameters = int(model.count_params())
-    workdir.write_text(workdir.model_card, _card(source, checkpoint, config, model))
+    workdir.write_text(workdir.model_card, _card(source, checkpoint, config, model, ignored))
     workdir.write_text(workdir.config, config.to_json())
     left_out = {"left_out": checkpoint.left_out} if checkpoint.left_out else {}
     return {"model": imported.model, "parameters": parameters, **left_out}
@@ -154,11 +163,13 @@ def _set_weights(model: keras.Model, imported: Imported) -> None:
         raise RuntimeError(f"The family of {imported.model} leaves weights as they are: {sorted(missing.values())}.")
 
 
-def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.Model) -> str:
+def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.Model, ignored: Sequence[str]) -> str:
     """Returns the model card, which says where the weights come from."""
     sums: Mapping[str, str] = checkpoint.checksums()
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
     left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
+    left_out += "".join(f"- `{key}` of `config.json`: ignored\n" for key in ignored)
+    words = "".join(f" --ignore {key}" for key in ignored)
     dtype = "" if model.dtype_policy.name == "float32" else f" --dtype {model.dtype_policy.name}"
     revision = checkpoint.revision or "not stated in the checkpoint"
     return f"""# {config.spec.name}, imported
@@ -176,6 +187,6 @@ A checkpoint of the type `{checkpoint.config["model_type"]}` that others have tr
 {files}
 {left_out}
 ```
-python -m training.import_model {source} --workdir DIR{dtype}
+python -m training.import_model {source} --workdir DIR{dtype}{words}
 ```
 """

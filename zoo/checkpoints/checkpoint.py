@@ -14,6 +14,8 @@ from zoo.workdir import checksum
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLED = "pytorch_model.bin"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_ANY: Any = object()
 
 
 class Checkpoint:
@@ -24,6 +26,7 @@ class Checkpoint:
         config: What `config.json` says.
         revision: The commit that it is of; empty if nothing says so.
         files: The files of the weights.
+        read_options: Keys of the configuration that somebody has read.
         left_out: Tensors that the model here has no use for, and why, by the name that a group of them begins with.
 
     Args:
@@ -43,6 +46,7 @@ class Checkpoint:
         self._tensors: dict[str, tuple[Path, tuple[int, ...], Callable[[], np.ndarray]]] = {}
         self.files = self._open()
         self._used: set[str] = set()
+        self.read_options: set[str] = set()
         self._parts: list[Checkpoint] = []
         self.left_out: dict[str, str] = {}
 
@@ -68,6 +72,7 @@ class Checkpoint:
         for path in files:
             if not path.is_file():
                 raise InputError(f"{path} is missing, which {_INDEX} names.")
+            check_content(path)
             opened = SafetensorsFile(path)
             for name in opened.names():
                 self._tensors[name] = path, opened.shape(name), functools.partial(opened.read, name)
@@ -75,6 +80,7 @@ class Checkpoint:
 
     def _open_pickled(self, path: Path) -> None:
         """Opens a pickled file of PyTorch, which can hold programs: nothing but tensors is read."""
+        check_content(path)
         try:
             import torch
         except ImportError:
@@ -96,6 +102,8 @@ class Checkpoint:
             InputError: If it is missing or damaged.
         """
         path = self.path / name
+        if path.is_file():
+            check_content(path)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -112,21 +120,23 @@ class Checkpoint:
         path = self.path / name
         if not path.is_file():
             raise InputError(f"{path} is missing.")
+        check_content(path)
         return path
 
-    def option(self, name: str, default: Any = None, only: Any = None) -> Any:
+    def option(self, name: str, default: Any = None, only: Any = _ANY) -> Any:
         """Returns an option of `config.json`.
 
         Args:
             name: Its name.
             default: What it is where the file does not say.
-            only: The one value that is supported; `None` if all are.
+            only: The one value that is supported. Default: all are.
 
         Raises:
             InputError: If another one is asked for.
         """
+        self.read_options.add(name)
         value = self.config.get(name, default)
-        if only is not None and value != only:
+        if only is not _ANY and value != only:
             raise InputError(f"{self.config_file}: {name} must be {only!r} to be imported. Received: {value!r}.")
         return value
 
@@ -198,6 +208,17 @@ class Checkpoint:
         head = path.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if path.is_file() else []
         lines = [line.split(": ", 1) for text in head for line in text.splitlines() if ": " in line]
         return dict(lines).get("license", "not stated in the checkpoint").strip("\"' ")
+
+
+def check_content(path: Path) -> None:
+    """Checks that a file is there itself, and not a pointer to it that Git LFS left.
+
+    Raises:
+        InputError: If it is a pointer.
+    """
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise InputError(f"{path} is a Git LFS pointer, not the file itself. Fetch it: git lfs pull")
 
 
 def _to_numpy(tensor: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The files of a checkpoint's tokenizer as one of our tokenizers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +26,65 @@ from zoo.text.reordered_subwords import UNUSED
 from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
+_CONFIG, _ADDED = "tokenizer_config.json", "added_tokens.json"
 
-def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
-    """Returns the byte-level tokenizer of `vocab.json` and `merges.txt`, or of a `tokenizer.json` with both.
+
+def byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
+    """Returns the byte-level tokenizer of `tokenizer.json`, or of `vocab.json` and `merges.txt`.
 
     Raises:
-        InputError: If there are no such files, or they do not go together.
+        InputError: If there are no such files, they do not go together, or they cut text in another way than GPT-2.
     """
-    if (checkpoint.path / "vocab.json").is_file():
-        vocabulary = checkpoint.json("vocab.json")
-        lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
-        merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-        special, runs, compose = set(), [], False
-    else:
-        described = checkpoint.json("tokenizer.json")
-        model = described["model"]
-        merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
-        added = described.get("added_tokens") or []
-        special = {token["id"] for token in added if token["special"]}
-        others = {token["content"]: token["id"] for token in added if not token["special"]}
-        runs = _runs(checkpoint.path / "tokenizer.json", others)
-        vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
-        compose = (described.get("normalizer") or {}).get("type") == "NFC"
+    if (checkpoint.path / "tokenizer.json").is_file():
+        return _described_byte_level(checkpoint, order)
+    vocabulary = checkpoint.json("vocab.json")
+    lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    _check_added(checkpoint, vocabulary)
+    if _tokenizer_config(checkpoint).get("add_prefix_space"):
+        raise InputError(f"{checkpoint.path / _CONFIG}: add_prefix_space must be false to be imported. Received: true.")
+    return _byte_level_bpe(checkpoint, order, vocabulary, merges)
+
+
+def _described_byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
+    path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
+    splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
+    model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
+    found = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
+    kind = model.get("type", "BPE" if "merges" in model else None)
+    other = [
+        f"{name}={received!r}"
+        for name, received, is_ours in (
+            ("model.type", kind, kind == "BPE"),
+            ("model.dropout", model.get("dropout"), not model.get("dropout")),
+            ("model.byte_fallback", model.get("byte_fallback"), not model.get("byte_fallback")),
+            ("pre_tokenizer", splits, {key: found[key] for key in levels} == levels),
+            ("normalizer", normalizer, normalizer.get("type") in (None, "NFC")),
+        )
+        if not is_ours
+    ]
+    if other:
+        raise InputError(
+            f"{path}: only byte-level BPE with GPT-2's rule for words is read, composed (NFC) or not. "
+            f"Received: {', '.join(other)[:300]}."
+        )
+    merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
+    added = described.get("added_tokens") or []
+    special = {token["id"] for token in added if token["special"]}
+    runs = _runs(path, {token["content"]: token["id"] for token in added if not token["special"]})
+    vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
+    return _byte_level_bpe(checkpoint, order, vocabulary, merges, special, runs, normalizer.get("type") == "NFC")
+
+
+def _byte_level_bpe(
+    checkpoint: Checkpoint,
+    order: Arrangement,
+    vocabulary: Mapping[str, int],
+    merges: Sequence[Sequence[str]],
+    special: Collection[int] = (),
+    runs: Sequence[int] = (),
+    compose: bool = False,
+) -> ByteLevelBPETokenizer:
     size = max(order.original_ids) + 1
     pieces = {index: piece for piece, index in vocabulary.items()}
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
@@ -60,6 +97,33 @@ def byte_level_bpe(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETo
     ours = {original: index for index, original in enumerate(order.original_ids)}
     our_runs = [ours[index] for index in runs]
     return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, our_runs, compose)
+
+
+def _tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns what `tokenizer_config.json` says; nothing where it is missing."""
+    config: dict[str, Any] = checkpoint.json(_CONFIG) if (checkpoint.path / _CONFIG).is_file() else {}
+    return config
+
+
+def _check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
+    """Checks that no symbols were added to a vocabulary beside its file.
+
+    Raises:
+        InputError: If one was; texts would be read without it.
+    """
+    added = checkpoint.json(_ADDED) if (checkpoint.path / _ADDED).is_file() else {}
+    described = _tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
+    for name, symbols in (
+        (_ADDED, added.items()),
+        (_CONFIG, ((_content(token), int(index)) for index, token in described.items())),
+    ):
+        for symbol, index in symbols:
+            if vocabulary.get(symbol) != index:
+                raise _added(checkpoint.path / name, symbol)
+
+
+def _added(path: Path, symbol: str) -> InputError:
+    return InputError(f"{path}: a symbol that was added to the vocabulary is not read. Received: {symbol!r}.")
 
 
 def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
@@ -87,8 +151,7 @@ def mapped_subwords(
     """
     pieces = {index: piece for piece, index in vocabulary.items()}
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(max(order.original_ids) + 1)])
-    named = "tokenizer_config.json"
-    config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
+    config = _tokenizer_config(checkpoint)
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
 
@@ -195,28 +258,12 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     """Returns the tokenizer of a decoder: SentencePiece of `tokenizer.model`, or byte-level of `tokenizer.json`.
 
     Raises:
-        InputError: If there is neither, or the latter cuts text into words by another rule than GPT-2's.
+        InputError: If there is neither, or the latter cuts text in another way than GPT-2.
     """
     path = checkpoint.path / "tokenizer.model"
     if path.is_file():
         return reordered_subwords(path, order)
-    described = checkpoint.json("tokenizer.json")
-    splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer")
-    is_plain = (
-        splits.get("type") == "ByteLevel" and splits.get("use_regex", True) and not splits.get("add_prefix_space")
-    )
-    if (
-        not is_plain
-        or (normalizer or {}).get("type") not in (None, "NFC")
-        or described["model"].get("type") != "BPE"
-        or described["model"].get("dropout")
-    ):
-        raise InputError(
-            f"{checkpoint.path / 'tokenizer.json'}: only byte-level BPE with GPT-2's rule for words is read, composed "
-            "(NFC) or not. "
-            f"Received: pre_tokenizer={splits!r}, normalizer={normalizer!r}."
-        )
-    return byte_level_bpe(checkpoint, order)
+    return byte_level(checkpoint, order)
 
 
 _SENTINELS = 100
@@ -336,9 +383,7 @@ def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Ar
     Raises:
         InputError: If there are no such files, they are no WordPiece as BERT has it, or do not go with the model.
     """
-    named = "tokenizer_config.json"
-    config = checkpoint.json(named) if (checkpoint.path / named).is_file() else {}
-    longest = 100
+    config, longest = _tokenizer_config(checkpoint), 100
     if (checkpoint.path / "tokenizer.json").is_file():
         path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
         for part, expected in _WORDPIECE.items():
@@ -347,6 +392,9 @@ def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Ar
                 raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
         _check_special(path, described.get("post_processor") or {}, config)
         vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", longest)
+        for token in described.get("added_tokens") or []:
+            if not token["special"] or vocabulary.get(token["content"]) != token["id"]:
+                raise _added(path, token["content"])
         normalizer = described["normalizer"]
         lowercase, accents = normalizer.get("lowercase", True), normalizer.get("strip_accents")
         ideographs = normalizer.get("handle_chinese_chars", True)
@@ -356,6 +404,7 @@ def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Ar
         vocabulary = {
             line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)
         }
+        _check_added(checkpoint, vocabulary)
         lowercase, accents = config.get("do_lower_case", True), config.get("strip_accents")
         ideographs = config.get("tokenize_chinese_chars", True)
     names = {key: _content(config.get(key, name)) for key, name in _BERT_NAMES.items()}

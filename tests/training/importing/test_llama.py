@@ -130,7 +130,7 @@ MISTRAL = {"model_type": "mistral", "sliding_window": 4}
 def test_what_we_do_not_have_is_refused(tmp_path):
     for number, (family, options, *words) in enumerate(
         [
-            ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 9.0}}, "rotary", "dynamic"),
+            ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 9.0}}, "rope_parameters", "dynamic"),
             ("llama", {"rope_parameters": {"rope_theta": 9.0, "partial_rotary_factor": 0.5}}, "rotary", "0.5"),
             ("llama", {"num_key_value_heads": 4}, "k_proj.weight", "(24, 8)", "(12, 8)"),
             ("llama", {**MISTRAL, "layer_types": [FULL, WINDOWED]}, "layer_types", FULL),

@@ -99,13 +99,18 @@ class Exported:
 
 Family = Callable[[Any], Imported]  # of the kind of checkpoint that has its types
 _FAMILIES: dict[str, Family] = {}
+_WITHOUT_INFLUENCE: dict[str, Mapping[str, str]] = {}
 
 
-def register_family(*model_types: str) -> Callable[[Family], Family]:
+def register_family(
+    *model_types: str, without_influence: Mapping[str, str] | None = None
+) -> Callable[[Family], Family]:
     """Returns a decorator for the function that imports checkpoints of these model types.
 
     Args:
         *model_types: `model_type` of their `config.json`.
+        without_influence: Keys of `config.json` that the function does not read and that change no number, and why;
+            see `zoo.checkpoints.accounting` for those of all families. A key that is none of them is refused.
 
     Raises:
         ValueError: If one is registered already.
@@ -115,6 +120,7 @@ def register_family(*model_types: str) -> Callable[[Family], Family]:
 
     def register(family: Family) -> Family:
         _FAMILIES.update(dict.fromkeys(model_types, family))
+        _WITHOUT_INFLUENCE.update(dict.fromkeys(model_types, without_influence or {}))
         return family
 
     return register
@@ -129,6 +135,11 @@ def get_family(model_type: str) -> Family:
     if model_type not in _FAMILIES:
         raise unknown_name("model_type", model_type, _FAMILIES)
     return _FAMILIES[model_type]
+
+
+def without_influence_in(model_type: str) -> Mapping[str, str]:
+    """Returns the keys of `config.json` that change no number of checkpoints of a model type, and why."""
+    return _WITHOUT_INFLUENCE[model_type]
 
 
 Writer = Callable[[Trained], Exported]

@@ -37,7 +37,18 @@ _NAMED_POOLINGS = {"cls": "first", "mean": "mean", "max": "max"}
 _ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "ReLU": "relu", "GELU": "gelu"}
 
 
-@register_family("bert")
+_POOLER = "of a pooler that this has no use for"
+
+
+@register_family(
+    "bert",
+    without_influence={
+        "tie_word_embeddings": "of the head that fills in masked words",
+        "directionality": "describes the file",
+        **dict.fromkeys(("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"), _POOLER),
+        **dict.fromkeys(("pooler_size_per_head", "pooler_type"), _POOLER),
+    },
+)
 def bert(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of BERT, with or without the prefix `bert.` of its tensors.
 

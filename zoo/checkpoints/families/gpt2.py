@@ -17,14 +17,16 @@ from zoo.checkpoints.families.base import (
     register_writer,
 )
 from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, normalization, read_mapped, write_mapped
-from zoo.checkpoints.tokenizers import byte_level_bpe
+from zoo.checkpoints.tokenizers import byte_level
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
 from zoo.vocabulary import END, START
 
 
-@register_family("gpt2")
+@register_family(
+    "gpt2", without_influence={"n_ctx": "n_positions says the same", "reorder_and_upcast_attn": "scores are in float32"}
+)
 def gpt2(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of GPT-2, with or without the prefix `transformer.` of its tensors.
 
@@ -55,7 +57,7 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
         "attention_dropout": checkpoint.option("attn_pdrop", 0.1),
     }
     return Imported(
-        "gpt2", options, {"text": byte_level_bpe(checkpoint, order)}, lambda model: _weights(checkpoint, model, order)
+        "gpt2", options, {"text": byte_level(checkpoint, order)}, lambda model: _weights(checkpoint, model, order)
     )
 
 

@@ -26,6 +26,7 @@ from zoo.checkpoints.families.layouts import (
     tables,
     write_mapped,
 )
+from zoo.checkpoints.families.rotary import SCALING, check_scaling, rope_parameters, rotary
 from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError
@@ -44,9 +45,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
         InputError: If it differs from GPT-NeoX in what we do not have.
     """
     checkpoint.option("attention_bias", True, only=True)
-    checkpoint.option("rope_scaling", None, only=None)
     size, dim = checkpoint.option("vocab_size", 50432), checkpoint.option("hidden_size", 6144)
-    rope = checkpoint.option("rope_parameters") or {}
     end, activation = checkpoint.option("eos_token_id", 2), checkpoint.option("hidden_act", "gelu")
     order = arrange(size, checkpoint.option("bos_token_id", end), end)
     options = {
@@ -59,8 +58,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
         "activation": ACTIVATIONS.get(activation, activation),
         "epsilon": checkpoint.option("layer_norm_eps", 1e-5),
         "positions": "rotary",
-        "rotary_fraction": float(rope.get("partial_rotary_factor", checkpoint.option("rotary_pct", 0.25))),
-        "max_wavelength": float(rope.get("rope_theta", checkpoint.option("rotary_emb_base", 10000.0))),
+        **rotary(checkpoint, checkpoint.option("rotary_emb_base", 10000.0), checkpoint.option("rotary_pct", 0.25)),
         "parallel_residual": checkpoint.option("use_parallel_residual", True),
         "tied_embeddings": checkpoint.option("tie_word_embeddings", False),
         "dropout": checkpoint.option("hidden_dropout", 0.0),
@@ -94,7 +92,8 @@ def to_gpt_neox(trained: Trained) -> Exported:
         InputError: If GPT-NeoX has no such option or tokenizer.
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
-    trained.check("GPT-NeoX", {*_SAME.values(), "vocab_size", "activation"}, positions="rotary")
+    trained.check("GPT-NeoX", {*_SAME.values(), *SCALING, "vocab_size", "activation"}, positions="rotary")
+    check_scaling("GPT-NeoX", options)
     if not isinstance(tokenizer, ByteLevelBPETokenizer):
         raise InputError(f"The tokenizer of GPT-NeoX is byte-level. Received: tokenizer={tokenizer.kind!r}.")
     files, order, _ = decoder_files(tokenizer, rows_of_symbols(model), "GPT-NeoX")
@@ -106,11 +105,7 @@ def to_gpt_neox(trained: Trained) -> Exported:
         "attention_bias": True,
         "bos_token_id": order.original_ids[START],
         "eos_token_id": order.original_ids[END],
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": options["max_wavelength"],
-            "partial_rotary_factor": options["rotary_fraction"],
-        },
+        "rope_parameters": rope_parameters(model.options) | {"partial_rotary_factor": options["rotary_fraction"]},
         **{name: options[ours] for name, ours in _SAME.items()},
     }
     return Exported(config, write_mapped(tensors(model, order, order.size)), files)

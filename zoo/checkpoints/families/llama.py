@@ -28,6 +28,7 @@ from zoo.checkpoints.families.layouts import (
     tables,
     write_mapped,
 )
+from zoo.checkpoints.families.rotary import SCALING, check_scaling, rope_parameters, rotary
 from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer, unknown_of
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
@@ -35,11 +36,23 @@ from zoo.vocabulary import END, PAD, START
 
 QK_EPSILON = 1e-6
 """ε of the normalisation of queries and keys; those of Qwen3 have one ε for all."""
-# Kinds of `rope_scaling` that need no more than our options say.
-_SCALINGS = {"default": "none", "linear": "linear", "llama3": "llama3"}
 
 
-@register_family("llama", "mistral", "qwen2", "qwen3")
+_OF_TENSORS = "whether there are biases is seen from the tensors"
+
+
+@register_family(
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    without_influence={
+        "attention_bias": _OF_TENSORS,
+        "mlp_bias": _OF_TENSORS,
+        "max_window_layers": "read where layers have windows",
+        "sliding_window": "read where layers have windows",
+    },
+)
 def llama(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of a Llama-like decoder.
 
@@ -148,26 +161,13 @@ def windows(checkpoint: Checkpoint, usual: Sequence[bool]) -> dict[str, Any]:
 
 
 def _rotary(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the options of rotary positions, which newer files keep in `rope_parameters`."""
-    parameters = checkpoint.option("rope_parameters") or checkpoint.option("rope_scaling") or {}
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
-    known = kind in _SCALINGS and (parameters.get("low_freq_factor", 1.0), parameters.get("high_freq_factor", 4.0)) == (
-        1.0,
-        4.0,
-    )
-    if not known or parameters.get("partial_rotary_factor", 1.0) != 1.0:
+    options = rotary(checkpoint, checkpoint.option("rope_theta", 10000.0))
+    fraction = options.pop("rotary_fraction")
+    if fraction != 1.0:
         raise InputError(
-            f"{checkpoint.path / 'config.json'}: rotary positions must be of whole heads and of the types "
-            f"{', '.join(_SCALINGS)}. Received: {parameters}."
+            f"{checkpoint.config_file}: rotary positions must be of whole heads to be imported. "
+            f"Received: partial_rotary_factor={fraction}."
         )
-    options = {
-        "max_wavelength": float(parameters.get("rope_theta", checkpoint.option("rope_theta", 10000.0))),
-        "rope_scaling": _SCALINGS[kind],
-    }
-    if kind != "default":
-        options["rope_factor"] = float(parameters["factor"])
-    if kind == "llama3":
-        options["rope_original_length"] = parameters["original_max_position_embeddings"]
     return options
 
 
@@ -181,7 +181,7 @@ _SAME = {  # our options, by their names in config.json
     "tie_word_embeddings": "tied_embeddings",
     "attention_dropout": "attention_dropout",
 }
-_ROTARY = ("max_wavelength", "rope_scaling", "rope_factor", "rope_original_length")
+_ROTARY = ("max_wavelength", *SCALING)
 DECODER_FREE = {*_SAME.values(), *_ROTARY, "vocab_size", "activation", "num_key_value_heads", "key_dim", "dropout"}
 """Options whose value is free in what is written of a decoder of any of these families, or is checked elsewhere."""
 _WINDOW = ("visibility", "window", "full_attention_every")
@@ -201,9 +201,7 @@ def to_llama(trained: Trained) -> Exported:
     model, options = trained.model, trained.options
     free = {*_FREE, *_WINDOW} if options["visibility"] == "window" else _FREE
     trained.check("Llama", free, scale_embeddings=False)
-    if options["rope_scaling"] not in _SCALINGS.values():
-        known, received = ", ".join(_SCALINGS.values()), f"rope_scaling={options['rope_scaling']!r}"
-        raise InputError(f"Llama has the rope_scaling {known} only. Received: {received}.")
+    check_scaling("Llama", options)
     if options["qk_norm"] and options["epsilon"] != QK_EPSILON:
         raise InputError(f"With qk_norm Qwen3 has epsilon={QK_EPSILON} only. Received: epsilon={options['epsilon']}.")
     kind, biased = _kind(model)
@@ -242,7 +240,7 @@ def decoder_config(trained: Trained, order: Arrangement) -> dict[str, Any]:
         "bos_token_id": order.original_ids[START],
         "eos_token_id": order.original_ids[END],
         "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
-        "rope_parameters": _rope_parameters(model.options),
+        "rope_parameters": rope_parameters(model.options),
         **{name: options[ours] for name, ours in _SAME.items()},
     }
 
@@ -260,12 +258,6 @@ def window_config(options: Mapping[str, Any], alone: bool = False) -> dict[str, 
     numbers = range(1, options["num_layers"] + 1)
     kinds = [_FULL if every and number % every == 0 else _WINDOWED for number in numbers]
     return {**size, "use_sliding_window": True, "layer_types": kinds}
-
-
-def _rope_parameters(options: Any) -> dict[str, Any]:
-    """Returns what `config.json` says of rotary positions."""
-    scaling = options.rope_parameters(options.max_length) or {"rope_type": "default"}
-    return {**scaling, "rope_theta": options.max_wavelength}
 
 
 def _kind(model: Any) -> tuple[str, set[str]]:

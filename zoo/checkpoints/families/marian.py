@@ -37,7 +37,13 @@ _SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.de
 _BIAS = "final_logits_bias"
 
 
-@register_family("marian")
+@register_family(
+    "marian",
+    without_influence={
+        "num_hidden_layers": "the number of layers of the encoder, which is read",
+        "extra_pos_embeddings": "positions are sinusoids",
+    },
+)
 def marian(checkpoint: Checkpoint) -> Imported:
     """Returns a checkpoint of Marian whose two languages share a vocabulary.
 
@@ -57,6 +63,11 @@ def marian(checkpoint: Checkpoint) -> Imported:
         ("add_final_layer_norm", False),
         ("encoder_ffn_dim", checkpoint.option("decoder_ffn_dim", 4096)),
         ("encoder_attention_heads", checkpoint.option("decoder_attention_heads", 16)),
+        ("is_encoder_decoder", True),
+        ("decoder_vocab_size", checkpoint.option("vocab_size", 58101)),
+        ("add_bias_logits", False),
+        ("do_blenderbot_90_layernorm", False),
+        ("force_bos_token_to_be_generated", False),
     ):
         checkpoint.option(name, only, only=only)
     size, dim = checkpoint.option("vocab_size", 58101), checkpoint.option("d_model", 1024)

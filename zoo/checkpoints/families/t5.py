@@ -67,6 +67,8 @@ def t5(checkpoint: Checkpoint) -> Imported:
     layers = checkpoint.option("num_layers", 8 if mt5 else 6)
     kind = checkpoint.option("feed_forward_proj", "gated-gelu" if mt5 else "relu")
     activation = {"gated-gelu": "gelu_new"}.get(kind, kind.removeprefix("gated-"))
+    checkpoint.option("dense_act_fn", activation, only=activation)
+    checkpoint.option("is_gated_act", kind.startswith("gated-"), only=kind.startswith("gated-"))
     options = {
         "source_vocab_size": len(order.original_ids),
         "target_vocab_size": len(order.original_ids),
@@ -142,7 +144,8 @@ def to_t5(trained: Trained) -> Exported:
         "feed_forward_proj": kind,
         "relative_attention_num_buckets": _BUCKETS,
         "relative_attention_max_distance": options["max_distance"] or 128,
-        "tie_word_embeddings": False,  # which says that the logits are not scaled
+        "tie_word_embeddings": False,  # which older software reads: the logits are not scaled
+        "scale_decoder_outputs": False,
         "pad_token_id": pad,
         "eos_token_id": end,
         "decoder_start_token_id": start,
@@ -156,8 +159,9 @@ def to_t5(trained: Trained) -> Exported:
 
 
 def _weights(checkpoint: Checkpoint, model: Any, order: Arrangement, size: int) -> Weights:
-    # What says so has this name for reasons of history; mT5 ignores it.
-    divides = checkpoint.config["model_type"] == "t5" and checkpoint.option("tie_word_embeddings", True)
+    # Older files say so by another name, for reasons of history; mT5 ignores both.
+    tied = checkpoint.option("tie_word_embeddings", True) is not False
+    divides = checkpoint.option("scale_decoder_outputs", tied) and checkpoint.config["model_type"] == "t5"
     factor = model.model_dim**-0.5 if divides else 1.0
     yield from read_mapped(checkpoint, tensors(model, order, size, factor))
     checkpoint.ignore("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", _LOGITS)

@@ -1,0 +1,77 @@
+"""Every key of a `config.json` is accounted for: read by its family, known to be without influence, or refused."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.errors import InputError
+
+_KEYS = {
+    "describes the file": "_attn_implementation_autoset _commit_hash _name_or_path architectures finetuning_task "
+    "is_llama_config model_type output_past tokenizer_class transformers.js_config transformers_version",
+    "what a call returns, or how it is computed": "cache_implementation chunk_size_feed_forward dtype "
+    "gradient_checkpointing output_attentions output_hidden_states pretraining_tp return_dict torch_dtype torchscript "
+    "use_bfloat16 use_cache use_return_dict",
+    "how weights begin that the checkpoint has": "init_std initializer_factor initializer_range",
+    "acts in training alone": "attention_dropout classif_dropout classifier_dropout decoder_layerdrop embd_pdrop "
+    "encoder_layerdrop hidden_dropout",
+    "how texts are searched for, which is said here where one is": "bad_words_ids diversity_penalty do_sample "
+    "early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_eos_token_id length_penalty "
+    "max_length min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix "
+    "remove_invalid_values repetition_penalty return_dict_in_generate task_specific_params temperature top_k top_p "
+    "typical_p",
+    "a family reads the symbols that it needs": "bos_token_id cls_token_id decoder_start_token_id eos_token_id "
+    "mask_token_id pad_token_id sep_token_id",
+    "of models with another head": "_num_labels id2label label2id num_labels problem_type summary_activation "
+    "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",
+}
+WITHOUT_INFLUENCE: Mapping[str, str] = {key: reason for reason, keys in _KEYS.items() for key in keys.split()}
+"""Keys of all families that no number of a model depends on, and why."""
+
+ONLY: Mapping[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False,),
+    "auto_map": (None,),
+    "begin_suppress_tokens": (None,),
+    "cross_attention_hidden_size": (None,),
+    "forced_bos_token_id": (None,),
+    "is_decoder": (False, None),
+    "is_encoder_decoder": (False, None),
+    "pruned_heads": (None, {}),
+    "quantization_config": (None,),
+    "rope_interleaved": (False,),
+    "suppress_tokens": (None,),
+    "tie_encoder_decoder": (False, None),
+    "use_mrope": (False,),
+}
+"""Keys of all families that must have one of these values, unless the family reads them."""
+
+
+def check_every_key(
+    checkpoint: Checkpoint, without_influence: Mapping[str, str], ignored: Collection[str] = ()
+) -> None:
+    """Checks that nobody has overlooked a key of the configuration, after all of it has been read.
+
+    Args:
+        checkpoint: The checkpoint.
+        without_influence: Keys of its family that no number depends on, and why.
+        ignored: Keys that the user ignores.
+
+    Raises:
+        InputError: If there is a key that nobody reads and that is not known to be without influence; or if one of
+            those ignored is not there.
+    """
+    config, read = checkpoint.config, checkpoint.read_options
+    for key in ignored:
+        if key not in config:
+            raise InputError(f"{checkpoint.config_file} has no {key} to ignore.")
+    for key, value in config.items():
+        if key in read or key in WITHOUT_INFLUENCE or key in without_influence or key in ignored:
+            continue
+        known = ONLY.get(key, ())
+        if value in known:
+            continue
+        expected = f"must be {' or '.join(map(repr, known))}" if known else "is not known to have no influence"
+        raise InputError(
+            f"{checkpoint.config_file}: {key} {expected}, and nothing here reads it. Received: {key}={value!r}. "
+            f"If it changes nothing that you need, import with --ignore {key}."
+        )
