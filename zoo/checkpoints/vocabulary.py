@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zoo.errors import InputError
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 NEW = -1
@@ -73,6 +74,13 @@ def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: in
         end: Its id of what texts end with.
         pad: Its id of padding, if it has one.
         unknown: Its id of an unknown symbol, if it has one; else an ordinary symbol has our id of it.
+
+    Raises:
+        InputError: If one of these is no symbol of the vocabulary.
     """
+    named = {"bos_token_id or decoder_start_token_id": start, "eos_token_id": end, "pad_token_id": pad}
+    for name, index in named.items():
+        if index is not None and (isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < size):
+            raise InputError(f"{name} must be one of the {size:,} symbols of the vocabulary. Received: {index!r}.")
     special = [NEW if pad is None else pad, start, end, *([] if unknown is None else [unknown])]
     return Arrangement((*special, *(i for i in range(size) if i not in special)))

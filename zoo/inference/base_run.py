@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -181,7 +181,7 @@ class Run:
         Example:
             run.explore(["14 juillet 1989"]).save("attention.html")
         """
-        check_texts(texts)
+        texts = as_texts(texts)
         return Page([self._view(text, **options) for text in texts])
 
     def _view(self, text: str) -> View:
@@ -279,11 +279,35 @@ def read_texts(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[l
     return [tokenizer.whole(row, limit) for row in tokenizer.encode(cut_texts(texts))]
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """Checks that texts are a list of strings, and not one string.
+def as_texts(texts: Any, name: str = "texts") -> list[str]:
+    """Returns texts as strings: of a list, an array, a column of a table or a tensor, of strings or of bytes in UTF-8.
+
+    Args:
+        texts: The texts.
+        name: The name of the argument, for the error.
 
     Raises:
-        InputError: If they are not.
+        InputError: If it is a single string, or something in it is no text; its row is named.
     """
-    if isinstance(texts, str):
-        raise InputError(f"`texts` must be a list of strings. Received a single string: {texts!r}.")
+    if hasattr(texts, "numpy"):
+        texts = texts.numpy()
+    if hasattr(texts, "tolist"):
+        texts = texts.tolist()
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        kind = "a single string" if isinstance(texts, (str, bytes)) else type(texts).__name__
+        raise InputError(f"`{name}` must be a list of strings. Received {kind}: {texts!r}.")
+    return [_as_text(text, row, name) for row, text in enumerate(texts)]
+
+
+def _as_text(text: Any, row: int, name: str) -> str:
+    if isinstance(text, bytes):
+        try:
+            return text.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"`{name}` must be text in UTF-8. Received in row {row}: {text[:40]!r}, with the byte "
+                f"0x{text[error.start]:02x} at {error.start}."
+            ) from None
+    if not isinstance(text, str):
+        raise InputError(f"`{name}` must be strings, or bytes in UTF-8. Received in row {row}: {text!r:.80}.")
+    return text

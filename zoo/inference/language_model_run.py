@@ -7,7 +7,7 @@ import numpy as np
 
 from zoo.decoding_options import SEED, GenerationOptions
 from zoo.explorer import View
-from zoo.inference.base_run import Inputs, Run, check_texts, cut_texts
+from zoo.inference.base_run import Inputs, Run, as_texts, cut_texts
 from zoo.inference.exploring import continuation_view
 from zoo.inference.generator import Generator, TextScorer
 from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
@@ -59,7 +59,7 @@ class LanguageModelRun(Run):
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Run`; the start comes first, if the model has one, and as much is read as the model can hold."""
-        check_texts(texts)
+        texts = as_texts(texts)
         rows = self.tokenizers.text.encode(cut_texts(texts))
         if not self.model.start_symbol:
             return [row[: self.model.max_length] or [START] for row in rows]
@@ -123,7 +123,7 @@ class LanguageModelRun(Run):
         Raises:
             InputError: If `texts` is one string, or an option is out of range.
         """
-        check_texts(texts)
+        texts = as_texts(texts)
         seed = SEED.checked("seed", seed)
         request = GenerationOptions(
             temperature=temperature, top_k=top_k, top_p=top_p, max_length=max_length, no_repeat_ngram=no_repeat_ngram
@@ -152,7 +152,7 @@ class LanguageModelRun(Run):
         Raises:
             InputError: If `texts` is one string.
         """
-        check_texts(texts)
+        texts = as_texts(texts)
         limit = self.model.max_length
         rows = [row[:limit] for row in self.tokenizers.text.encode(cut_texts(texts))]
         scorer = self._predictor("score", lambda: TextScorer(self.model))
@@ -169,7 +169,7 @@ class LanguageModelRun(Run):
         Raises:
             InputError: If `texts` is one string.
         """
-        check_texts(texts)
+        texts = as_texts(texts)
         before, encoded = self.ids(texts), self.tokenizers.text.encode(cut_texts(texts))
         first = 0 if self.model.start_symbol else 1
         rows = [[*row[first:], END][: self.model.max_length] for row in encoded]

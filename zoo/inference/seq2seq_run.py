@@ -10,7 +10,7 @@ import numpy as np
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError, unknown_name
 from zoo.explorer import View
-from zoo.inference.base_run import Inputs, Run, check_texts, read_texts
+from zoo.inference.base_run import Inputs, Run, as_texts, read_texts
 from zoo.inference.exploring import translation_view
 from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
 from zoo.inference.shortlist import Shortlist
@@ -70,7 +70,7 @@ class Seq2SeqRun(Run):
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Run`; of source texts, the end included."""
-        check_texts(texts)
+        texts = as_texts(texts)
         return self.source_ids(texts)
 
     @functools.cached_property
@@ -136,8 +136,8 @@ class Seq2SeqRun(Run):
         Raises:
             InputError: If either is one string, or their numbers differ.
         """
-        check_texts(sources)
-        _check_pairs("targets", targets, sources)
+        sources = as_texts(sources, "sources")
+        targets = _paired("targets", targets, sources)
         target_ids = read_texts(self.tokenizers.target, targets, MAX_TARGET_LENGTH)
 
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
@@ -159,8 +159,8 @@ class Seq2SeqRun(Run):
         Raises:
             InputError: If `texts` is one string, or their numbers differ.
         """
-        check_texts(texts)
-        _check_pairs("hypotheses", [hypothesis.text for hypothesis in hypotheses], texts)
+        texts = as_texts(texts)
+        _paired("hypotheses", [hypothesis.text for hypothesis in hypotheses], texts)
 
         def inputs(indices: list[int], batch: np.ndarray) -> Inputs:
             return {"source": batch, "target": self._pad_like(batch, [hypotheses[index].ids for index in indices])}
@@ -184,10 +184,10 @@ class Seq2SeqRun(Run):
         nbest: int | None,
         options: dict[str, Any],
     ) -> list[list[Hypothesis]]:
-        check_texts(texts)
+        texts = as_texts(texts)
         prefix_ids: list[list[int]] | None = None
         if prefixes is not None:
-            _check_pairs("prefixes", prefixes, texts)
+            prefixes = _paired("prefixes", prefixes, texts)
             prefix_ids = self.tokenizers.target.encode(prefixes)
         request = self._request(options, nbest)
         if prefixes is not None and request.shortlist:
@@ -273,8 +273,9 @@ class Seq2SeqRun(Run):
         return *pieces, keras.ops.convert_to_numpy(weights)[0]
 
 
-def _check_pairs(name: str, texts: Sequence[str], sources: Sequence[str]) -> None:
-    """Checks that there is a text for each source."""
-    check_texts(texts)
+def _paired(name: str, texts: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Returns the texts, one for each source."""
+    texts = as_texts(texts, name)
     if len(texts) != len(sources):
         raise InputError(f"`{name}` must be as many as there are sources, {len(sources)}. Received: {len(texts)}.")
+    return texts

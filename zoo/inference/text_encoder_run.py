@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.inference.base_run import Run, check_texts, read_texts
+from zoo.inference.base_run import Run, as_texts, read_texts
 from zoo.text import Tokenizer
 
 
@@ -28,7 +28,7 @@ class TextEncoderRun(Run):
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Run`; the end is included, and the start where texts have it."""
-        check_texts(texts)
+        texts = as_texts(texts)
         return read_texts(self.tokenizers.text, texts, self.text_length)
 
     def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[tuple[list[str], np.ndarray]]:
