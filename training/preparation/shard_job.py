@@ -22,6 +22,7 @@ from training.preparation.request import PreparationOptions
 from training.preparation.staging import StagedColumn, StagedSplit, StagedTexts
 from zoo.errors import InputError
 from zoo.text import load_tokenizer
+from zoo.text.visibility import is_blank
 
 Array = NDArray[Any]
 
@@ -259,7 +260,7 @@ class _Shard:
         self._drop("invalid UTF-8", keep, np.array(invalid))
 
     def _drop_blank(self, texts: Mapping[str, list[str | None]], keep: Array, first: int) -> None:
-        blank = np.array([[not text or text.isspace() for text in column] for column in texts.values()])
+        blank = np.array([[text is None or is_blank(text) for text in column] for column in texts.values()])
         if self.options.empty == "drop":
             self._drop("empty", keep, np.logical_or(*blank))
         elif len(one_sided := np.flatnonzero(keep & (blank[0] != blank[1]))):

@@ -62,6 +62,7 @@ BAD_LINES = (
     ({"train_en": b"1\n2\n", "train_de": b"1\n2\n3\n"}, r"train\.de:3: .*unequal .* 2 .* 3 "),
     ({"train_en": b"1\n\n3\n", "train_de": b"1\n2\n3\n"}, r"train\.en:2: blank line"),
     ({"train_en": b"1\n2\n3\n", "train_de": b"1\n2\n \t\n"}, r"train\.de:3: blank line"),
+    ({"train_en": "1\n\u200b\n3\n".encode(), "train_de": b"1\n2\n3\n"}, r"train\.en:2: blank line"),
     ({"train_en": b"1\n2\n3 \xff\n"}, r"train\.en:3: invalid UTF-8 \(byte 0xff\)"),
     ({"train_de": b"\xef\xbb\xbf1\n\xed\xa0\x80\n"}, r"train\.de:2: invalid UTF-8 \(byte 0xed\)"),
     ({"train_de": b""}, r"train\.de:1: empty file"),

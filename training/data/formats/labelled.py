@@ -9,6 +9,7 @@ from training.data.files import check_folder, folder_of, read_lines, stored
 from training.data.held_out import with_held_out
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
+from zoo.text.visibility import is_blank
 
 _COLUMNS = ["text", "label"]
 
@@ -65,7 +66,7 @@ def read_labelled(path: Path) -> Labelled:
         if len(row) != len(_COLUMNS):
             raise InputError(f"{path}:{number}: expected one tab, between text and label; found {len(row) - 1}.")
         for column, value in zip(_COLUMNS, row, strict=True):
-            if not value.strip():
+            if is_blank(value):
                 raise InputError(f"{path}:{number}: empty {column}. Fill or drop the line.")
     return Labelled([text for text, _ in rows], [label.strip() for _, label in rows])
 

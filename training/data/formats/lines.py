@@ -6,6 +6,7 @@ from training.data.dataset import SPLITS, TextData, Texts
 from training.data.files import check_folder, folder_of, read_lines, stored
 from training.data.registry import register_data
 from zoo.errors import InputError
+from zoo.text.visibility import is_blank
 
 FORM = "lines:DIR"
 
@@ -36,6 +37,6 @@ def load_lines(spec: str, seed: int = 0) -> TextData:
 def read_text(path: Path) -> Texts:
     """Reads a file of plain text; raises InputError if it is missing, not UTF-8, or has blank lines only."""
     lines = read_lines(path)
-    if not any(line.strip() for line in lines):
+    if all(map(is_blank, lines)):
         raise InputError(f"{path}:1: blank lines only; a split needs text.")
     return Texts(lines)

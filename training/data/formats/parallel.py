@@ -7,6 +7,7 @@ from training.data.dataset import SPLITS, Pairs, ParallelData
 from training.data.files import check_folder, read_lines, stored
 from training.data.registry import register_data
 from zoo.errors import InputError
+from zoo.text.visibility import is_blank
 
 FORM = "text:DIR:SRC-TGT"
 
@@ -49,8 +50,8 @@ def read_pairs(source: Path, target: Path) -> Pairs:
     for number, (left, right) in enumerate(zip_longest(pairs.source, pairs.target), start=1):
         if left is None or right is None:
             raise unequal((source, len(pairs.source)), (target, len(pairs.target)))
-        if bool(left.strip()) != bool(right.strip()):
-            raise blank_side(number, *((target, source) if left.strip() else (source, target)))
+        if is_blank(left) != is_blank(right):
+            raise blank_side(number, *((source, target) if is_blank(left) else (target, source)))
     return pairs
 
 

@@ -22,6 +22,7 @@ from training.data.formats.tfrecord import read_records
 from training.data.held_out import SHARE, with_held_out
 from training.data.registry import register_data
 from zoo.errors import InputError, unknown_name
+from zoo.text.visibility import is_blank
 
 FORM = "tfds:NAME[/CONFIG][:SRC-TGT]"
 
@@ -153,7 +154,7 @@ def _pairs_reading(source: _Source, languages: str) -> _Reading | None:
     def read(split: str) -> Pairs:
         pairs = Pairs(*source.columns(split, *keys))
         for number, sides in enumerate(zip(pairs.source, pairs.target, strict=True)):
-            blank = [key for key, side in zip(keys, sides, strict=True) if not side.strip()]
+            blank = [key for key, side in zip(keys, sides, strict=True) if is_blank(side)]
             if len(blank) == 1:
                 raise InputError(f"{source.at(split, number)}: {blank[0]} is blank, the other side is not.")
         return pairs
@@ -181,7 +182,7 @@ def _labelled_reading(source: _Source) -> _Reading | None:
                 f"use a split that has them, such as {'test' if split == 'val' else 'val'}."
             )
         for number, (words, index) in enumerate(zip(*columns, strict=True)):
-            if not words.strip():
+            if is_blank(words):
                 raise InputError(f"{source.at(split, number)}: empty {text}.")
             if not 0 <= index < len(names):
                 raise InputError(f"{source.at(split, number)}: no label ({label} is {index}).")
@@ -206,7 +207,7 @@ def _text_reading(source: _Source) -> _Reading | None:
     def read(split: str) -> Texts:
         (texts,) = source.columns(split, key)
         for number, text in enumerate(texts):
-            if not text.strip():
+            if is_blank(text):
                 raise InputError(f"{source.at(split, number)}: empty {key}.")
         return Texts([line for text in texts for line in lines_of(text)] if source.is_one_text else texts)
 
