@@ -10,6 +10,7 @@ import zoo
 from training.corpus_parts import Report, identity, in_parts, one_line, parallel_data, write_split, writing
 from training.data import Pairs
 from training.data.dataset import SPLITS
+from training.data.languages import language_of
 
 if TYPE_CHECKING:
     from zoo.inference.seq2seq_run import Seq2SeqRun
@@ -115,8 +116,11 @@ def best_of(runs: Sequence["Seq2SeqRun"], pairs: Pairs, beam_size: int) -> list[
     """Returns the translation of each source that is most like its reference; see `distill`."""
     from sacrebleu.metrics.bleu import BLEU
 
+    from training.tasks.metrics import bleu_tokenizer
+
     lowercase = any(run.config["data"]["lowercase"] for run in runs)  # such a teacher writes no capitals
-    metric = BLEU(effective_order=True, lowercase=lowercase)
+    tokenizer = bleu_tokenizer(language_of(pairs.target))
+    metric = BLEU(effective_order=True, lowercase=lowercase, tokenize=tokenizer)
     lists = [run.nbest(pairs.source, beam_size=beam_size) for run in runs]
     choices = []
     for reference, *of_teachers in zip(pairs.target, *lists, strict=True):

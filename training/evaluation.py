@@ -124,7 +124,7 @@ def evaluate(
     def measure_group(numbers: list[int], hypotheses: list[str]) -> dict[str, float]:
         examples = data.split(split).take(numbers)
         group = dataclasses.replace(data, load_split=lambda _: examples)
-        measured = task.measure(examples, [hypotheses[number] for number in numbers] if hypotheses else [])
+        measured = task.measure(examples, [hypotheses[number] for number in numbers] if hypotheses else [], data.spec)
         measured |= _likelihood(run, config.data, task, group, split)
         return {name: value for name, value in measured.items() if isinstance(value, float)}
 

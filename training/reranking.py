@@ -1,5 +1,6 @@
 """Choosing among translations by what they have in common: minimum Bayes risk."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from training.config.initial_run import spec_of
+from training.data.languages import language_of
 from zoo.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ RERANKINGS = ("mbr", "mbr_bleu")
 """Minimum Bayes risk with chrF as the utility of a translation, and with BLEU of single sentences."""
 
 
-def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str = "mbr") -> int:
+def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str = "mbr", language: str = "") -> int:
     """Returns the number of the translation of the largest expected utility, `argmax_h Σ_r p(r) · U(h, r)`.
 
     The translations stand for all that there are: p is their probability, as a share of that of the list. Of equal
@@ -27,6 +29,7 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
         texts: Translations of one text, at least one.
         log_probs: The log probability of each.
         reranking: One of `RERANKINGS`.
+        language: The code of their language, which says how BLEU cuts words.
 
     Raises:
         InputError: For an unknown reranking.
@@ -44,7 +47,7 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
     """
     if reranking not in RERANKINGS:
         raise unknown_name("reranking", reranking, RERANKINGS)
-    utility = _utility(reranking)
+    utility = _utility(reranking, language)
     largest = max(max(log_probs), LEAST)
     weights = [math.exp(value - largest) for value in log_probs]
     expected = [
@@ -53,11 +56,14 @@ def consensus(texts: Sequence[str], log_probs: Sequence[float], reranking: str =
     return max(range(len(texts)), key=expected.__getitem__)
 
 
-def _utility(reranking: str) -> Callable[[str, str], float]:
+@functools.cache
+def _utility(reranking: str, language: str) -> Callable[[str, str], float]:
     from sacrebleu.metrics.bleu import BLEU  # here, so that a command's mistakes are reported at once
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = CHRF() if reranking == "mbr" else BLEU(effective_order=True)
+    from training.tasks.metrics import bleu_tokenizer
+
+    metric = CHRF() if reranking == "mbr" else BLEU(effective_order=True, tokenize=bleu_tokenizer(language))
     return lambda text, other: float(metric.sentence_score(text, [other]).score)
 
 
@@ -133,8 +139,9 @@ class Reranked:
             score, weight = self.reverse.score, self.reverse_weight
             reverse = _score_lists(lambda sources, targets: score(targets, sources), texts, candidates)
             log_probs = [(1 - weight) * forth + weight * back for forth, back in zip(log_probs, reverse, strict=True)]
+        language = language_of(text for of_text in candidates for text in of_text)
         return [
-            of_text[consensus(of_text, values, self.reranking)]
+            of_text[consensus(of_text, values, self.reranking, language)]
             for of_text, values in zip(candidates, log_probs, strict=True)
         ]
 

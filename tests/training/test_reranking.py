@@ -81,7 +81,7 @@ class Model:
 def chosen(monkeypatch, *arguments, **options):
     """The lists that a choice was made from, with log probabilities."""
     seen = []
-    monkeypatch.setattr("training.reranking.consensus", lambda texts, values, _: seen.append((texts, values)) or 0)
+    monkeypatch.setattr("training.reranking.consensus", lambda texts, values, *_: seen.append((texts, values)) or 0)
     Reranked(*arguments, **options).translate(["x"], beam_size=2)
     return seen
 

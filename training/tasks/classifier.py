@@ -60,7 +60,7 @@ class ClassifierTask(Task[LabelledData]):
         labels = [answer.label for answer in run.classify(labelled.texts, **options)]
         return self.measure(labelled, labels) | _metrics_of_parts(data, split, labels), labels
 
-    def measure(self, examples: Labelled, answers: Sequence[str]) -> dict[str, Any]:
+    def measure(self, examples: Labelled, answers: Sequence[str], spec: str = "") -> dict[str, Any]:
         return classification_metrics(answers, examples.labels)
 
     def sources(self, examples: Labelled) -> list[str]:

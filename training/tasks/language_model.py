@@ -53,7 +53,7 @@ class LanguageModelTask(Task[TextData]):
         answers = [prompt + end for prompt, end in zip(prompts, run.generate(prompts, **options), strict=True)]
         return self.measure(data.split(split), answers), answers
 
-    def measure(self, examples: Texts, answers: Sequence[str]) -> dict[str, Any]:
+    def measure(self, examples: Texts, answers: Sequence[str], spec: str = "") -> dict[str, Any]:
         if not answers:
             return {}
         equal = sum(answer == text for answer, text in zip(answers, examples.texts, strict=True))

@@ -1,5 +1,8 @@
 """Metrics of what models answer, as the field reports them."""
 
+import functools
+import importlib.util
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,16 +10,65 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+# How sacreBLEU cuts languages that write no spaces between words, and the package that it needs for that.
+_TOKENIZERS = {
+    **dict.fromkeys(("zh", "zho", "cmn", "yue"), ("zh", "")),
+    **dict.fromkeys(("ja", "jpn"), ("ja-mecab", "MeCab")),
+    **dict.fromkeys(("ko", "kor"), ("ko-mecab", "mecab_ko")),
+}
+_CHARACTERS = (
+    "bo",
+    "bod",
+    "dz",
+    "dzo",
+    "km",
+    "khm",
+    "lo",
+    "lao",
+    "my",
+    "mya",
+    "th",
+    "tha",
+)  # whose words only a downloaded model finds
 
-def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+
+def bleu_tokenizer(language: str) -> str:
+    """Returns the tokenizer of sacreBLEU for a language: `13a` for those that write spaces between words.
+
+    Characters are counted where there is no tokenizer, or its package is not installed, which is said once.
+
+    Args:
+        language: Its code, such as `zh`; may be empty.
+    """
+    name, package = _TOKENIZERS.get(language, ("char" if language in _CHARACTERS else "13a", ""))
+    if package and importlib.util.find_spec(package) is None:
+        _say_once(
+            f"BLEU counts characters, since the tokenizer {name} is not installed: pip install 'sacrebleu[{language}]'"
+        )
+        return "char"
+    return name
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def translation_metrics(hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> dict[str, Any]:
     """Returns the metrics of a corpus of translations.
 
+    Args:
+        hypotheses: The translations.
+        references: Those of the corpus.
+        language: The code of their language, which says how words are cut; see `bleu_tokenizer`.
+
     Returns:
-        `bleu`: sacreBLEU (cased, 13a tokens) with `bleu_signature`; `bleu_lower_tokenized`: the same on lower-cased
-        text, which is what Multi30k results are reported in, with its signature; `chrf` (chrF2) with its signature,
-        each in [0, 100]; `exact_match`: share of translations equal to their reference, in [0, 1].
+        `bleu`: sacreBLEU (cased, tokens of `bleu_tokenizer`) with `bleu_signature`; `bleu_lower_tokenized`: the same
+        on lower-cased text, which is what Multi30k results are reported in, with its signature; `chrf` (chrF2) with
+        its signature, each in [0, 100]; `exact_match`: share of translations equal to their reference, in [0, 1].
     """
-    cased, lower, chrf = BLEU(), BLEU(lowercase=True), CHRF()
+    tokenizer = bleu_tokenizer(language)
+    cased, lower, chrf = BLEU(tokenize=tokenizer), BLEU(lowercase=True, tokenize=tokenizer), CHRF()
     results: dict[str, Any] = {}
     for name, metric in (("bleu", cased), ("bleu_lower_tokenized", lower), ("chrf", chrf)):
         results[name] = metric.corpus_score(list(hypotheses), [list(references)]).score

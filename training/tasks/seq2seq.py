@@ -12,6 +12,7 @@ from training.data import Pairs, ParallelData
 from training.data.alignments import read_alignments, symbol_links, word_spans
 from training.data.batching import PairBatches
 from training.data.encoding import encode_split
+from training.data.languages import language_of, target_language
 from training.data.sampling import samplers
 from training.tasks.metrics import translation_metrics
 from training.tasks.task import Task, cut
@@ -50,10 +51,10 @@ class Seq2SeqTask(Task[ParallelData]):
         started = time.monotonic()
         hypotheses = run.translate(pairs.source, **options)
         seconds = time.monotonic() - started
-        return {**self.measure(pairs, hypotheses), "decoding_seconds": round(seconds, 2)}, hypotheses
+        return {**self.measure(pairs, hypotheses, data.spec), "decoding_seconds": round(seconds, 2)}, hypotheses
 
-    def measure(self, examples: Pairs, answers: Sequence[str]) -> dict[str, Any]:
-        return translation_metrics(answers, examples.target)
+    def measure(self, examples: Pairs, answers: Sequence[str], spec: str = "") -> dict[str, Any]:
+        return translation_metrics(answers, examples.target, target_language(spec) or language_of(examples.target))
 
     def sources(self, examples: Pairs) -> list[str]:
         return examples.source

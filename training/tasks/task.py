@@ -60,8 +60,14 @@ class Task(abc.ABC, Generic[DataType]):
         """Returns metrics of a trained model on a split, and its answer to each example; options are of decoding."""
 
     @abc.abstractmethod
-    def measure(self, examples: Any, answers: Sequence[str]) -> dict[str, Any]:
-        """Returns the metrics of answers to examples of a split; without answers those that need none."""
+    def measure(self, examples: Any, answers: Sequence[str], spec: str = "") -> dict[str, Any]:
+        """Returns the metrics of answers to examples of a split; without answers those that need none.
+
+        Args:
+            examples: The examples.
+            answers: The answers.
+            spec: The SPEC of the data, which may name their language.
+        """
 
     @abc.abstractmethod
     def sources(self, examples: Any) -> list[str]:

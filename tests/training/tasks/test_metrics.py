@@ -3,7 +3,9 @@
 import pytest
 import sacrebleu
 
-from training.tasks.metrics import translation_metrics
+from training.data.languages import language_of, target_language
+from training.reranking import consensus
+from training.tasks.metrics import bleu_tokenizer, translation_metrics
 
 
 def test_a_case_by_hand():
@@ -30,6 +32,46 @@ CHRF = (
 def test_chrf_of_sacrebleus_own_tests():
     for hypotheses, references, expected in CHRF:
         assert translation_metrics(hypotheses, references)["chrf"] == pytest.approx(expected)
+
+
+def test_languages_without_spaces_are_cut_by_their_own_rules(capsys):
+    perfect = {
+        "zh": ["我喜欢这只猫。", "他们在海边走。"],
+        "ja": ["私はこの猫が好きです。", "彼らは海辺を歩いている。"],
+        "ko": ["나는 이 고양이를 좋아한다.", "그들은 해변을 걷고 있다."],
+        "th": ["ฉันชอบแมวตัวนี้", "พวกเขาเดินอยู่ริมทะเล"],
+    }
+    for language, texts in perfect.items():
+        assert language_of(texts) == language == target_language(f"text:data:en-{language}")
+        found = translation_metrics(texts, texts, language)
+        assert found["bleu"] == pytest.approx(100) == found["chrf"], language
+        near = translation_metrics([text[:-2] + text[-1] for text in texts], texts, language)
+        assert 20 < near["bleu"] < 100
+        assert f"tok:{bleu_tokenizer(language)}" in found["bleu_signature"]
+    assert (bleu_tokenizer("zh"), bleu_tokenizer("th"), bleu_tokenizer("de"), bleu_tokenizer("")) == (
+        "zh",
+        "char",
+        "13a",
+        "13a",
+    )
+    assert consensus(["我喜欢狗", "我喜欢这只猫", "我喜欢这只小猫"], [-1.0, -1.1, -1.1], "mbr_bleu", "zh") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len({*lines}), "what is not installed is said once"
+
+
+def test_languages_of_data():
+    for spec, language in (
+        ("text:data/x:en-de", "de"),
+        ("text:data/x:en-zh_CN", "zh"),
+        ("text:data/x:en-zho_Hans", "zho"),
+        ("tfds:wmt14_translate/de-en", "en"),
+        ("tfds:ted/x:en-ja", "ja"),
+        ("text:data/x:source-target", ""),
+        ("dates", ""),
+    ):
+        assert target_language(spec) == language, spec
+    assert language_of([]) == language_of(["a cat 猫"]) == language_of(["123 !"]) == ""
+    assert language_of(["中文 with some", "更多的中文字符在这里面出现了"]) == "zh"
 
 
 def test_perfect_and_empty():
