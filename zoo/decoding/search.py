@@ -87,7 +87,7 @@ class Search:
             return {**loop, "rows": {name: row for name, row in loop["rows"].items() if name not in fixed}}
 
         loop = while_loop(
-            lambda loop: ops.count_nonzero(self._unfinished(full(loop))) > few,
+            lambda loop: ops.sum(ops.cast(self._unfinished(full(loop)), "int32")) > few,
             lambda loop: changing(self._body(full(loop), memory)),
             changing(loop),
             self.resizes,

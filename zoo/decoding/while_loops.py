@@ -24,7 +24,7 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
         return keras.tree.pack_sequence_as(initial, list(values))
 
     def flat_body(*values: Any) -> Any:
-        return tuple(keras.tree.flatten(body(pack(values))))
+        return tuple(keras.tree.flatten(_in_order_of(initial, body(pack(values)))))
 
     def flat_condition(*values: Any) -> Any:
         return condition(pack(values))
@@ -35,6 +35,16 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
         invariants = [tf.TensorShape(_resizable(leaf.shape.as_list())) for leaf in leaves]
         return pack(tf.while_loop(flat_condition, flat_body, tuple(leaves), shape_invariants=tuple(invariants)))
     return pack(ops.while_loop(flat_condition, flat_body, tuple(leaves)))
+
+
+def _in_order_of(structure: Any, values: Any) -> Any:
+    """Returns nested values with the keys of dicts in the order of another structure: Keras on PyTorch goes by it."""
+    if isinstance(structure, dict):
+        return {key: _in_order_of(part, values[key]) for key, part in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        parts = [_in_order_of(part, value) for part, value in zip(structure, values, strict=True)]
+        return type(values)(*parts) if hasattr(values, "_fields") else type(values)(parts)
+    return values
 
 
 def _resizable(shape: list[int | None]) -> list[int | None]:
