@@ -15,6 +15,7 @@ FILES = (
     "added_tokens.json",
     "config.json",
     "config_sentence_transformers.json",
+    "generation_config.json",
     "merges.txt",
     "model-*-of-*.safetensors",
     "model.safetensors",

@@ -13,7 +13,7 @@ from zoo.errors import InputError, unknown_name
 from zoo.workdir import checksum
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_PICKLED = "pytorch_model.bin"
+_PICKLED, _GENERATION = "pytorch_model.bin", "generation_config.json"
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _ANY: Any = object()
 
@@ -139,6 +139,55 @@ class Checkpoint:
         if only is not _ANY and value != only:
             raise InputError(f"{self.config_file}: {name} must be {only!r} to be imported. Received: {value!r}.")
         return value
+
+    def ends(self, default: int) -> list[int]:
+        """Returns the symbols that end what the model writes, the first of them first.
+
+        Those of `generation_config.json` count, which decides how a model writes; without them those of `config.json`.
+
+        Args:
+            default: The end where neither says so.
+
+        Raises:
+            InputError: If they are no ids.
+        """
+        where, value = self.config_file, self.option("eos_token_id", default)
+        path = self.path / _GENERATION
+        if path.is_file() and (written := self.json(_GENERATION).get("eos_token_id")) is not None:
+            where, value = path, written
+        found = list(dict.fromkeys(value if isinstance(value, list) else [value]))
+        if not found or not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
+            raise InputError(f"{where}: eos_token_id must be the id of a symbol, or several. Received: {value!r}.")
+        return found
+
+    def end(self, default: int) -> int:
+        """Returns the symbol that ends what the model writes, of a family whose models have one.
+
+        Raises:
+            InputError: If there are several; see `ends`.
+        """
+        found = self.ends(default)
+        if len(found) > 1:
+            raise InputError(f"{self.path}: eos_token_id must be a single symbol for this family. Received: {found}.")
+        return found[0]
+
+    def tied(self, default: bool, embeddings: str, logits: str) -> bool:
+        """Returns whether a model has one table for embeddings and logits, by `tie_word_embeddings`.
+
+        Raises:
+            InputError: If it says so and there are two that differ: software differs in which of them it takes.
+        """
+        tied = bool(self.option("tie_word_embeddings", default))
+        if tied and self.has(logits) and self.has(embeddings):
+            shape = self.shape(embeddings)
+            if self.shape(logits) != shape or not np.array_equal(
+                self.read(logits, shape), self.read(embeddings, shape)
+            ):
+                raise InputError(
+                    f"{self.config_file}: tie_word_embeddings is true, but {logits} differs from {embeddings}. Leave "
+                    "one of the two out."
+                )
+        return tied
 
     def has(self, name: str) -> bool:
         """Returns whether there is a tensor of a name."""

@@ -65,6 +65,24 @@ class Arrangement:
         return Arrangement((*ids[:START], self.size, *ids[START + 1 :]))
 
 
+def others_as_option(order: Arrangement, others: Sequence[int]) -> str:
+    """Returns the option `other_ends` of a language model, of which these are the ids in the checkpoint.
+
+    Raises:
+        InputError: If one is no ordinary symbol of the vocabulary.
+    """
+    ours = {original: index for index, original in enumerate(order.original_ids) if index >= UNKNOWN}
+    if unknown := [each for each in others if each not in ours]:
+        raise InputError(f"eos_token_id must be symbols of the vocabulary. Received: {unknown[0]}, among several.")
+    return ",".join(str(ours[each]) for each in others)
+
+
+def written_ends(order: Arrangement, other_ends: str) -> int | list[int]:
+    """Returns `eos_token_id` of one of our language models, given its option `other_ends`."""
+    ids = [order.original_ids[END], *(order.original_ids[int(each)] for each in other_ends.split(",") if each)]
+    return ids if len(ids) > 1 else ids[0]
+
+
 def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: int | None = None) -> Arrangement:
     """Returns the arrangement of a vocabulary.
 
@@ -80,7 +98,8 @@ def arrange(size: int, start: int, end: int, pad: int | None = None, unknown: in
     """
     named = {"bos_token_id or decoder_start_token_id": start, "eos_token_id": end, "pad_token_id": pad}
     for name, index in named.items():
-        if index is not None and (isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < size):
+        known = index is None or (index == NEW and name != "eos_token_id")
+        if not known and (isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < size):
             raise InputError(f"{name} must be one of the {size:,} symbols of the vocabulary. Received: {index!r}.")
     special = [NEW if pad is None else pad, start, end, *([] if unknown is None else [unknown])]
     return Arrangement((*special, *(i for i in range(size) if i not in special)))

@@ -139,10 +139,11 @@ class BeamSearch(Search):
         scores, parents, chosen = self.extensions(index, rows, logits)
         finished = self.finished(index, rows)[:, None]
         length = index + 1
-        ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], take_per_row(rows["live_ids"], parents))
-        ends = ops.equal(chosen, self.special.end)
+        ends = self.special.are_ends(chosen)
         if self.constraints.prompt is not None:
             ends = ops.logical_and(ends, ops.logical_not(self.constraints.prompt_symbols(rows, index)[1])[:, None])
+        chosen = self.special.with_one_end(chosen, ends)
+        ids = ops.where(ops.equal(self.columns, index), chosen[:, :, None], take_per_row(rows["live_ids"], parents))
         # At its maximal length a hypothesis ends as it is.
         closed = ops.logical_or(ends, (length >= rows["max_length"])[:, None])
         closed = ops.logical_and(self.may_end(closed), ops.logical_not(finished))

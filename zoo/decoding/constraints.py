@@ -1,6 +1,7 @@
 """What sequences may look like, and how probable they are."""
 
 import dataclasses
+import functools
 from typing import Any
 
 from keras import ops
@@ -16,11 +17,21 @@ class SpecialIds:
         start: First symbol of every sequence; never produced.
         end: Last symbol of a sequence.
         pad: What fills a row after its end; never produced.
+        other_ends: Further symbols that end a sequence; they are written as `end`.
     """
 
     start: int
     end: int
     pad: int
+    other_ends: tuple[int, ...] = ()
+
+    def are_ends(self, symbols: Any) -> Any:
+        """Returns which symbols end a sequence, boolean."""
+        return functools.reduce(ops.logical_or, [ops.equal(symbols, each) for each in (self.end, *self.other_ends)])
+
+    def with_one_end(self, symbols: Any, ends: Any) -> Any:
+        """Returns symbols with `end` where one of them ends a sequence."""
+        return ops.where(ends, self.end, symbols) if self.other_ends else symbols
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +79,7 @@ class Constraints:
         """Returns logits [R, V] of the symbols at `index`, that of the end at `LOWEST` where it would be too early."""
         if not self.min_length:
             return logits
-        is_early = ops.logical_and(ops.equal(ops.arange(logits.shape[-1]), self.special.end), index < self.min_length)
+        is_early = ops.logical_and(self.special.are_ends(ops.arange(logits.shape[-1])), index < self.min_length)
         return ops.add(ops.cast(logits, "float32"), ops.where(is_early, LOWEST, 0.0))
 
     def without_repeats(self, logits: Any, ids: Any, index: Any) -> Any:

@@ -55,7 +55,7 @@ class _SingleSequenceSearch(Search):
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
             chosen = choose(self.constraints.without_repeats(logits, rows["ids"], index), rows, index)
         chosen = ops.cast(chosen, "int32")
-        ends = ops.equal(chosen, self.special.end)
+        ends = self.special.are_ends(chosen)
         uncounted = rows["finished"]  # rows whose log probability stays
         if self.constraints.prompt is not None:
             symbols, in_prompt = self.constraints.prompt_symbols(rows, index)
@@ -64,6 +64,7 @@ class _SingleSequenceSearch(Search):
             uncounted = ops.logical_or(uncounted, in_prompt)
         of_chosen = largest if is_largest else take_per_row(logits, chosen[:, None])[:, 0]
         log_prob = of_chosen - total
+        chosen = self.special.with_one_end(chosen, ends)
         chosen = ops.where(rows["finished"], self.special.pad, chosen)
         ends = ops.logical_or(ends, index + 1 >= rows["max_length"])
         changes = {

@@ -1,5 +1,6 @@
 """A language model together with its decoding: ids of prompts in, ids of whole texts out."""
 
+import dataclasses
 from typing import Any
 
 from keras import ops
@@ -16,7 +17,8 @@ def constraints(model: Any, prompt: Any, max_length: int, no_repeat_ngram: int) 
         is_empty = ops.logical_and(ops.equal(prompt, PAD), ops.equal(ops.arange(ops.shape(prompt)[1]), 0))
         prompt = ops.where(is_empty, START, prompt)
     limits = ops.full((ops.shape(prompt)[0],), max_length, dtype="int32")
-    return decoding.Constraints(SYMBOLS, limits, max_length, prompt, no_repeat_ngram, not model.start_symbol)
+    special = dataclasses.replace(SYMBOLS, other_ends=tuple(model.other_end_ids))
+    return decoding.Constraints(special, limits, max_length, prompt, no_repeat_ngram, not model.start_symbol)
 
 
 class TextScorer(Wrapper):

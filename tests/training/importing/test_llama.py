@@ -153,3 +153,29 @@ def test_tokenizers_that_we_do_not_have_are_refused(tmp_path):
     path = checkpoints.copy("qwen3", tmp_path / "qwen3") / "tokenizer.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"ByteLevel"', '"Split"', 1), encoding="utf-8")
     refused(f"hf:{path.parent}", tmp_path / "run", "tokenizer.json", "pre_tokenizer", "'Split'")
+
+
+def test_each_of_several_ends_ends_a_text(tmp_path):
+    folder, expected = checkpoints.copy("llama", tmp_path / "llama"), checkpoints.expected("llama")
+    end = json.loads((folder / "config.json").read_text(encoding="utf-8"))["eos_token_id"]
+    rows = expected["new"]
+    other = rows[0][len(rows[0]) // 2]
+    # What decides how a model writes is said by this file, where there is one.
+    generation = folder / "generation_config.json"
+    generation.write_text(json.dumps({"eos_token_id": [end, other]}), encoding="utf-8")
+    import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    run = zoo.load(tmp_path / "run")
+    ours = {original: index for index, original in reversed([*enumerate(run.tokenizers.text.model_ids)])}
+    assert run.model.other_end_ids == (ours[other],)
+    cut = [row[: row.index(other)] if other in row else row for row in rows]
+    assert cut != rows
+    answers = run.generate(expected["prompts"], max_length=22)
+    assert answers == run.tokenizers.text.decode([[ours[i] for i in row] for row in cut])
+    generation.write_text(json.dumps({"eos_token_id": [end, 10**6]}), encoding="utf-8")
+    checkpoints.refused(f"hf:{folder}", tmp_path / "other", "eos_token_id", "1000000")
+
+
+def test_a_table_that_is_tied_and_there_twice_must_be_one(tmp_path):
+    folder = checkpoints.copy("llama", tmp_path / "llama")
+    checkpoints.change_config(folder, tie_word_embeddings=True)
+    checkpoints.refused(f"hf:{folder}", tmp_path / "run", "tie_word_embeddings", "lm_head.weight", "config.json")

@@ -26,6 +26,7 @@ from zoo.checkpoints.families.layouts import (
 )
 from zoo.checkpoints.families.llama import (
     DECODER_FREE,
+    TABLES,
     decoder,
     decoder_config,
     maps_of_blocks,
@@ -67,7 +68,7 @@ def gemma(checkpoint: Checkpoint) -> Imported:
         "activation": "gelu_tanh" if activation == "gelu" and not second else activation,
         "qk_norm": False,
         "scale_embeddings": True,
-        "tied_embeddings": checkpoint.option("tie_word_embeddings", True),
+        "tied_embeddings": checkpoint.tied(True, *TABLES),
         "attention_dropout": checkpoint.option("attention_dropout", 0.0),
     }
     if second:
@@ -146,7 +147,7 @@ def tensors(model: Any, order: Arrangement, size: int, query_factor: float = 1.0
         size: The number of symbols in the checkpoint.
         query_factor: What our queries are in comparison with those of the checkpoint.
     """
-    yield from tables(model, order, size, "model.embed_tokens.weight", "lm_head.weight")
+    yield from tables(model, order, size, *TABLES)
     for each in maps_of_blocks(model):
         is_query = query_factor != 1.0 and each.name.endswith("q_proj.weight")
         yield replace(each, layout=Scaled(query_factor, each.layout)) if is_query else each

@@ -18,7 +18,7 @@ from zoo.checkpoints.families.base import (
 )
 from zoo.checkpoints.families.layouts import Columns, Mapped, Rows, normalization, read_mapped, write_mapped
 from zoo.checkpoints.tokenizers import byte_level
-from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.checkpoints.vocabulary import Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
 from zoo.vocabulary import END, START
@@ -42,7 +42,7 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
     checkpoint.option("tie_word_embeddings", True, only=True)
     activation = checkpoint.option("activation_function", "gelu_new")
     size, dim = checkpoint.option("vocab_size", 50257), checkpoint.option("n_embd", 768)
-    end = checkpoint.option("eos_token_id", size - 1)
+    end, *others = checkpoint.ends(size - 1)
     order = arrange(size, checkpoint.option("bos_token_id", end), end)
     options = {
         "vocab_size": len(order.original_ids),
@@ -53,6 +53,7 @@ def gpt2(checkpoint: Checkpoint) -> Imported:
         "max_length": checkpoint.option("n_positions", 1024),
         "activation": ACTIVATIONS.get(activation, activation),
         "epsilon": checkpoint.option("layer_norm_epsilon", 1e-5),
+        "other_ends": others_as_option(order, others),
         "dropout": checkpoint.option("resid_pdrop", 0.1),
         "attention_dropout": checkpoint.option("attn_pdrop", 0.1),
     }
@@ -84,7 +85,7 @@ def to_gpt2(trained: Trained) -> Exported:
         InputError: If GPT-2 has no such option or tokenizer.
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
-    trained.check("GPT-2", {*_SAME.values(), "vocab_size", "activation"})
+    trained.check("GPT-2", {*_SAME.values(), "vocab_size", "activation", "other_ends"})
     if not isinstance(tokenizer, ByteLevelBPETokenizer) or tokenizer.runs or tokenizer.compose:
         raise InputError(
             "GPT-2 has a byte-level tokenizer without runs of spaces and composition; the model has another."
@@ -96,7 +97,7 @@ def to_gpt2(trained: Trained) -> Exported:
         "vocab_size": order.size,
         "activation_function": activation_name("GPT-2", options["activation"]),
         "bos_token_id": order.original_ids[START],
-        "eos_token_id": order.original_ids[END],
+        "eos_token_id": written_ends(order, options["other_ends"]),
         **{name: options[ours] for name, ours in _SAME.items()},
     }
     pieces, merges = tokenizer.vocabulary()

@@ -28,10 +28,10 @@ from zoo.checkpoints.families.layouts import (
 )
 from zoo.checkpoints.families.rotary import SCALING, check_scaling, rope_parameters, rotary
 from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer
-from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.checkpoints.vocabulary import Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
 from zoo.text import ByteLevelBPETokenizer
-from zoo.vocabulary import END, START
+from zoo.vocabulary import START
 
 
 @register_family("gpt_neox")
@@ -46,7 +46,7 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
     """
     checkpoint.option("attention_bias", True, only=True)
     size, dim = checkpoint.option("vocab_size", 50432), checkpoint.option("hidden_size", 6144)
-    end, activation = checkpoint.option("eos_token_id", 2), checkpoint.option("hidden_act", "gelu")
+    (end, *others), activation = checkpoint.ends(2), checkpoint.option("hidden_act", "gelu")
     order = arrange(size, checkpoint.option("bos_token_id", end), end)
     options = {
         "vocab_size": len(order.original_ids),
@@ -60,7 +60,8 @@ def gpt_neox(checkpoint: Checkpoint) -> Imported:
         "positions": "rotary",
         **rotary(checkpoint, checkpoint.option("rotary_emb_base", 10000.0), checkpoint.option("rotary_pct", 0.25)),
         "parallel_residual": checkpoint.option("use_parallel_residual", True),
-        "tied_embeddings": checkpoint.option("tie_word_embeddings", False),
+        "tied_embeddings": checkpoint.tied(False, "gpt_neox.embed_in.weight", "embed_out.weight"),
+        "other_ends": others_as_option(order, others),
         "dropout": checkpoint.option("hidden_dropout", 0.0),
         "attention_dropout": checkpoint.option("attention_dropout", 0.0),
     }
@@ -92,7 +93,7 @@ def to_gpt_neox(trained: Trained) -> Exported:
         InputError: If GPT-NeoX has no such option or tokenizer.
     """
     model, options, tokenizer = trained.model, trained.options, trained.tokenizers["text"]
-    trained.check("GPT-NeoX", {*_SAME.values(), *SCALING, "vocab_size", "activation"}, positions="rotary")
+    trained.check("GPT-NeoX", {*_SAME.values(), *SCALING, "vocab_size", "activation", "other_ends"}, positions="rotary")
     check_scaling("GPT-NeoX", options)
     if not isinstance(tokenizer, ByteLevelBPETokenizer):
         raise InputError(f"The tokenizer of GPT-NeoX is byte-level. Received: tokenizer={tokenizer.kind!r}.")
@@ -104,7 +105,7 @@ def to_gpt_neox(trained: Trained) -> Exported:
         "hidden_act": activation_name("GPT-NeoX", options["activation"]),
         "attention_bias": True,
         "bos_token_id": order.original_ids[START],
-        "eos_token_id": order.original_ids[END],
+        "eos_token_id": written_ends(order, options["other_ends"]),
         "rope_parameters": rope_parameters(model.options) | {"partial_rotary_factor": options["rotary_fraction"]},
         **{name: options[ours] for name, ours in _SAME.items()},
     }

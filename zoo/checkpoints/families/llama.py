@@ -30,10 +30,12 @@ from zoo.checkpoints.families.layouts import (
 )
 from zoo.checkpoints.families.rotary import SCALING, check_scaling, rope_parameters, rotary
 from zoo.checkpoints.tokenizers import decoder_files, text_tokenizer, unknown_of
-from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
+from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange, others_as_option, written_ends
 from zoo.errors import InputError
-from zoo.vocabulary import END, PAD, START
+from zoo.vocabulary import PAD, START
 
+TABLES = ("model.embed_tokens.weight", "lm_head.weight")
+"""The names of the embeddings and of the matrix of the logits."""
 QK_EPSILON = 1e-6
 """ε of the normalisation of queries and keys; those of Qwen3 have one ε for all."""
 
@@ -74,7 +76,7 @@ def llama(checkpoint: Checkpoint) -> Imported:
         "qk_norm": kind == "qwen3",
         "use_bias": _has_bias(checkpoint),
         "scale_embeddings": False,
-        "tied_embeddings": checkpoint.option("tie_word_embeddings", False),
+        "tied_embeddings": checkpoint.tied(False, *TABLES),
         **windows(checkpoint, [index >= layers - windowed for index in range(layers)]),
     }
     return decoder(checkpoint, options, _weights)
@@ -95,8 +97,7 @@ def decoder(
     """
     heads, dim = checkpoint.option("num_attention_heads", 32), checkpoint.option("hidden_size", 4096)
     size = checkpoint.option("vocab_size", 32000)
-    start, end = checkpoint.option("bos_token_id"), checkpoint.option("eos_token_id", 2)
-    end = end[0] if isinstance(end, list) else end
+    start, (end, *others) = checkpoint.option("bos_token_id"), checkpoint.ends(2)
     pieces = checkpoint.path / "tokenizer.model"
     unknown = unknown_of(pieces) if pieces.is_file() else None
     pad = checkpoint.option("pad_token_id")
@@ -114,6 +115,7 @@ def decoder(
         "max_length": checkpoint.option("max_position_embeddings", 2048),
         "epsilon": checkpoint.option("rms_norm_eps", 1e-6),
         "dropout": 0.0,
+        "other_ends": others_as_option(order, others),
         "start_symbol": unknown is not None,
         **_rotary(checkpoint),
         **options,
@@ -182,7 +184,16 @@ _SAME = {  # our options, by their names in config.json
     "attention_dropout": "attention_dropout",
 }
 _ROTARY = ("max_wavelength", *SCALING)
-DECODER_FREE = {*_SAME.values(), *_ROTARY, "vocab_size", "activation", "num_key_value_heads", "key_dim", "dropout"}
+DECODER_FREE = {
+    *_SAME.values(),
+    *_ROTARY,
+    "vocab_size",
+    "activation",
+    "num_key_value_heads",
+    "key_dim",
+    "dropout",
+    "other_ends",
+}
 """Options whose value is free in what is written of a decoder of any of these families, or is checked elsewhere."""
 _WINDOW = ("visibility", "window", "full_attention_every")
 _FREE = {*DECODER_FREE, "qk_norm", "use_bias", "start_symbol", "feed_forward_dropout"}
@@ -238,7 +249,7 @@ def decoder_config(trained: Trained, order: Arrangement) -> dict[str, Any]:
         "head_dim": model.options.head_dim,
         "num_key_value_heads": options["num_key_value_heads"] or options["num_heads"],
         "bos_token_id": order.original_ids[START],
-        "eos_token_id": order.original_ids[END],
+        "eos_token_id": written_ends(order, options["other_ends"]),
         "pad_token_id": None if order.original_ids[PAD] == NEW else order.original_ids[PAD],
         "rope_parameters": rope_parameters(model.options),
         **{name: options[ours] for name, ours in _SAME.items()},
@@ -313,7 +324,7 @@ def tensors(model: Any, order: Arrangement, size: int, biased: Collection[str]) 
         size: The number of symbols in the checkpoint.
         biased: The maps that have biases, as they are called in a block.
     """
-    yield from tables(model, order, size, "model.embed_tokens.weight", "lm_head.weight")
+    yield from tables(model, order, size, *TABLES)
     yield from maps_of_blocks(model, biased)
     for index, block in enumerate(model.blocks):
         layer = f"model.layers.{index}."

@@ -72,7 +72,7 @@ def marian(checkpoint: Checkpoint) -> Imported:
         checkpoint.option(name, only, only=only)
     size, dim = checkpoint.option("vocab_size", 58101), checkpoint.option("d_model", 1024)
     vocabulary = checkpoint.json("vocab.json")
-    pad, end = checkpoint.option("pad_token_id", 58100), checkpoint.option("eos_token_id", 0)
+    pad, end = checkpoint.option("pad_token_id", 58100), checkpoint.end(0)
     start = checkpoint.option("decoder_start_token_id", pad)
     order = arrange(size, start, end, pad, vocabulary.get("<unk>"))
     options = {

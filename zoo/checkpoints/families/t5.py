@@ -62,7 +62,7 @@ def t5(checkpoint: Checkpoint) -> Imported:
     checkpoint.option("is_encoder_decoder", True, only=True)
     size, dim = checkpoint.option("vocab_size", 250112 if mt5 else 32128), checkpoint.option("d_model", 512)
     pieces = checkpoint.file("spiece.model")
-    pad, end = checkpoint.option("pad_token_id", 0), checkpoint.option("eos_token_id", 1)
+    pad, end = checkpoint.option("pad_token_id", 0), checkpoint.end(1)
     order = arrange(size, checkpoint.option("decoder_start_token_id", pad), end, pad, unknown_of(pieces))
     layers = checkpoint.option("num_layers", 8 if mt5 else 6)
     kind = checkpoint.option("feed_forward_proj", "gated-gelu" if mt5 else "relu")

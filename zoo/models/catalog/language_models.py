@@ -12,14 +12,17 @@ from zoo.models.shared.transformer_options import (
     SELF_ATTENTIONS,
     TransformerOptions,
 )
-from zoo.options import choice, count, flag, number, rate, size
+from zoo.options import choice, count, flag, number, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
+from zoo.vocabulary import UNKNOWN
 
 GPT = Paper(
     "Language Models are Unsupervised Multitask Learners",
     2019,
     "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )
+FIRST_PIECE = UNKNOWN
+"""The first id that may be an ordinary symbol: byte-level vocabularies have no unknown one."""
 TIED = "Whether one matrix serves for input and output."
 
 
@@ -54,8 +57,23 @@ class CausalLMOptions(TransformerOptions, LanguageModelOptions):
         "without weights: average, ssru.",
     )
 
+    other_ends: str = text(
+        "", "Ids of further symbols that end a text, with commas between them; imported models of chats have some."
+    )
+
+    @property
+    def other_end_ids(self) -> tuple[int, ...]:
+        """The ids of `other_ends`."""
+        return tuple(int(each) for each in self.other_ends.split(",") if each)
+
     def check(self) -> None:
         super().check()
+        ends = self.other_ends.split(",") if self.other_ends else []
+        if not all(each.isdecimal() and FIRST_PIECE <= int(each) < self.vocab_size for each in ends):
+            raise InputError(
+                f"`other_ends` must be ids from {FIRST_PIECE} to {self.vocab_size - 1} with commas between them. "
+                f"Received: other_ends={self.other_ends!r}."
+            )
         for name in ("parallel_residual", "sandwich_norm"):
             if getattr(self, name) and not self.normalize_first:
                 raise InputError(f"`{name}` needs `normalize_first`. Received: {name}=true, normalize_first=false.")

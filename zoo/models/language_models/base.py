@@ -21,10 +21,12 @@ class LanguageModel(ZooModel):
     Attributes:
         attention_kinds: The keys of what `attentions` returns.
         start_symbol: Whether a text begins with the start symbol.
+        other_end_ids: Further symbols that end a text; in answers they are the end.
     """
 
     attention_kinds: tuple[str, ...] = ()
     start_symbol = True
+    other_end_ids: tuple[int, ...] = ()
 
     def represent(self, tokens):
         """Returns the vectors of symbols [B, T] that know those before them, [B, T, D]."""

@@ -40,6 +40,7 @@ class CausalLM(LanguageModel):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
+        self.other_end_ids = self.options.other_end_ids
         policy = self.dtype_policy
         table = {
             "embeddings_initializer": keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
