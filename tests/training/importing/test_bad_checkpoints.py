@@ -43,6 +43,67 @@ def test_types_and_options_that_we_do_not_have_are_refused(folder):
     refused(folder, "activation='snake'")
 
 
+def test_keys_that_nobody_knows_are_refused_unless_the_user_ignores_them(folder, tmp_path):
+    for key, value in (
+        ("attention_scale", 2.0),
+        ("quantization_config", {"bits": 4}),
+        ("forced_bos_token_id", 3),
+        ("auto_map", {"AutoModel": "code.Model"}),
+    ):
+        checkpoints.change_config(folder, **{key: value})
+        refused(folder, "config.json", key, f"--ignore {key}")
+        checkpoints.change_config(folder, **{key: None})
+    checkpoints.change_config(folder, attention_scale=2.0, summary_type="mean", use_cache=False)
+    import_checkpoint(f"hf:{folder}", tmp_path / "run", ignored=["attention_scale"])
+    card = (tmp_path / "run" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "`attention_scale` of `config.json`: ignored" in card and "--ignore attention_scale" in card
+    with pytest.raises(InputError, match="no scale to ignore"):
+        import_checkpoint(f"hf:{folder}", tmp_path / "other", ignored=["attention_scale", "scale"])
+    assert not (tmp_path / "other").exists()
+
+
+def test_pointers_of_git_lfs_are_named(folder, subtests):
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    for name in ("config.json", "model.safetensors", "vocab.json", "merges.txt"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(pointer)
+        with subtests.test(name):
+            refused(folder, name, "Git LFS", "git lfs pull")
+        (folder / name).write_bytes(whole)
+
+
+def test_tokenizers_that_read_otherwise_are_refused(folder, subtests):
+    vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    merges = [line for line in (folder / "merges.txt").read_text(encoding="utf-8").splitlines() if " " in line]
+    levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [line for line in merges if not line.startswith("#")]}
+    plain = {"pre_tokenizer": levels, "normalizer": None, "added_tokens": [], "model": model}
+    digits = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, levels]}
+    added = {"id": 5, "content": "horse", "special": False}
+    for title, change, *words in (
+        ("WordPiece", {"model": {"type": "WordPiece", "vocab": vocabulary}}, "model.type", "'WordPiece'"),
+        ("WordLevel", {"model": {"type": "WordLevel", "vocab": vocabulary}}, "model.type", "'WordLevel'"),
+        ("Unigram", {"model": {"type": "Unigram", "vocab": []}}, "model.type", "'Unigram'"),
+        ("a space before", {"pre_tokenizer": {**levels, "add_prefix_space": True}}, "add_prefix_space"),
+        ("digits", {"pre_tokenizer": digits}, "Digits"),
+        ("a normalizer", {"normalizer": {"type": "Lowercase"}}, "Lowercase"),
+        ("a word that was added", {"added_tokens": [added]}, "'horse'"),
+    ):
+        (folder / "tokenizer.json").write_text(json.dumps({**plain, **change}), encoding="utf-8")
+        with subtests.test(title):
+            refused(folder, "tokenizer.json", *words)
+    (folder / "tokenizer.json").unlink()
+    for name, content, *words in (
+        ("added_tokens.json", {"horse": 311}, "'horse'"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"311": {"content": "horse"}}}, "'horse'"),
+        ("tokenizer_config.json", {"add_prefix_space": True}, "add_prefix_space"),
+    ):
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+        with subtests.test(name):
+            refused(folder, name, *words)
+        (folder / name).unlink()
+
+
 def test_tensors_that_do_not_fit_are_named_with_file_and_shape(folder):
     whole, path = tensors_of(folder), folder / "model.safetensors"
     name = "transformer.h.1.mlp.c_fc.weight"

@@ -129,6 +129,17 @@ def test_a_classifier_begins_from_a_sentence_encoder(encoder, tmp_path):
 _MODULES = [{"type": f"models.{kind}", "path": ""} for kind in ("Transformer", "Pooling", "LSTM")]
 
 
+def test_words_that_were_added_to_the_vocabulary_are_refused(tmp_path):
+    folder = checkpoints.copy("minilm", tmp_path / "minilm")
+    described = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    described["added_tokens"].append({"id": 5, "content": "horse", "special": False})
+    (folder / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
+    refused(f"hf:{folder}", tmp_path / "run", "tokenizer.json", "'horse'")
+    folder = checkpoints.copy("bert", tmp_path / "bert")
+    (folder / "added_tokens.json").write_text('{"zebra": 999}', encoding="utf-8")
+    refused(f"hf:{folder}", tmp_path / "run", "added_tokens.json", "'zebra'")
+
+
 def test_what_we_do_not_have_is_refused(tmp_path):
     for number, (file, changes, *words) in enumerate(
         [

@@ -175,6 +175,32 @@ def test_each_of_several_ends_ends_a_text(tmp_path):
     checkpoints.refused(f"hf:{folder}", tmp_path / "other", "eos_token_id", "1000000")
 
 
+def test_rotary_positions_are_scaled_as_the_file_says_or_refused(tmp_path, subtests):
+    original = {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25}
+    for number, (options, *words) in enumerate(
+        (
+            ({"rope_parameters": {**original, "rope_type": "yarn", "factor": 2.0}}, "rope_parameters", "'yarn'"),
+            ({"rope_scaling": {"type": "linear"}}, "rope_scaling", "factor"),
+            ({"rope_scaling": {"type": "linear", "factor": "2"}}, "rope_scaling", "factor", "'2'"),
+            ({"rope_scaling": {"type": "linear", "factor": 2.0, "short_factor": [1]}}, "short_factor"),
+            ({"rope_parameters": {"full_attention": original}}, "rope_parameters", "full_attention"),
+        )
+    ):
+        options = {"rope_parameters": None, **options}
+        with subtests.test(f"{options}"):
+            refused(f"hf:{changed('gpt_neox', tmp_path / str(number), **options)}", tmp_path / "run", *words)
+    scaled = changed(
+        "gpt_neox", tmp_path / "scaled", rope_parameters={**original, "rope_type": "linear", "factor": 2.0}
+    )
+    runs = [Imported("gpt_neox", tmp_path / "plain").run]
+    import_checkpoint(f"hf:{scaled}", tmp_path / "run")
+    runs.append(zoo.load(tmp_path / "run"))
+    assert (runs[1].model.options.rope_scaling, runs[1].model.options.rope_factor) == ("linear", 2.0)
+    row = np.array(runs[0].ids(["a man rides a horse"]), "int32")
+    first, second = (np.asarray(run.model({"tokens": row})) for run in runs)
+    assert np.allclose(first[:, 0], second[:, 0], atol=1e-5) and not np.allclose(first, second, atol=1e-3)
+
+
 def test_a_table_that_is_tied_and_there_twice_must_be_one(tmp_path):
     folder = checkpoints.copy("llama", tmp_path / "llama")
     checkpoints.change_config(folder, tie_word_embeddings=True)

@@ -56,11 +56,29 @@ def test_answers_are_those_of_the_reference(family, tmp_path):
     assert imported.run.translate(sources, max_length=LONGEST) == answers
 
 
+def test_logits_are_scaled_as_the_file_says_by_its_old_name_or_its_new_one(tmp_path):
+    def factor(**options):
+        folder = checkpoints.copy("t5", tmp_path / str(len([*tmp_path.iterdir()])))
+        checkpoints.change_config(folder, scale_decoder_outputs=None, tie_word_embeddings=None)
+        checkpoints.change_config(folder, **options)
+        import_checkpoint(f"hf:{folder}", folder / "run")
+        return float(zoo.load(folder / "run").model.decoder_norm.scale[0])
+
+    scaled = factor()
+    assert factor(tie_word_embeddings=True) == factor(scale_decoder_outputs=True) == scaled
+    plain = factor(tie_word_embeddings=False)
+    assert plain == factor(scale_decoder_outputs=False) == pytest.approx(scaled * 8**0.5)
+    # transformers 5 writes both, the older name always as true.
+    assert factor(scale_decoder_outputs=False, tie_word_embeddings=True) == plain
+
+
 def test_options_that_we_do_not_have_are_refused(tmp_path):
     for name, value, *words in (
         ("relative_attention_num_buckets", 16, "relative_attention_num_buckets", "16"),
         ("is_encoder_decoder", False, "is_encoder_decoder", "False"),
         ("d_kv", 7, "SelfAttention", "14"),
+        ("is_gated_act", True, "is_gated_act", "True"),
+        ("dense_act_fn", "gelu_new", "dense_act_fn", "gelu_new"),
     ):
         folder = checkpoints.copy("t5", tmp_path / name)
         checkpoints.change_config(folder, **{name: value})
