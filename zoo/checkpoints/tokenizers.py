@@ -1,7 +1,7 @@
 """The files of a checkpoint's tokenizer as one of our tokenizers."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,15 +243,44 @@ def unknown_of(path: Path) -> int:
     return unknown
 
 
-def reordered_subwords(path: Path, order: Arrangement) -> ReorderedSubwordTokenizer:
-    """Returns the tokenizer of a file of SentencePiece; symbols beyond its pieces are no text.
+def reordered_subwords(checkpoint: Checkpoint, name: str, order: Arrangement) -> ReorderedSubwordTokenizer:
+    """Returns the tokenizer of a file of SentencePiece; special symbols beyond its pieces are no text.
+
+    Args:
+        checkpoint: The checkpoint.
+        name: The name of the file.
+        order: Our order of the ids.
 
     Raises:
-        InputError: If it is no such file.
+        InputError: If there is no such file, or words were added to its pieces.
     """
-    model = path.read_bytes()
-    size = read_model(model).vocab_size()
-    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids])
+    model = checkpoint.file(name).read_bytes()
+    processor = read_model(model)
+    size = processor.vocab_size()
+    named = {}
+    for path, symbol, index, special in _added_symbols(checkpoint):
+        if index < size and processor.id_to_piece(index) == symbol:
+            continue
+        if not special:
+            raise _added(path, symbol)
+        named[index] = symbol
+    names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
+    return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names)
+
+
+def _added_symbols(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
+    """Yields what was added to a vocabulary: the file that says so, the symbol, its id, and whether it is special.
+
+    Texts of the sentinels of T5 are those of no other model.
+    """
+    if (checkpoint.path / _ADDED).is_file():  # which does not tell special symbols from words
+        for symbol, index in checkpoint.json(_ADDED).items():
+            yield checkpoint.path / _ADDED, symbol, index, symbol.startswith("<") and symbol.endswith(">")
+    for index, token in (_tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
+        yield checkpoint.path / _CONFIG, _content(token), int(index), bool(token.get("special"))
+    if (checkpoint.path / "tokenizer.json").is_file():
+        for token in checkpoint.json("tokenizer.json").get("added_tokens") or []:
+            yield checkpoint.path / "tokenizer.json", token["content"], token["id"], bool(token.get("special"))
 
 
 def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
@@ -260,14 +289,14 @@ def text_tokenizer(checkpoint: Checkpoint, order: Arrangement) -> Tokenizer:
     Raises:
         InputError: If there is neither, or the latter cuts text in another way than GPT-2.
     """
-    path = checkpoint.path / "tokenizer.model"
-    if path.is_file():
-        return reordered_subwords(path, order)
+    if (checkpoint.path / "tokenizer.model").is_file():
+        return reordered_subwords(checkpoint, "tokenizer.model", order)
     return byte_level(checkpoint, order)
 
 
 _SENTINELS = 100
 """Rows after the pieces of a T5 that stand for what was left out of a text, `<extra_id_0>` and so on."""
+_AS_THEY_ARE = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 _END = "<|endoftext|>"
 _START = "<|startoftext|>"
 
@@ -288,14 +317,22 @@ def decoder_files(
     if isinstance(tokenizer, ReorderedSubwordTokenizer):
         order = Arrangement(tokenizer.model_ids).complete(pad=False).with_start(tables)
         pieces, ids = read_model(tokenizer.model).id_to_piece, tokenizer.model_ids
+        names = {START: _START, END: _END, **tokenizer.names}
+        special = {ours: names[ours] if ids[ours] < 0 else pieces(ids[ours]) for ours in (START, END)}
+        added = {
+            str(order.original_ids[ours]): {"content": name, "special": True, **_AS_THEY_ARE}
+            for ours, name in special.items()
+            if ids[ours] < 0
+        }
         config = {
             "tokenizer_class": "LlamaTokenizer",
             "add_bos_token": True,
             "add_eos_token": False,
-            "bos_token": pieces(ids[START]),
-            "eos_token": pieces(ids[END]),
+            "bos_token": special[START],
+            "eos_token": special[END],
             "unk_token": pieces(ids[UNKNOWN]),
             "clean_up_tokenization_spaces": False,
+            **({"added_tokens_decoder": added} if added else {}),
         }
         return {"tokenizer.model": tokenizer.model, "tokenizer_config.json": config}, order, True
     if isinstance(tokenizer, ByteLevelBPETokenizer):

@@ -20,6 +20,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         model: A serialized SentencePiece model.
         model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
             are not in it are unknown.
+        names: What special symbols are called in the checkpoint that the model has no piece for, by our id.
 
     Raises:
         InputError: The bytes are no such model, or it has fewer pieces than `model_ids` say.
@@ -27,8 +28,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
 
     kind = "reordered_subword"
 
-    def __init__(self, model: bytes, model_ids: Sequence[int]):
-        self.model_ids = tuple(model_ids)
+    def __init__(self, model: bytes, model_ids: Sequence[int], names: Mapping[int, str] | None = None):
+        self.model_ids, self.names = tuple(model_ids), dict(names or {})
         super().__init__(model)
 
     def _read_pieces(self) -> tuple[str, ...]:
@@ -46,7 +47,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        return cls(read(".model"), saved_list(state, "model_ids"))
+        names = {int(index): name for index, name in state.get("names", {}).items()}
+        return cls(read(".model"), saved_list(state, "model_ids"), names)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
@@ -55,4 +57,7 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         return super()._decode([[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows])
 
     def _files(self) -> dict[str, bytes]:
-        return {".model": self.model, ".json": json.dumps({"kind": self.kind, "model_ids": self.model_ids}).encode()}
+        state: dict[str, Any] = {"kind": self.kind, "model_ids": self.model_ids}
+        if self.names:
+            state["names"] = self.names
+        return {".model": self.model, ".json": json.dumps(state).encode()}

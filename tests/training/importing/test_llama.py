@@ -11,9 +11,11 @@ from support.checkpoints import check_graph, near, padded, refused
 from support.tiers import nightly_unless
 
 import zoo
+from export.convert import convert
 from training.importing.workdir import import_checkpoint
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families import get_family
+from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.text import ReorderedSubwordTokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
@@ -199,6 +201,43 @@ def test_rotary_positions_are_scaled_as_the_file_says_or_refused(tmp_path, subte
     row = np.array(runs[0].ids(["a man rides a horse"]), "int32")
     first, second = (np.asarray(run.model({"tokens": row})) for run in runs)
     assert np.allclose(first[:, 0], second[:, 0], atol=1e-5) and not np.allclose(first, second, atol=1e-3)
+
+
+def test_an_end_beyond_the_pieces_keeps_its_name(tmp_path):
+    folder = checkpoints.copy("llama", tmp_path / "llama")
+    file = SafetensorsFile(folder / "model.safetensors")
+    tensors = {name: file.read(name) for name in file.names()}
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    size = config["vocab_size"]
+    for name, tensor in tensors.items():
+        if len(tensor) == size:
+            tensors[name] = np.concatenate([tensor, tensor[2:4]])
+    checkpoints.write_safetensors(folder / "model.safetensors", tensors)
+    checkpoints.change_config(folder, vocab_size=size + 2, eos_token_id=size + 1)
+    names = ("<|start|>", "<|im_end|>")
+    added = {str(i): {"content": name, "special": True} for i, name in enumerate(names, start=size)}
+    described = folder / "tokenizer_config.json"
+    described.write_text(json.dumps({"added_tokens_decoder": added}), encoding="utf-8")
+    import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    for kind in ("hf", "ctranslate2"):
+        out = tmp_path / kind
+        convert(str(tmp_path / "run"), f"{kind}:{out}")
+        written = json.loads((out / "tokenizer_config.json").read_text(encoding="utf-8"))
+        assert written["eos_token"] == "<|im_end|>"
+        end = json.loads((out / "config.json").read_text(encoding="utf-8"))
+        if kind == "hf":
+            assert written["added_tokens_decoder"][str(end["eos_token_id"])]["content"] == "<|im_end|>"
+        else:
+            assert end["eos_token"] == "<|im_end|>"
+            assert "<|im_end|>" in json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
+    again = tmp_path / "again"
+    import_checkpoint(f"hf:{tmp_path / 'hf'}", again)
+    prompts = checkpoints.expected("llama")["prompts"]
+    runs = [zoo.load(path) for path in (tmp_path / "run", again)]
+    assert runs[0].generate(prompts, max_length=15) == runs[1].generate(prompts, max_length=15)
+    added[str(size)] = {"content": "zebra", "special": False}
+    described.write_text(json.dumps({"added_tokens_decoder": added}), encoding="utf-8")
+    checkpoints.refused(f"hf:{folder}", tmp_path / "other", "tokenizer_config.json", "'zebra'")
 
 
 def test_a_table_that_is_tied_and_there_twice_must_be_one(tmp_path):

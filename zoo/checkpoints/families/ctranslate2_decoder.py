@@ -86,6 +86,7 @@ def _vocabulary(
     else:
         model = read_model(tokenizer.model)
         pieces = {i: model.id_to_piece(i) for i in range(model.vocab_size())}
+        pieces |= {int(i): token["content"] for i, token in config.get("added_tokens_decoder", {}).items()}
     symbols = [pieces.get(i, UNUSED) for i in range(order.size)]
     names = ("bos_token", "eos_token", "unk_token")
     return files, order, symbols, {name: config.get(name, config["eos_token"]) for name in names}

@@ -186,7 +186,7 @@ def table_name(checkpoint: MarianCheckpoint, side: str) -> str:
 def _tokenizer(checkpoint: MarianCheckpoint, side: str, order: Arrangement) -> Tokenizer:
     path = _vocabulary(checkpoint, side)
     if path.suffix == ".spm":
-        return reordered_subwords(path, order)
+        return reordered_subwords(checkpoint, path.name, order)
     ids = checkpoint.ids(path)
     if (checkpoint.path / f"{side}.spm").is_file():
         return mapped_subwords(checkpoint, f"{side}.spm", ids, order)

@@ -89,7 +89,7 @@ def t5(checkpoint: Checkpoint) -> Imported:
         "feed_forward_dropout": checkpoint.option("dropout_rate", 0.1),
         **_FIXED,
     }
-    tokenizer = reordered_subwords(pieces, order)  # rows beyond the pieces, such as <extra_id_0>, may be written
+    tokenizer = reordered_subwords(checkpoint, "spiece.model", order)  # rows beyond the pieces may be written
     tokenizers = {"source": tokenizer, "target": tokenizer}
     return Imported("transformer_base", options, tokenizers, lambda model: _weights(checkpoint, model, order, size))
 
