@@ -8,7 +8,7 @@ from zoo.registry import ModelSpec, get_spec
 from zoo.workdir import WorkDir
 
 # What its tokenizers were made with, and the length they were trained at.
-_DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "max_length")
+_DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "normalization", "max_length")
 
 
 def open_workdir(name: str) -> WorkDir:

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 
 from zoo.options import Options, choice, count, flag, number, rate, size, text, texts
+from zoo.text.subwords import NORMALIZATIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,12 @@ class DataConfig(Options):
         None, "One vocabulary for both sides of a pair; by default, what suits the data.", automatic=True
     )
     lowercase: bool = flag(False, "Whether all text is read and written in lower case.")
+    normalization: str = choice(
+        "auto",
+        NORMALIZATIONS,
+        "How subwords and words normalise text, by SentencePiece's rules of that name: `nmt_nfkc` and `nfkc`, with "
+        '`_cf` in lower case, or `identity`. `"auto"` is `nmt_nfkc`, but joiners (U+200C, U+200D) stay as they are.',
+    )
     max_length: int = size(
         100,
         "Largest number of symbols of a training example on either side, the end included; longer ones are cut there, "

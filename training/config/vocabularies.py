@@ -11,7 +11,7 @@ from zoo.text import Tokenizer, train_tokenizer
 Tokenizers = dict[str, Tokenizer]
 """Tokenizers by the name of their file."""
 
-VOCABULARY_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase")
+VOCABULARY_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "normalization")
 """The settings of data that tokenizers depend on, and so the ids of token shards."""
 
 
@@ -49,4 +49,4 @@ def make_tokenizers(settings: DataConfig, data: Dataset[Any]) -> Tokenizers:
 def _learner(settings: DataConfig) -> Callable[[Sequence[str]], Tokenizer]:
     """Returns the function that trains a tokenizer on lines."""
     size = None if settings.tokenizer == "chars" else settings.vocab_size
-    return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase)
+    return lambda lines: train_tokenizer(settings.tokenizer, lines, size, settings.lowercase, settings.normalization)

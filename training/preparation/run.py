@@ -73,7 +73,11 @@ def _difference(before: Any, request: Request) -> str:
     now = request.to_dict()
     if before["spec"] != now["spec"]:
         return f"of {before['spec']}, not {now['spec']}"
-    pairs = {f"data.{key}": (before["settings"].get(key), now["settings"].get(key)) for key in VOCABULARY_SETTINGS}
+    usual = DataConfig.declared()
+    pairs = {
+        f"data.{key}": (before["settings"].get(key, usual[key].default), now["settings"].get(key))
+        for key in VOCABULARY_SETTINGS
+    }
     pairs |= {f"--{key}": (before["options"].get(key), value) for key, value in now["options"].items()}
     return (
         ", ".join(f"{key} was {old} and is {new}" for key, (old, new) in pairs.items() if old != new) or "unlike ones"

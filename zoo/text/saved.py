@@ -30,7 +30,11 @@ _KINDS: dict[str, type[Tokenizer]] = {**_LEARNED, **{cls.kind: cls for cls in _I
 
 
 def train_tokenizer(
-    kind: str, lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False
+    kind: str,
+    lines: Iterable[str],
+    vocab_size: int | None = None,
+    lowercase: bool = False,
+    normalization: str = "auto",
 ) -> Tokenizer:
     """Learns a tokenizer of a kind, `"subword"`, `"words"` or `"chars"`; with `vocab_size=None` of its usual size.
 
@@ -39,8 +43,12 @@ def train_tokenizer(
     """
     if kind not in _LEARNED:
         raise unknown_name("tokenizer", kind, _LEARNED)
-    sizes = {} if vocab_size is None else {"vocab_size": vocab_size}
-    return _LEARNED[kind].train(lines, lowercase=lowercase, **sizes)
+    options: dict[str, Any] = {} if vocab_size is None else {"vocab_size": vocab_size}
+    if issubclass(_LEARNED[kind], SubwordTokenizer):
+        options["normalization"] = normalization
+    elif normalization != "auto":
+        raise InputError(f"`normalization` is for subwords and words. Received: {normalization!r} for {kind}.")
+    return _LEARNED[kind].train(lines, lowercase=lowercase, **options)
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:

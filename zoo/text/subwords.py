@@ -4,12 +4,12 @@ import io
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import sentencepiece
 
-from zoo.errors import InputError
+from zoo.errors import InputError, unknown_name
 from zoo.text.base import Tokenizer, clean
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
@@ -24,8 +24,15 @@ _LONGEST_WORD = 1000
 _LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD}}}(?=\S)")
 
 
+NORMALIZATIONS = ("auto", "nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
+"""How texts are normalised: by SentencePiece's rules of these names. `auto` is `nmt_nfkc` with joiners as they are."""
+# The joiner and the non-joiner are letters of Persian, Telugu and others; `nmt_nfkc` makes spaces of them. While a
+# vocabulary is learned, code points that no text has stand for them, as many bytes long.
+_JOINERS: dict[str, str] = {"\u200c": "\ufdd0", "\u200d": "\ufdd1"}
+
+
 class SubwordTokenizer(Tokenizer):
-    """SentencePiece unigram subwords; text is NFKC-normalised and spaces are squeezed.
+    """SentencePiece unigram subwords; text is normalised, see `NORMALIZATIONS`, and spaces are squeezed.
 
     Args:
         model: A serialized SentencePiece model whose first four pieces are the special ones.
@@ -51,7 +58,12 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def train(
-        cls, lines: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, seed: int = 0
+        cls,
+        lines: Iterable[str],
+        vocab_size: int = 8000,
+        lowercase: bool = False,
+        seed: int = 0,
+        normalization: str = "auto",
     ) -> "SubwordTokenizer":
         """Learns a vocabulary; the same lines, size and seed give the same model.
 
@@ -60,11 +72,17 @@ class SubwordTokenizer(Tokenizer):
             vocab_size: Ids wanted. A corpus too small for them gives fewer; see `vocab_size` of the result.
             lowercase: See `Tokenizer`.
             seed: Draws the sample when there are more than two million lines.
+            normalization: One of `NORMALIZATIONS`.
 
         Raises:
             InputError: There is no text, or `vocab_size` is too small for the characters in it.
         """
+        if normalization not in NORMALIZATIONS:
+            raise unknown_name("normalization", normalization, NORMALIZATIONS)
         lines = [_with_short_words(line) for line in (clean(line, lowercase) for line in lines) if line.strip()]
+        if keeps_joiners := normalization == "auto":
+            joiners = [*_JOINERS.items()]
+            lines = [line.replace(*joiners[0]).replace(*joiners[1]) for line in lines]
         if vocab_size <= len(SPECIAL_PIECES):
             raise InputError(f"`vocab_size` must exceed {len(SPECIAL_PIECES)}. Received: vocab_size={vocab_size}.")
         if not lines:
@@ -83,6 +101,7 @@ class SubwordTokenizer(Tokenizer):
                 bos_id=START,
                 eos_id=END,
                 unk_id=UNKNOWN,
+                normalization_rule_name="nmt_nfkc" if keeps_joiners else normalization,
                 pad_piece=SPECIAL_PIECES[PAD],
                 input_sentence_size=_MAX_TRAINING_LINES,
                 max_sentence_length=_MAX_TRAINING_BYTES,
@@ -94,7 +113,8 @@ class SubwordTokenizer(Tokenizer):
             needed = re.search(r"required_chars. \d+ vs (\d+)", str(error))
             fix = f"needs a vocab_size of at least {needed[1]}" if needed else f"gives no subword vocabulary ({error})"
             raise InputError(f"This text {fix}. Received: vocab_size={vocab_size}.") from error
-        return cls(_round_scores(model.getvalue()), lowercase)
+        learned = _round_scores(model.getvalue())
+        return cls(_with_joiners(learned) if keeps_joiners else learned, lowercase)
 
     @classmethod
     def from_saved(cls, state: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
@@ -151,7 +171,9 @@ def _with_short_words(line: str) -> str:
 
 
 class WordTokenizer(SubwordTokenizer):
-    """Words between spaces, the most frequent ones; text is NFKC-normalised. A run of other words is one unknown id.
+    """Words between spaces, the most frequent ones; text is normalised as that of subwords.
+
+    A run of other words is one unknown id.
 
     Args:
         model: A serialized SentencePiece model of words.
@@ -188,6 +210,60 @@ def _round_scores(model: bytes) -> bytes:
                 (score,) = struct.unpack_from("<f", model, tag + 1)
                 struct.pack_into("<f", rounded, tag + 1, round(score * _SCORE_STEPS) / _SCORE_STEPS)
     return bytes(rounded)
+
+
+def _with_joiners(model: bytes) -> bytes:
+    """Returns a model with joiners where code points stand for them, whose normalisation leaves joiners as they are.
+
+    The rules of normalisation are a double array of what they replace (Yata's darts-clone), before the texts that
+    replace it: field 2 of field 3 of the model. Without its mark of a leaf, what a rule replaces is never found.
+    """
+    changed = bytearray(model)
+    for number, start, end in _fields(model, 0, len(model)):
+        if number == 1:  # a piece
+            for joiner, other in _JOINERS.items():
+                changed[start:end] = changed[start:end].replace(other.encode(), joiner.encode())
+        elif number == 3:
+            for inner, first, last in _fields(model, start, end):
+                if inner == 2 and last - first > 4:
+                    (size,) = struct.unpack_from("<I", model, first)
+                    for joiner in _JOINERS:
+                        _forget_rule(changed, first + 4, size // 4, joiner.encode())
+    return bytes(changed)
+
+
+def _forget_rule(model: bytearray, start: int, count: int, key: bytes) -> None:
+    """Takes the mark of a leaf from the unit of a key in a double array of so many units, if the key has one."""
+
+    def unit(place: int) -> int:
+        return int(struct.unpack_from("<I", model, start + 4 * place)[0])
+
+    def offset(value: int) -> int:
+        return (value >> 10) << ((value & (1 << 9)) >> 6)
+
+    place = offset(unit(0))
+    for number, byte in enumerate(key, start=1):
+        place ^= byte
+        if place >= count or unit(place) & (1 << 31 | 0xFF) != byte:
+            return
+        if number == len(key):
+            struct.pack_into("<I", model, start + 4 * place, unit(place) & ~(1 << 8))
+        else:
+            place ^= offset(unit(place))
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yields the length-delimited fields of a protobuf message: number, and where the content begins and ends."""
+    sizes = {1: 8, 5: 4}
+    while at < end:
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == 2:
+            size, at = _varint(data, at)
+            yield tag >> 3, at, at + size
+            at += size
+        else:
+            at = _varint(data, at)[1] if kind == 0 else at + sizes[kind]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

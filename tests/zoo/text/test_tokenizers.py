@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
+from support.checkpoints import check_graph
 from support.every import every
 
 import zoo.text
 from export.graph.tokenizers import tokenizer_graph
 from zoo.errors import InputError
 from zoo.inference.base_run import read_texts
-from zoo.text import CharTokenizer, SubwordTokenizer, load_tokenizer, train_tokenizer
+from zoo.text import CharTokenizer, SubwordTokenizer, WordTokenizer, load_tokenizer, train_tokenizer
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
 _CORPUS = [
@@ -198,6 +199,29 @@ def test_lower_case():
         tokenizer = train_tokenizer(kind, lines, lowercase=True, vocab_size=40)
         assert tokenizer.decode(tokenizer.encode(["STRAßE ähre"])) == ["straße ähre"]
         assert tokenizer.encode(["ΣΑΣ MANN"]) == tokenizer.encode(["σας mann"])
+
+
+JOINED = ["می\u200cخواهم این را بخوانم", "خانه\u200cهای بزرگ", "క్\u200cష", "क्\u200dष", "a ﬁne man rides ①\u200b② é"]
+
+
+def test_joiners_stay_and_other_text_is_normalised_as_it_is_asked_for():
+    for kind in (SubwordTokenizer, WordTokenizer):
+        tokenizer = kind.train(JOINED * 9, vocab_size=150)
+        assert tokenizer.decode(tokenizer.encode(JOINED)) == [*JOINED[:4], "a fine man rides 1 2 é"]
+        check_graph(tokenizer, [*JOINED, "\u200c", "x\u200dy \ufdd0 \ufdd1", "می خواهم"])
+        assert not any(mark in piece for mark in "\ufdd0\ufdd1" for piece in tokenizer.piece_table())
+    for normalization, expected in (
+        ("nmt_nfkc", ["می خواهم این را بخوانم", "a fine man rides 1 2 é"]),
+        ("nmt_nfkc_cf", ["می خواهم این را بخوانم", "a fine man rides 1 2 é"]),
+        ("nfkc", [JOINED[0], "a fine man rides 1\u200b2 é"]),
+        ("identity", [JOINED[0], JOINED[4]]),
+    ):
+        tokenizer = SubwordTokenizer.train(JOINED * 9, vocab_size=150, normalization=normalization)
+        assert tokenizer.decode(tokenizer.encode([JOINED[0], JOINED[4]])) == expected, normalization
+    with pytest.raises(InputError, match="'nfck'.*nfkc"):
+        train_tokenizer("subword", JOINED, 150, normalization="nfck")
+    with pytest.raises(InputError, match="`normalization`.*'nfkc'.*chars"):
+        train_tokenizer("chars", JOINED, normalization="nfkc")
 
 
 def test_words():

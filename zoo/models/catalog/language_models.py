@@ -14,15 +14,14 @@ from zoo.models.shared.transformer_options import (
 )
 from zoo.options import choice, count, flag, number, rate, size, text
 from zoo.registry import ModelSpec, Paper, register_model
-from zoo.vocabulary import UNKNOWN
 
 GPT = Paper(
     "Language Models are Unsupervised Multitask Learners",
     2019,
     "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
 )
-FIRST_PIECE = UNKNOWN
-"""The first id that may be an ordinary symbol: byte-level vocabularies have no unknown one."""
+FIRST_PIECE = 3
+"""The first id that may be an ordinary symbol, after padding, start and end."""
 TIED = "Whether one matrix serves for input and output."
 
 
