@@ -29,6 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, metavar="N", help="about as many of these lines, evenly spread")
     parser.add_argument("--family", default="*", metavar="PATTERN", help="only families with such a name")
     parser.add_argument("--only", choices=("ids",), help="tokenizers alone; not written unless --output says where")
+    parser.add_argument(
+        "--mutate",
+        action="store_true",
+        help="change every key of config.json instead: ours gives what the reference gives, or refuses by name",
+    )
     parser.add_argument("--fresh", action="store_true", help="measure again what runs/bench holds")
     parser.add_argument("--quick", action="store_true", help="a tenth of the inputs; not written")
     parser.add_argument("--output", type=Path, help="file to write the tables into (docs/parity.md)")
@@ -46,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1"}
     warnings.simplefilter("ignore")  # those of the other software
+    if options.mutate:
+        from benchmarks.parity.mutations import mutate
+
+        return mutate(options.pretrained, options.family, options.output)
     from benchmarks.parity.command import run
 
     return run(options, shlex.join(["python", "-m", "benchmarks.parity", *(_shown(options))]))

@@ -108,4 +108,11 @@ MUTANTS: list[Mutant] = [
         "ordinals[test - 1 : test + val - 1]",
         ("tests/training/data/formats/test_dates.py::test_splits_share_no_date_whatever_the_seed",),
     ),
+    Mutant(
+        "a line of a space without width is text",
+        "zoo/text/visibility.py",
+        "\\u200b-\\u200f",
+        "\\u200c-\\u200f",
+        ("tests/zoo/text/test_visibility.py",),
+    ),
 ]

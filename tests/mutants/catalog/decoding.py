@@ -389,4 +389,11 @@ MUTANTS: list[Mutant] = [
         'rows["ended"] >= self.width',
         RULES,
     ),
+    Mutant(
+        "another end is written as it is",
+        "zoo/decoding/constraints.py",
+        "return ops.where(ends, self.end, symbols) if self.other_ends else symbols",
+        "return symbols",
+        ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
+    ),
 ]

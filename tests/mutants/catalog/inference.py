@@ -216,4 +216,11 @@ MUTANTS: list[Mutant] = [
         "script-src {_hash(script.strip())}",
         PAGE,
     ),
+    Mutant(
+        "bytes are no texts",
+        "zoo/inference/base_run.py",
+        "    if isinstance(text, bytes):\n",
+        "    if False:\n",
+        ("tests/zoo/inference/test_texts.py",),
+    ),
 ]

@@ -125,9 +125,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "base64 that is none is read as far as it goes",
-        "export/server/api/rest_json.py",
-        'base64.b64decode(value["b64"], validate=True)',
-        'base64.b64decode(value["b64"])',
+        "export/wire/base64_text.py",
+        "_SYMBOLS.fullmatch(text)",
+        "_SYMBOLS.match(text)",
         REST,
     ),
     Mutant(
@@ -213,5 +213,19 @@ MUTANTS: list[Mutant] = [
         "while len(under_way) > (0 if inputs is None else in_flight - 1):",
         "while len(under_way) > in_flight - 1:",
         CLIENT,
+    ),
+    Mutant(
+        "base64 without padding is refused",
+        "export/wire/base64_text.py",
+        "len(padding) not in (0, expected)",
+        "len(padding) != expected",
+        ("tests/export/wire/test_base64_text.py",),
+    ),
+    Mutant(
+        "an answer with a line break is several lines",
+        "export/wire/lines.py",
+        'b" ".join(answer.splitlines())',
+        "answer",
+        ("tests/export/client/test_cli.py::test_an_answer_is_one_line",),
     ),
 ]

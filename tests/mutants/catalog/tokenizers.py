@@ -75,8 +75,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "scores of subwords are not rounded",
         "zoo/text/subwords.py",
-        "cls(_round_scores(model.getvalue()), lowercase)",
-        "cls(model.getvalue(), lowercase)",
+        "learned = _round_scores(model.getvalue())",
+        "learned = model.getvalue()",
         LEARNING,
     ),
     Mutant(
@@ -280,5 +280,12 @@ MUTANTS: list[Mutant] = [
         "tf.where(is_there, tf.gather(tf.constant(self._numbers), slot), _NONE)",
         "tf.gather(tf.constant(self._numbers), slot)",
         BPE,
+    ),
+    Mutant(
+        "joiners become spaces",
+        "zoo/text/subwords.py",
+        "& ~(1 << 8))",
+        ")",
+        ("tests/zoo/text/test_tokenizers.py::test_joiners_stay_and_other_text_is_normalised_as_it_is_asked_for",),
     ),
 ]

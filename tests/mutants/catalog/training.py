@@ -101,4 +101,11 @@ MUTANTS: list[Mutant] = [
         "            pass\n",
         ("tests/training/optimization/test_rematerialization.py",),
     ),
+    Mutant(
+        "Chinese is cut by 13a",
+        "training/tasks/metrics.py",
+        '("zh", "zho", "cmn", "yue"), ("zh", "")',
+        '("zh", "zho", "cmn", "yue"), ("13a", "")',
+        ("tests/training/tasks/test_metrics.py",),
+    ),
 ]
