@@ -9,7 +9,7 @@ class ClassifierModel(TextEncoder):
     """Base of the classifiers: `logits = W dropout(pool(encode(E tokens))) + b`; see `TextEncoder`.
 
     Call arguments:
-        inputs: Dict with `tokens` [B, S].
+        inputs: `tokens` [B, S], an array or a dict.
         training: Whether dropout is active.
 
     Returns:

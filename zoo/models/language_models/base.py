@@ -12,7 +12,7 @@ class LanguageModel(ZooModel):
     padded with 0 at the end; every row begins with the start symbol, unless the model has no `start_symbol`.
 
     Call arguments:
-        inputs: Dict with `tokens` [B, T], T ≤ `max_length`.
+        inputs: `tokens` [B, T], T ≤ `max_length`, an array or a dict.
         training: Whether dropout is active.
 
     Returns:
@@ -24,6 +24,7 @@ class LanguageModel(ZooModel):
         other_end_ids: Further symbols that end a text; in answers they are the end.
     """
 
+    predicted = "tokens"
     attention_kinds: tuple[str, ...] = ()
     start_symbol = True
     other_end_ids: tuple[int, ...] = ()

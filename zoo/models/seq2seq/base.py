@@ -11,7 +11,7 @@ class Seq2SeqModel(ZooModel):
     or one step after another. Ids are int32, padded with 0 at the end.
 
     Call arguments:
-        inputs: Dict with `source` [B, S] and `target` [B, T]; the target starts with the start symbol.
+        inputs: `source` [B, S] and `target` [B, T], a pair or a dict; the target starts with the start symbol.
         training: Whether dropout is active.
 
     Returns:
@@ -22,6 +22,8 @@ class Seq2SeqModel(ZooModel):
     """
 
     attends = True
+    input_names = ("source", "target")
+    predicted = "target"
 
     @property
     def attention_kinds(self):

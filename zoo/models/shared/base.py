@@ -3,8 +3,9 @@
 import inspect
 
 import keras
-from keras import ops
+from keras import backend, ops
 
+from zoo.errors import InputError
 from zoo.layers.core.saving import KeepsQuantization
 from zoo.models.shared.embeddings import tied_tables
 from zoo.options import Options
@@ -19,9 +20,14 @@ class ZooModel(KeepsQuantization, keras.Model):
 
     Attributes:
         options: The options, checked.
+        input_names: What the model reads, by name; of several in this order.
+        predicted: The name of the input of which each position gives an output, or `None`. Where it is padding, losses
+            and metrics of Keras count nothing.
     """
 
     options_class: type[Options]
+    input_names: tuple[str, ...] = ("tokens",)
+    predicted: str | None = None
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -38,6 +44,35 @@ class ZooModel(KeepsQuantization, keras.Model):
         for name, value in checked.to_dict().items():
             setattr(self, name, value)
 
+    def __call__(self, inputs, *arguments, **options):
+        return super().__call__(self.named(inputs), *arguments, **options)
+
+    def named(self, inputs):
+        """Returns inputs by name: of an array, of as many arrays as there are names, or of a dict.
+
+        Raises:
+            InputError: If they are something else, or no matrices of ids.
+        """
+        names = self.input_names
+        if isinstance(inputs, (list, tuple)) and len(inputs) == len(names) and all(map(_is_array, inputs)):
+            inputs = dict(zip(names, inputs, strict=True))
+        elif len(names) == 1 and _is_array(inputs):
+            inputs = {names[0]: inputs}
+        if not isinstance(inputs, dict) or not all(name in inputs and _is_array(inputs[name]) for name in names):
+            raise InputError(f"{self._what_it_reads()} Received: {_described(inputs)}.")
+        for name in names:
+            if len(inputs[name].shape) != 2 or not backend.is_int_dtype(backend.standardize_dtype(inputs[name].dtype)):
+                raise InputError(f"{self._what_it_reads()} Received: {name} as {_described(inputs[name])}.")
+        return inputs
+
+    def _what_it_reads(self):
+        named = " and ".join(f"`{name}` [batch, length]" for name in self.input_names)
+        form = "arrays in this order, or a dict" if len(self.input_names) > 1 else "an array, or a dict"
+        return f"{type(self).__name__} reads {named}, integers: {form} with these names."
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return None if self.predicted is None else real(ops.convert_to_tensor(inputs[self.predicted]))
+
     @property
     def layers_of_steps(self):
         """The layers that a step of decoding calls and that may have a `constant`, see `zoo.layers.core.constants`."""
@@ -45,6 +80,21 @@ class ZooModel(KeepsQuantization, keras.Model):
 
     def get_config(self):
         return {**super().get_config(), **self.options.to_dict()}
+
+
+def _is_array(value):
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _described(inputs):
+    """Returns what inputs are, for a message."""
+    if _is_array(inputs):
+        return f"{backend.standardize_dtype(inputs.dtype)} {list(inputs.shape)}"
+    if isinstance(inputs, dict):
+        return "{" + ", ".join(f"{name!r}: {_described(value)}" for name, value in inputs.items()) + "}"
+    if isinstance(inputs, (list, tuple)) and any(map(_is_array, inputs)):
+        return f"{type(inputs).__name__} of {len(inputs)}: {', '.join(map(_described, inputs[:3]))}"
+    return type(inputs).__name__
 
 
 def build_all(layers, *shapes):
