@@ -152,13 +152,32 @@ class Checkpoint:
             InputError: If they are no ids.
         """
         where, value = self.config_file, self.option("eos_token_id", default)
-        path = self.path / _GENERATION
-        if path.is_file() and (written := self.json(_GENERATION).get("eos_token_id")) is not None:
-            where, value = path, written
+        if (written := self._of_generation("eos_token_id")) is not None:
+            where, value = self.path / _GENERATION, written
         found = list(dict.fromkeys(value if isinstance(value, list) else [value]))
         if not found or not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
             raise InputError(f"{where}: eos_token_id must be the id of a symbol, or several. Received: {value!r}.")
         return found
+
+    def _of_generation(self, name: str) -> Any:
+        """Returns what `generation_config.json` says, `None` where it says nothing."""
+        return self.json(_GENERATION).get(name) if (self.path / _GENERATION).is_file() else None
+
+    def decoder_start(self, default: int) -> int:
+        """Returns the symbol that a translator reads before it writes any.
+
+        Raises:
+            InputError: If `config.json` and `generation_config.json` name different ones: one is trained with, the
+                other one answers with.
+        """
+        start: int = self.option("decoder_start_token_id", default)
+        written = self._of_generation("decoder_start_token_id")
+        if written not in (None, start):
+            raise InputError(
+                f"{self.path / _GENERATION}: decoder_start_token_id must be that of config.json, {start!r}. "
+                f"Received: {written!r}."
+            )
+        return start
 
     def end(self, default: int) -> int:
         """Returns the symbol that ends what the model writes, of a family whose models have one.

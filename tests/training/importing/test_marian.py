@@ -73,10 +73,14 @@ def test_what_we_do_not_have_is_refused(tmp_path):
         ("share_encoder_decoder_embeddings", False, "share_encoder_decoder_embeddings", "False"),
         ("normalize_before", True, "normalize_before", "True"),
         ("decoder_ffn_dim", 9, "encoder_ffn_dim", "9", "12"),
+        ("encoder_attention_heads", None, "encoder_attention_heads", "16"),  # what it is where the file says nothing
     ):
         folder = checkpoints.copy("marian", tmp_path / name)
         checkpoints.change_config(folder, **{name: value})
         refused(f"hf:{folder}", tmp_path / "run", "config.json", *words)
+    folder = checkpoints.copy("marian", tmp_path / "start")
+    (folder / "generation_config.json").write_text('{"decoder_start_token_id": 5}', encoding="utf-8")
+    refused(f"hf:{folder}", tmp_path / "run", "generation_config.json", "decoder_start_token_id", "5")
     folder = checkpoints.copy("marian", tmp_path / "checkpoint")
     (folder / "source.spm").write_bytes(b"\x00nothing")
     refused(f"hf:{folder}", tmp_path / "run", "SentencePiece")

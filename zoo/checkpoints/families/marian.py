@@ -61,8 +61,6 @@ def marian(checkpoint: Checkpoint) -> Imported:
         ("normalize_before", False),
         ("normalize_embedding", False),
         ("add_final_layer_norm", False),
-        ("encoder_ffn_dim", checkpoint.option("decoder_ffn_dim", 4096)),
-        ("encoder_attention_heads", checkpoint.option("decoder_attention_heads", 16)),
         ("is_encoder_decoder", True),
         ("decoder_vocab_size", checkpoint.option("vocab_size", 58101)),
         ("add_bias_logits", False),
@@ -70,10 +68,13 @@ def marian(checkpoint: Checkpoint) -> Imported:
         ("force_bos_token_to_be_generated", False),
     ):
         checkpoint.option(name, only, only=only)
+    for name, default in (("ffn_dim", 4096), ("attention_heads", 16)):
+        of_decoder = checkpoint.option(f"decoder_{name}", default)
+        checkpoint.option(f"encoder_{name}", default, only=of_decoder)
     size, dim = checkpoint.option("vocab_size", 58101), checkpoint.option("d_model", 1024)
     vocabulary = checkpoint.json("vocab.json")
     pad, end = checkpoint.option("pad_token_id", 58100), checkpoint.end(0)
-    start = checkpoint.option("decoder_start_token_id", pad)
+    start = checkpoint.decoder_start(pad)
     order = arrange(size, start, end, pad, vocabulary.get("<unk>"))
     options = {
         "source_vocab_size": len(order.original_ids),

@@ -63,7 +63,7 @@ def t5(checkpoint: Checkpoint) -> Imported:
     size, dim = checkpoint.option("vocab_size", 250112 if mt5 else 32128), checkpoint.option("d_model", 512)
     pieces = checkpoint.file("spiece.model")
     pad, end = checkpoint.option("pad_token_id", 0), checkpoint.end(1)
-    order = arrange(size, checkpoint.option("decoder_start_token_id", pad), end, pad, unknown_of(pieces))
+    order = arrange(size, checkpoint.decoder_start(pad), end, pad, unknown_of(pieces))
     layers = checkpoint.option("num_layers", 8 if mt5 else 6)
     kind = checkpoint.option("feed_forward_proj", "gated-gelu" if mt5 else "relu")
     activation = {"gated-gelu": "gelu_new"}.get(kind, kind.removeprefix("gated-"))
