@@ -28,6 +28,7 @@ __all__ = [
     "list_models",
     "list_presets",
     "load",
+    "load_model",
     "models",
     "position_terms",
     "register_model",
@@ -49,6 +50,20 @@ def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any
     """
     paths = workdir_path(path) if isinstance(path, str | os.PathLike) else [workdir_path(each) for each in path]
     return importlib.import_module("zoo.inference").load_run(paths)
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Returns the `keras.Model` of a `.keras` file that holds a named model, or of a work directory.
+
+    `keras.models.load_model` does so only where the model's class has been imported.
+
+    Args:
+        path: The file, or the work directory.
+
+    Raises:
+        InputError: (a `ValueError`) If there is no such file, or no model of the zoo in it.
+    """
+    return importlib.import_module("zoo.inference").load_model(path)
 
 
 _INSPECTION = ("Cost", "Diagram", "Trace", "cost", "draw_model", "draw_positions", "position_terms", "trace")

@@ -2,13 +2,19 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
+import keras
+
+from zoo.errors import InputError
 from zoo.inference.base_run import MAX_TEXT_BYTES, Run
 from zoo.inference.classifier_run import MAX_TEXT_LENGTH, Answer, ClassifierRun
 from zoo.inference.ensemble import EnsembleRun
 from zoo.inference.language_model_run import Continuation, LanguageModelRun, Score
 from zoo.inference.sentence_encoder_run import SentenceEncoderRun
 from zoo.inference.seq2seq_run import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
+from zoo.registry import get_spec, list_models
+from zoo.workdir import WorkDir
 
 __all__ = [
     "MAX_SOURCE_LENGTH",
@@ -25,6 +31,7 @@ __all__ = [
     "Score",
     "SentenceEncoderRun",
     "Seq2SeqRun",
+    "load_model",
     "load_run",
 ]
 
@@ -45,3 +52,21 @@ def load_run(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     if isinstance(path, str | os.PathLike):
         return _RUNS[Run.spec_of(path).task](path)
     return EnsembleRun(path)
+
+
+def load_model(path: str | os.PathLike[str]) -> keras.Model:
+    """Returns the model of a `.keras` file, after the classes of all named models, or that of a work directory.
+
+    Raises:
+        InputError: If there is no such file, or no model in it that Keras can load.
+    """
+    file = WorkDir(path).model if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise InputError(f"{file} is no file of a model.")
+    for name in list_models():
+        get_spec(name).load_class()
+    try:
+        return keras.saving.load_model(file)
+    except (ValueError, TypeError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise InputError(f"{file} holds no model that can be loaded here: {reason}") from error

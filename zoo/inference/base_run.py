@@ -24,6 +24,9 @@ MAX_TEXT_BYTES = 1 << 15
 _BATCH_SIZE = Option(64, int, "Texts that the model reads together.", minimum=1)
 _NEIGHBOURS = Option(5, int, "How many neighbours.", minimum=0)
 
+_ASKED = ("translate", "nbest", "classify", "generate", "embed_text", "score", "attention", "embed", "explore")
+"""Methods of runs that people ask first."""
+
 Inputs = dict[str, np.ndarray]
 """Inputs of a model: arrays with the batch first."""
 
@@ -62,6 +65,13 @@ class Run:
         )
         self.model = self._load_model(workdir)
         self._predictors: dict[Hashable, Predictor] = {}
+
+    def __repr__(self) -> str:
+        methods = [name for name in _ASKED if hasattr(self, name)]
+        return (
+            f"{type(self).__name__}: {self.spec.name} of {self.path}, {self.model.count_params():,} weights, "
+            f"{self.spec.task}; {', '.join(methods)}"
+        )
 
     @staticmethod
     def spec_of(path: str | os.PathLike[str]) -> ModelSpec:

@@ -1,5 +1,8 @@
 """Named models with Keras' own `fit`, `evaluate` and `predict`, on arrays as a Keras user has them."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -59,6 +62,18 @@ def test_a_classifier_is_fitted_in_three_lines(models):
     model.compile("adam", LOSS, metrics=["accuracy"])
     history = model.fit(SOURCE, np.array([0, 1, 2]), epochs=60, verbose=0).history
     assert history["accuracy"][-1] == 1 and history["loss"][-1] < history["loss"][0]
+
+
+def test_a_model_is_loaded_from_its_file_by_a_program_that_imports_zoo_alone(models, tmp_path):
+    models["classifier"].save(tmp_path / "model.keras")
+    program = "import sys, numpy, zoo; print(zoo.load_model(sys.argv[1])(numpy.array([[4, 6, 2, 0]])).shape)"
+    words = [sys.executable, "-c", program, str(tmp_path / "model.keras")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "(1, 3)" in done.stdout, done.stderr
+    (tmp_path / "bad.keras").write_bytes(b"no model")
+    for name in ("none.keras", "bad.keras"):
+        with pytest.raises(InputError, match=name):
+            zoo.load_model(tmp_path / name)
 
 
 def test_other_inputs_are_one_line_that_names_what_is_read(models, subtests):
