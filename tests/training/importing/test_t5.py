@@ -7,6 +7,8 @@ from support.checkpoints import near, padded
 
 import zoo
 from training.importing.workdir import import_checkpoint
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.families import get_family
 from zoo.checkpoints.vocabulary import arrange
 from zoo.vocabulary import END, PAD, START, UNKNOWN
 
@@ -57,12 +59,16 @@ def test_answers_are_those_of_the_reference(family, tmp_path):
 
 
 def test_logits_are_scaled_as_the_file_says_by_its_old_name_or_its_new_one(tmp_path):
+    folder = checkpoints.copy("t5", tmp_path / "t5")
+    import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    model = zoo.load_model(tmp_path / "run")
+
     def factor(**options):
-        folder = checkpoints.copy("t5", tmp_path / str(len([*tmp_path.iterdir()])))
         checkpoints.change_config(folder, scale_decoder_outputs=None, tie_word_embeddings=None)
         checkpoints.change_config(folder, **options)
-        import_checkpoint(f"hf:{folder}", folder / "run")
-        return float(zoo.load(folder / "run").model.decoder_norm.scale[0])
+        weights = get_family("t5")(Checkpoint(folder)).weights(model)
+        (scale,) = (value for variable, value in weights if variable is model.decoder_norm.scale)
+        return float(scale[0])
 
     scaled = factor()
     assert factor(tie_word_embeddings=True) == factor(scale_decoder_outputs=True) == scaled
