@@ -98,6 +98,7 @@ def _serve(settings: server.Settings, without_effect: Sequence[str]) -> None:
         print(f"{STOCK_SERVER} is not on the PATH; the embedded server stands in for it", flush=True)
         if without_effect:
             print(f"without effect in the embedded server: --{', --'.join(without_effect)}", flush=True)
+        stand_in.listen()  # that the models are loading is said while TensorFlow starts, too
         _load_tensorflow()
         if not (settings.xla_cpu_compilation_enabled or settings.xla_gpu_compilation_enabled):
             _disable_xla()

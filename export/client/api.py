@@ -3,7 +3,8 @@
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import grpc
@@ -11,7 +12,7 @@ import numpy as np
 
 from export.client.answers import Alignment, Classification, Outputs, alignments, classifications, rows
 from export.client.channel import MAX_RETRIES, Tls, open_channel
-from export.client.errors import RequestRefused, server_error
+from export.client.errors import RequestRefused, is_loading, server_error
 from export.client.seeds import row_seeds
 from export.wire.protos import get_model_metadata_pb2, predict_pb2, prediction_service_pb2_grpc
 from export.wire.tensors import as_text, to_array, to_proto
@@ -23,6 +24,7 @@ ATTENTION_SIGNATURE = "attention"
 SAMPLE_SIGNATURE = "sample"
 BATCH_SIZE = 64  # texts in one request
 IN_FLIGHT = 4  # requests under way at once
+_LOADING_WAIT = 0.5  # seconds before a model that is loading is asked again
 MAX_TIMEOUT = 1e8  # seconds; gRPC takes a deadline that is much later for one that has passed
 
 _Text = TypeVar("_Text", bound=str | bytes)
@@ -44,11 +46,17 @@ class Signature:
 class Pending:
     """A request that is under way, see `Client.start`."""
 
-    def __init__(self, future: grpc.Future, server: str, timeout: float):
-        self._future, self._server, self._timeout = future, server, timeout
+    def __init__(
+        self, send: Callable[[float], grpc.Future], server: str, timeout: float, waiting: Callable[[str], None]
+    ):
+        self._send, self._server, self._timeout, self._waiting = send, server, timeout, waiting
+        self._deadline = time.monotonic() + timeout
+        self._future = send(timeout)
 
     def result(self, timeout: float | None = None) -> Outputs:
         """Waits for the answer and returns it, as `Client.predict` does.
+
+        A model that is loading is asked again until the client's own time is up.
 
         Args:
             timeout: Seconds to wait; `None` means as long as the client waits for answers.
@@ -58,13 +66,23 @@ class Pending:
             ServerError: See `Client.predict`.
             RequestRefused: See `Client.predict`.
         """
-        try:
-            response = self._future.result(timeout)
-        except grpc.FutureTimeoutError as error:
-            raise TimeoutError("there is no answer yet") from error
-        except grpc.RpcError as error:
-            raise server_error(error, self._server, self._timeout) from error
+        response = self.message(timeout)
         return {name: as_text(to_array(proto)) for name, proto in response.outputs.items()}
+
+    def message(self, timeout: float | None = None) -> Any:
+        """Waits for the answer as `result` does, and returns its message."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return self._future.result(None if end is None else max(0.0, end - time.monotonic()))
+            except grpc.FutureTimeoutError as error:
+                raise TimeoutError("there is no answer yet") from error
+            except grpc.RpcError as error:
+                if not is_loading(error) or self._deadline <= time.monotonic() + _LOADING_WAIT:
+                    raise server_error(error, self._server, self._timeout) from error
+                self._waiting(str(error.details()))
+            time.sleep(_LOADING_WAIT)
+            self._future = self._send(self._deadline - time.monotonic())
 
     def cancel(self) -> None:
         """Tells the server that nobody waits any more."""
@@ -82,6 +100,7 @@ class Client:
         timeout: Seconds to wait for the answer to one request, retries included; at most 1e8, which is three years.
         retries: How often a request that found no server is sent again, 0 to 4, after growing waits.
         tls: How to encrypt the connection; `None` means not at all.
+        waiting: Called with a line each time that a request waits for a model that is loading.
 
     Raises:
         InputError: `server` is not an address, `timeout` or `retries` is out of range, or a PEM file cannot be read.
@@ -98,10 +117,11 @@ class Client:
         timeout: float = 60.0,
         retries: int = MAX_RETRIES,
         tls: Tls | None = None,
+        waiting: Callable[[str], None] = lambda line: None,
     ):
         if not 0 < timeout <= MAX_TIMEOUT:
             raise InputError(f"`timeout` must be positive, at most {MAX_TIMEOUT:g} s. Received: timeout={timeout:g}")
-        self._server, self._model, self._timeout = server, model, timeout
+        self._server, self._model, self._timeout, self._waiting = server, model, timeout, waiting
         self._channel = open_channel(server, tls, retries)
         service = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._predict, self._metadata = service.Predict, service.GetModelMetadata
@@ -136,7 +156,12 @@ class Client:
             inputs: See `predict`.
             outputs: See `predict`.
         """
-        return Pending(self._send(signature, inputs or {}, outputs), self._server, self._timeout)
+        return self._ask(self._predict, self._request(signature, inputs or {}, outputs))
+
+    def _ask(self, call: Any, request: Any) -> Pending:
+        return Pending(
+            lambda timeout: call.future(request, timeout=timeout), self._server, self._timeout, self._waiting
+        )
 
     def signatures(self) -> dict[str, Signature]:
         """Returns the signatures of the model by name; raises as `predict` does."""
@@ -222,10 +247,7 @@ class Client:
     def _signature_definitions(self) -> Any:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self._model
-        try:
-            response = self._metadata(request, timeout=self._timeout)
-        except grpc.RpcError as error:
-            raise server_error(error, self._server, self._timeout) from error
+        response = self._ask(self._metadata, request).message()
         signatures = get_model_metadata_pb2.SignatureDefMap()
         response.metadata["signature_def"].Unpack(signatures)
         return signatures.signature_def
@@ -245,7 +267,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, signature: str, inputs: Mapping[str, Any], outputs: Sequence[str]) -> grpc.Future:
+    def _request(self, signature: str, inputs: Mapping[str, Any], outputs: Sequence[str]) -> Any:
         request = predict_pb2.PredictRequest(output_filter=outputs)
         request.model_spec.name = self._model
         request.model_spec.signature_name = signature
@@ -254,7 +276,7 @@ class Client:
                 request.inputs[name].CopyFrom(to_proto(_as_array(values)))
             except (TypeError, ValueError) as error:
                 raise InputError(f"The input {name!r} cannot be sent: {error}.") from error
-        return self._predict.future(request, timeout=self._timeout)
+        return request
 
 
 def batches(texts: Iterable[_Text], size: int = BATCH_SIZE) -> Iterator[dict[str, list[_Text]]]:

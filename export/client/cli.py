@@ -42,7 +42,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The files' names depend on how many texts there are.
         paths = iter(_heatmap_paths(flags.heatmap, sum(len(request["text"]) for request in all_requests)))
     sent: list[list[bytes]] = []
-    with Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls) as client, _progress() as advance:
+    said: set[str] = set()
+
+    def say_once(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            print(line, file=sys.stderr, flush=True)
+
+    with (
+        Client(flags.server, flags.model, flags.timeout, flags.retries, flags.tls, say_once) as client,
+        _progress() as advance,
+    ):
         for outputs in client.stream(_recorded(requests, sent), flags.signature):
             batch = sent.pop(0)
             lines = list(_lines(outputs, flags, len(batch)))

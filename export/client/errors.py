@@ -14,6 +14,11 @@ _FAILURES = (
 )
 
 
+def is_loading(error: grpc.RpcError) -> bool:
+    """Returns whether a server answers that the model is loading."""
+    return error.code() is grpc.StatusCode.UNAVAILABLE and str(error.details()).endswith(" is loading.")
+
+
 class ServerError(Exception):
     """The server answered with an error, or not at all.
 
@@ -35,7 +40,9 @@ def server_error(error: grpc.RpcError, server: str, timeout: float) -> ServerErr
     code, details = error.code(), error.details()
     if code in _FAILURES:
         return ServerError(f"The server at {server} failed: {code.name}: {details}", code)
-    if code == grpc.StatusCode.UNAVAILABLE:
+    if is_loading(error):
+        message = f"The server at {server} is not ready after {timeout:g} s: {details}"
+    elif code == grpc.StatusCode.UNAVAILABLE:
         message = f"No server answers at {server} ({details})."
     elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
         message = f"The server at {server} did not answer within {timeout:g} s."

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class ModelServer:
     """A stand-in for `tensorflow_model_server`: follows its models and serves them over gRPC and, if asked, REST.
 
-    The ports are bound on construction, which raises ServingError; the models are loaded by `start`.
+    The ports are bound on construction, which raises ServingError; `listen` begins to answer, and `start` loads the
+    models.
 
     Attributes:
         core: The models.
@@ -49,24 +50,34 @@ class ModelServer:
         if settings.rest_api_port is not None:
             self._rest = HttpServer(RestApp(services, self._metrics, settings), settings)
         self.port, self.rest_port = self._grpc.port, self._rest.port if self._rest else None
+        self._listens = False
         self._stopped = threading.Event()
 
+    def listen(self) -> None:
+        """Starts to answer: that the models are loading, until `start` has loaded them."""
+        if self._listens:
+            return
+        self._listens = True
+        self.core.announce(self._config)
+        self._grpc.start()
+        if self._rest is not None:
+            self._rest.start()
+
     def start(self) -> str:
-        """Loads the models and starts to answer; returns one line that says what is served and where.
+        """Loads the models and answers; returns one line that says what is served and where.
 
         Raises ServingError if there is a model of which no version can be loaded.
         """
+        self.listen()
         try:
             self.core.start(self._config)
         except ServingError:
             self.stop(grace=0.0)
             raise
+        self._grpc.is_ready()
         self._poll_every(self._settings.file_system_poll_wait_seconds, self.core.poll)
         if self._settings.model_config_file:
             self._poll_every(self._settings.model_config_file_poll_wait_seconds, self._poll_config)
-        self._grpc.start()
-        if self._rest is not None:
-            self._rest.start()
         return f"serving {self._describe_models()}: {self._describe_addresses()}"
 
     def stop(self, grace: float | None = None) -> None:

@@ -165,12 +165,19 @@ class GrpcServer:
         self.port = self._listen(settings)
 
     def start(self) -> None:
-        """Starts to answer."""
+        """Starts to answer; health is that nothing is served yet."""
+        self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._server.start()
         self._calls.start()
+
+    def is_ready(self) -> None:
+        """Lets health say that the models are served."""
+        self._set_health(health_pb2.HealthCheckResponse.SERVING)
+
+    def _set_health(self, status: Any) -> None:
         if self._health is not None:
             for service in ("", *(service.full_name for service in _SERVICES)):
-                self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+                self._health.set(service, status)
 
     def stop(self, grace: float) -> None:
         """Refuses new requests and gives those in progress `grace` seconds."""

@@ -39,6 +39,7 @@ class ServerCore:
         self._models: dict[str, configs.ModelConfig] = {}
         self._labels: dict[str, dict[str, int]] = {}
         self._path_errors: dict[str, str] = {}  # why base paths could not be read, by model
+        self._starting = False  # whether the first models are not loaded yet
 
     def names(self) -> list[str]:
         """Returns the names of the models, sorted."""
@@ -65,6 +66,8 @@ class ServerCore:
         """Finds the version that a request's `model_spec` names and keeps it loaded for the length of the block."""
         if not spec.name:
             raise invalid_argument("ModelSpec has no name specified.")
+        if self._starting and self.serves(spec.name) and not self.available(spec.name):
+            raise RequestError(StatusCode.UNAVAILABLE, f"Model {spec.name} is loading.")
         version = self._version_of(spec)
         with self._manager.use(spec.name, version) as model:
             if model is None:
@@ -80,6 +83,15 @@ class ServerCore:
         if spec.version_label not in labels:
             raise invalid_argument(f"Unrecognized servable version label: {spec.version_label}")
         return labels[spec.version_label]
+
+    def announce(self, config: configs.ModelServerConfig) -> None:
+        """Makes known what `start` will load: until then these models are loading, and their requests UNAVAILABLE."""
+        self._starting = True
+        for model in config.model_config_list.config:
+            with contextlib.suppress(ServingError):  # which `start` reports
+                versions = choose_versions(model.model_version_policy, list_versions(Path(model.base_path)))
+                self._manager.announce(model.name, versions)
+        self._models = {model.name: model for model in config.model_config_list.config}
 
     def start(self, config: configs.ModelServerConfig) -> None:
         """Loads the first models.
@@ -102,6 +114,7 @@ class ServerCore:
                 errors = [state.error for state in self.states(name).values() if state.error]
                 errors = errors or [f"Model {name} has no version that its version policy asks for."]
                 raise ServingError(errors[-1])
+        self._starting = False
         self._log(failures)
 
     def reload(self, config: configs.ModelServerConfig) -> None:

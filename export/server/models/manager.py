@@ -4,7 +4,7 @@ import contextlib
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -100,6 +100,11 @@ class Manager:
                 self._unload(name, version)
         return failed
 
+    def announce(self, name: str, versions: Iterable[int]) -> None:
+        """Makes known that versions of a model are about to be loaded."""
+        for version in versions:
+            self._set_state(name, version, VersionState(State.LOADING))
+
     def remove(self, name: str) -> None:
         """Unloads a model, and forgets its versions."""
         for version in self.available(name):
@@ -122,6 +127,7 @@ class Manager:
         """Loads a version; returns whether that went well."""
         self._set_state(name, version, VersionState(State.LOADING))
         files, begin = fingerprint(path), time.monotonic()
+        logs.info("version_loading", model=name, version=version)
         try:
             servable = _Servable(self._load(path, version))
         except ServingError as error:

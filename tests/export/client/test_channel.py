@@ -10,7 +10,7 @@ import pytest
 from support import server_tls
 from support.scripted_server import Scripted, serving
 
-from export.client import Client, RequestRefused, Tls, channel
+from export.client import Client, RequestRefused, Tls, api, channel
 from zoo.errors import InputError
 
 SECONDS = 60
@@ -24,6 +24,32 @@ def test_unavailable_is_asked_again(scripted_client, service):
     service.before = refuse_twice
     assert scripted_client.translate(["a"]) == ["A"]
     assert len(service.requests) == 3
+
+
+def test_a_model_that_loads_is_waited_for(service, monkeypatch):
+    monkeypatch.setattr(api, "_LOADING_WAIT", 0.01)
+    lines, loads = [], threading.Event()
+
+    def is_loading(_, context):
+        if not loads.is_set():
+            context.abort(grpc.StatusCode.UNAVAILABLE, "Model default is loading.")
+
+    service.before = is_loading
+    with serving(service) as address:
+        with (
+            Client(address, retries=0, timeout=0.2, waiting=lines.append) as client,
+            pytest.raises(RequestRefused, match=r"0\.2 s: Model default is loading\.") as caught,
+        ):
+            client.translate(["a"])
+        assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+        assert len(lines) > 2 and set(lines) == {"Model default is loading."}
+        lines.clear()
+        with Client(
+            address, retries=0, timeout=SECONDS, waiting=lambda line: (lines.append(line), loads.set())
+        ) as client:
+            pending = client.start(inputs={"text": ["a"]})
+            assert pending.result()["text"].tolist() == ["A"]
+        assert len(lines) == 1
 
 
 def test_a_large_request_is_asked_again_too(scripted_client, service):

@@ -1,7 +1,9 @@
 """Several models, version policies, labels and how all that changes while the server runs."""
 
 import http.client
+import json
 import shutil
+import threading
 import time
 from concurrent import futures
 from pathlib import Path
@@ -10,11 +12,14 @@ from types import SimpleNamespace
 import grpc
 import pytest
 from google.protobuf import text_format
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from support.server_models import (
     PLATFORM,
     SECONDS,
+    Asker,
     closed_gate,
     entry,
+    get,
     models,
     publish,
     question,
@@ -27,6 +32,8 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from export.server import ModelServer, ServingError, Settings
 from export.server.models.manager import Manager
+
+HealthStatus = health_pb2.HealthCheckResponse
 
 
 @pytest.fixture
@@ -241,6 +248,47 @@ def test_warm_up_comes_before_the_first_answer(base, monkeypatch):
     asked.clear()
     with serving(base, enable_model_warmup=False):
         assert asked == []
+
+
+def test_a_model_that_loads_answers_so_at_once(base, monkeypatch):
+    loading, loads, load = threading.Event(), threading.Event(), ModelServer._load
+
+    def slowly(*arguments):
+        loading.set()
+        assert loads.wait(SECONDS)
+        return load(*arguments)
+
+    monkeypatch.setattr(ModelServer, "_load", slowly)
+    flags = {"model_name": "scale", "model_base_path": str(base), "rest_api_port": 0, "host": "localhost", "port": 0}
+    server = ModelServer(Settings(**flags, enable_grpc_healthcheck_service=True))
+    server.listen()
+    try:
+        with grpc.insecure_channel(f"localhost:{server.port}") as channel, futures.ThreadPoolExecutor() as pool:
+            ask, health = Asker(channel), health_pb2_grpc.HealthStub(channel)
+
+            def is_loading():
+                assert ask.status() == ({1: "LOADING"}, [])
+                (version,) = json.loads(get(server, "/v1/models/scale")[1])["model_version_status"]
+                assert (version["version"], version["state"]) == ("1", "LOADING")
+                assert refusal(ask.prediction.Predict, question()) == ("UNAVAILABLE", "Model scale is loading.")
+                assert refusal(ask.prediction.Predict, question(name="other"))[0] == "NOT_FOUND"
+                response, content = get(server, "/v1/models/scale:predict", "POST", '{"instances": [1.0]}')
+                assert (response.status, json.loads(content)) == (503, {"error": "Model scale is loading."})
+                assert (
+                    health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+                )
+
+            is_loading()  # as soon as it listens, and while a version is read
+            start = pool.submit(server.start)
+            assert loading.wait(SECONDS)
+            is_loading()
+            loads.set()
+            start.result(SECONDS)
+            assert ask.predict([1.0]) == [2.0]
+            assert ask.status()[0] == {1: "AVAILABLE"}
+            assert health.Check(health_pb2.HealthCheckRequest()).status == HealthStatus.SERVING
+    finally:
+        server.stop(grace=0.0)
 
 
 def started(**settings):
