@@ -20,6 +20,8 @@ from generate.tables import table
 from zoo import layers
 
 LENGTH = 12  # of the sequences in the pictures
+ROUNDING = 1e-12  # of the largest result, float64: rows of one batch may differ by as much, though inputs are equal
+DRAWS = 8  # of inputs: a sharp choice depends on few keys
 LENGTHS = (100, 200)  # of those whose costs are compared
 KINDS = {
     "attention": "Attention",
@@ -104,11 +106,13 @@ def _pictures(subject: type, layer: Any) -> str:
     shown = [("each query sees these keys", {})] if _attends(layer) else [("each result sees these inputs", {})]
     if _takes_causal_mask(layer):
         shown.append(("with the causal mask", {"use_causal_mask": True}))
-    figures = [
-        f"<figure markdown='0'>{svg.grid(_seen(layer, **options), _columns(layer), 'results', title)}"
-        f"<figcaption>{title}</figcaption></figure>"
-        for title, options in shown
-    ]
+    figures = []
+    for title, options in shown:
+        seen = _seen(layer, **options)
+        if options and np.triu(seen, 1).any():
+            raise AssertionError(f"{_made(layer)} with the causal mask: a result changes with a later position.")
+        grid = svg.grid(seen, _columns(layer), "results", title)
+        figures.append(f"<figure markdown='0'>{grid}<figcaption>{title}</figcaption></figure>")
     text = f"Found by changing {'values' if _attends(layer) else 'inputs'} one by one, {LENGTH} positions, in a layer "
     text += f"as the example makes it: `{_made(layer)}`."
     return f'## What it sees\n\n<div class="pictures" markdown="0">{"".join(figures)}</div>\n\n{text}'
@@ -149,8 +153,8 @@ def _made(layer: Any) -> str:
     return f"{type(layer).__name__}({', '.join(options)})"
 
 
-def _fresh(layer: Any) -> Any:
-    return type(layer).from_config(layer.get_config())
+def _fresh(layer: Any, **options: Any) -> Any:
+    return type(layer).from_config({**layer.get_config(), **options})
 
 
 def _sizes(layer: Any) -> list[int]:
@@ -161,27 +165,26 @@ def _sizes(layer: Any) -> list[int]:
 
 
 def _seen(layer: Any, **options: Any) -> np.ndarray:
-    """Returns [T, S]: 1 where result t changes with value (or input) s, else 0."""
-    sizes, random = _sizes(layer), np.random.default_rng(0)
-    fresh = _fresh(layer)
-    base = random.normal(size=(1, LENGTH, sizes[-1 if _attends(layer) and len(sizes) > 1 else 0])).astype("float32")
-    if _attends(layer) and len(sizes) > 1:
-        base = random.normal(size=(1, LENGTH, sizes[1])).astype("float32")
-    batch = np.tile(base, (LENGTH + 1, 1, 1))
-    batch[np.arange(LENGTH), np.arange(LENGTH)] += 1.0
-    if not _attends(layer):
-        result = fresh(ops.convert_to_tensor(batch), **options)
-    else:
-        query = np.tile(random.normal(size=(1, LENGTH, sizes[0])).astype("float32"), (LENGTH + 1, 1, 1))
-        keys = {}
-        if len(sizes) > 2:
-            keys["key"] = ops.convert_to_tensor(
-                np.tile(random.normal(size=(1, LENGTH, sizes[2])).astype("float32"), (LENGTH + 1, 1, 1))
-            )
-        result = fresh(ops.convert_to_tensor(query), ops.convert_to_tensor(batch), **keys, **options)
-    result = result[0] if isinstance(result, tuple | list) else result
-    result = ops.convert_to_numpy(result)
-    return (np.abs(result[:LENGTH] - result[LENGTH:]).max(axis=-1) > 1e-7).T.astype("float32")
+    """Returns [T, S]: 1 where result t changes with value (or input) s for any of the drawn inputs, else 0."""
+    sizes, fresh = _sizes(layer), _fresh(layer, dtype="float64")
+    return np.max([_changes(fresh, sizes, np.random.default_rng(seed), **options) for seed in range(DRAWS)], axis=0)
+
+
+def _changes(layer: Any, sizes: list[int], random: np.random.Generator, **options: Any) -> np.ndarray:
+    several = _attends(layer) and len(sizes) > 1
+
+    def rows(size: int) -> np.ndarray:
+        return np.tile(random.normal(size=(1, LENGTH, size)), (LENGTH + 1, 1, 1))
+
+    changed = rows(sizes[1] if several else sizes[0])
+    changed[np.arange(LENGTH), np.arange(LENGTH)] += 1.0
+    inputs = [changed]
+    if _attends(layer):
+        inputs = [rows(sizes[0]), changed, *([rows(sizes[2])] if len(sizes) > 2 else [])]
+    result = layer(*(ops.convert_to_tensor(tensor) for tensor in inputs), **options)
+    result = ops.convert_to_numpy(result[0] if isinstance(result, tuple | list) else result)
+    changes = np.abs(result[:LENGTH] - result[LENGTH:]).max(axis=-1)
+    return (changes > ROUNDING * np.abs(result).max()).T.astype("float32")
 
 
 def _bias_picture(subject: type) -> str:
