@@ -32,6 +32,11 @@ class ExportOptions(Options):
     signatures: str = text(
         "all", "Signatures besides `serving_default`: names separated by commas, `all` or `none`. Fewer are smaller."
     )
+    warmup: str = text(
+        "none",
+        "Signatures besides `serving_default` and `xla` that servers warm up before they answer: names separated by "
+        "commas, `all` or `none`. Others take seconds for their first request.",
+    )
 
     def resolved(self, model: Any) -> Self:
         """Returns the options with what they leave to the Keras model or to each other filled in."""

@@ -60,8 +60,8 @@ def write_export(export: Export) -> Path:
 
         from export.check.compare import check_export
         from export.graph.provenance import shortlist_notes, write_provenance
-        from export.graph.served_model import ServedModel, model_graph
-        from export.graph.signatures import PREDICT, signatures_of
+        from export.graph.served_model import ServedModel, model_graph, optimized_once
+        from export.graph.signatures import PREDICT, signatures_of, warmed_up
         from export.graph.warmup import write_warmup
         from zoo.inference import load_run
 
@@ -70,6 +70,7 @@ def write_export(export: Export) -> Path:
     for line in shortlist_notes(run, graph.options):
         print(line, file=sys.stderr)
     signatures = signatures_of(run, graph.options)
+    at_start = warmed_up(signatures, graph.options)
     served = ServedModel(graph, signatures)
     try:
         export.base.mkdir(parents=True, exist_ok=True)
@@ -80,10 +81,11 @@ def write_export(export: Export) -> Path:
             raise
         raise InputError(f"{export.base} cannot hold versions ({error.strerror}).") from error
     try:
-        tf.saved_model.save(served, str(temporary), signatures=served.functions)
+        with optimized_once():
+            tf.saved_model.save(served, str(temporary), signatures=served.functions)
         if apis := {signature.name: signature.api for signature in signatures if signature.api != PREDICT}:
             _declare_apis(temporary, apis)
-        write_warmup(temporary, export.base.name, graph, signatures)
+        write_warmup(temporary, export.base.name, graph, at_start)
         write_provenance(temporary, run, graph.options)
         if export.check:
             check_export(run, temporary)

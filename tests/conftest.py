@@ -197,13 +197,13 @@ def dates_run(dates_workdir):
 
 
 @pytest.fixture(scope="session")
-def exported(shared) -> Callable[[Path], Path]:
+def exported(shared) -> Callable[..., Path]:
     """Returns a function that has a work directory exported, once, and returns the base path, which has version 1."""
 
-    def once(workdir: Path) -> Path:
+    def once(workdir: Path, **options: str) -> Path:
         from export.saved_model import export_saved_model
 
-        return shared(f"exports/{workdir.name}", lambda base: export_saved_model(workdir, base))
+        return shared(f"exports/{workdir.name}", lambda base: export_saved_model(workdir, base, **options))
 
     return once
 
@@ -228,5 +228,5 @@ def labelled_export(exported, labelled_workdir) -> Path:
 
 @pytest.fixture(scope="session")
 def lines_export(exported, lines_workdir) -> Path:
-    """The base path of the exported language model."""
-    return exported(lines_workdir)
+    """The base path of the exported language model, of which servers warm up all signatures."""
+    return exported(lines_workdir, warmup="all")

@@ -76,7 +76,7 @@ def _expected_continuations(run: LanguageModelRun, options: LanguageModelExportO
     return {"text": TEXTS}, outputs
 
 
-register_default("language_model", _expected_continuations)
+register_default("language_model", _expected_continuations, alone="text")
 
 
 def _expected_samples(run: LanguageModelRun, options: LanguageModelExportOptions) -> Answers:

@@ -86,6 +86,11 @@ class Seq2SeqGraph(ModelGraph):
         return self.tokenizers["target"].decode(ids)
 
     @shared(IDS, IDS)
+    def predictions(self, source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns what is predicted in place of each target id [B, T], see `export.graph.predictions`."""
+        return predicted(self.symbol_scorer, self.tokenizers["target"], {"source": source, "target": target})
+
+    @shared(IDS, IDS)
     def attentions(self, source: tf.Tensor, before: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each kind of attention, given source ids [B, S] and target ids [B, T] from the start on."""
         return dict(self.model.attentions(source, before))
@@ -128,7 +133,7 @@ def _expected_translations(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> An
     return {"text": TEXTS}, outputs
 
 
-register_default("seq2seq", _expected_translations)
+register_default("seq2seq", _expected_translations, alone="text")
 
 
 def _expected_nbest(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
@@ -264,7 +269,7 @@ def _inside(graph: Seq2SeqGraph, source: tf.Tensor, ids: tf.Tensor, layer: Any, 
         "source_tokens": graph.tokenizers["source"].pieces(source),
         "target_tokens": tokenizer.pieces(target),
         "decoder_tokens": tokenizer.pieces(before),
-        **predicted(graph.symbol_scorer, tokenizer, {"source": source, "target": target}),
+        **graph.predictions(source, target),
         **chosen(weights, layer, head),
         **sizes(weights),
     }

@@ -1,7 +1,8 @@
 """What a SavedModel of ours consists of: variables, tokenizers and signatures."""
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -41,6 +42,21 @@ class ServedModel(tf.Module):
         super().__init__()
         self.weights, self.tokenizers = graph.weights, graph.tokenizers
         self.functions = {signature.name: signature_function(graph, signature) for signature in signatures}
+
+
+@contextlib.contextmanager
+def optimized_once() -> Iterator[None]:
+    """Keeps calls of functions that are traced meanwhile from optimising these functions each by itself.
+
+    What loads a SavedModel optimises a signature with all the functions that it calls anyway; doing both takes twice as
+    long until the first answer.
+    """
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **options})
 
 
 def signature_function(graph: ModelGraph, signature: Signature) -> Any:

@@ -66,7 +66,7 @@ class Signature:
         available: Function of a model and the options of its export that tells whether it has this signature.
         api: `PREDICT` or `CLASSIFY`.
         compiled: Whether XLA compiles it.
-        single_outputs: Whether each output is warmed up by itself, too.
+        alone: An output that is warmed up by itself, too: for many all that they ask for.
         warm_up: Function of a `ModelGraph` that returns batches of texts to warm it up with. Default: one short text.
         expected: Function of a run and the options of its export that returns what a check asks, and the answers of the
             run. Default: what the graph answers in this process.
@@ -82,7 +82,7 @@ class Signature:
     available: Callable[[Any, ExportOptions], bool] = lambda model, options: True
     api: str = PREDICT
     compiled: bool = False
-    single_outputs: bool = False
+    alone: str | None = None
     warm_up: "Callable[[ModelGraph], Iterable[list[str]]]" = lambda graph: [["warm up"]]
     expected: Callable[[Any, Any], Answers] | None = None
 
@@ -126,9 +126,9 @@ def register_signature(
     return register
 
 
-def register_default(task: str, expected: Callable[[Any, Any], Answers]) -> None:
+def register_default(task: str, expected: Callable[[Any, Any], Answers], alone: str | None = None) -> None:
     """Adds the default signature of a task, which is `ModelGraph.answer`, and the same compiled by XLA."""
-    shared: dict[str, Any] = {"batchable": True, "single_outputs": True, "expected": expected}
+    shared: dict[str, Any] = {"batchable": True, "alone": alone, "expected": expected}
     register_signature(task, DEFAULT, **shared)(lambda graph, text: graph.answer(text))
     register_signature(
         task,
@@ -144,15 +144,25 @@ def signatures_of(run: Run, options: ExportOptions) -> list[Signature]:
     """Returns the signatures that a run is exported with, with these options; raises `InputError` for unknown names."""
     of_task = [signature for signature in _SIGNATURES.values() if signature.task == run.spec.task]
     available = [signature for signature in of_task if signature.available(run.model, options)]
-    if options.signatures == "all":
-        return available
-    known = [signature.name for signature in available]
-    chosen = [] if options.signatures == "none" else [name.strip() for name in options.signatures.split(",")]
-    for name in chosen:
+    # The default is what all clients count on, and XLA's has an option of its own.
+    return _selected(available, options.signatures)
+
+
+def warmed_up(signatures: list[Signature], options: ExportOptions) -> list[Signature]:
+    """Returns those signatures of an export that servers warm up; raises `InputError` for unknown names."""
+    return _selected(signatures, options.warmup)
+
+
+def _selected(signatures: list[Signature], selection: str) -> list[Signature]:
+    """Returns the default signature, XLA's and those that an option selects."""
+    if selection == "all":
+        return signatures
+    known = [signature.name for signature in signatures]
+    selected = [] if selection == "none" else [name.strip() for name in selection.split(",")]
+    for name in selected:
         if name not in known:
             raise unknown_name("signature", name, known)
-    # The default is what all clients count on, and XLA's has an option of its own.
-    return [signature for signature in available if signature.name in (DEFAULT, XLA, *chosen)]
+    return [signature for signature in signatures if signature.name in (DEFAULT, XLA, *selected)]
 
 
 def stacked(arrays: Iterable[Any], fill: Any) -> list[Any]:

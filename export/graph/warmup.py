@@ -14,13 +14,12 @@ from export.graph.signatures import CLASSIFY, Signature
 
 
 def write_warmup(folder: Path, model_name: str, graph: ModelGraph, signatures: Iterable[Signature]) -> None:
-    """Writes requests to each signature of a SavedModel: for all outputs, and where it is declared so for each alone.
+    """Writes requests to signatures of a SavedModel: for all outputs, and where one is declared `alone` for that one.
 
     A set of outputs that was not asked for before costs about as much as the first request of all: the server has to
-    prepare the graph for it. These are the sets that `export.client` asks for, and what else is likely; one for every
-    combination would make a version start later for answers that nobody wants. Code that XLA compiled for one set
-    serves the others, so the size of their batches does not matter. Nor does the model's name: the stock server does
-    not look at it.
+    prepare the graph for it. These are the sets that `export.client` asks for; others would make a version start later
+    for answers that few want. Code that XLA compiled for one set serves the others, so the size of their batches does
+    not matter. Nor does the model's name: the stock server does not look at it.
 
     Inputs that may be left out are sent with their default values. Where that is not one row, the signature is not
     replayed: servers with `--enable_batching`, which refuse inputs that are not one for each text, would not start.
@@ -32,18 +31,18 @@ def write_warmup(folder: Path, model_name: str, graph: ModelGraph, signatures: I
         for signature in signatures:
             if any(np.shape(value)[:1] != (1,) for value in signature.defaults.values()):
                 continue
-            for request in _requests(graph, signature, sorted(saved[signature.name].outputs)):
+            for request in _requests(graph, signature, len(saved[signature.name].outputs)):
                 request.model_spec.name, request.model_spec.signature_name = model_name, signature.name
                 log = {"classify_log" if signature.api == CLASSIFY else "predict_log": {"request": request}}
                 writer.write(prediction_log_pb2.PredictionLog(**log).SerializeToString())
 
 
-def _requests(graph: ModelGraph, signature: Signature, outputs: list[str]) -> Iterator[Any]:
+def _requests(graph: ModelGraph, signature: Signature, num_outputs: int) -> Iterator[Any]:
     batches = list(signature.warm_up(graph))
     for texts in batches:
         yield _classification(texts) if signature.api == CLASSIFY else _prediction(signature, texts)
-    for output in outputs if signature.single_outputs and len(outputs) > 1 else ():
-        yield _prediction(signature, batches[0], output)
+    if signature.alone is not None and num_outputs > 1:
+        yield _prediction(signature, batches[0], signature.alone)
 
 
 def _classification(texts: list[str]) -> classification_pb2.ClassificationRequest:

@@ -48,10 +48,11 @@ def test_fewer_signatures(labelled_workdir, labelled_export, tmp_path, asked):
 
 
 def test_signatures_that_the_model_has_not(labelled_workdir, tmp_path, capsys):
-    assert run_quietly(saved_model.main, labelled_workdir, "--output", tmp_path / "x", "--signatures", "nbest") == 2
-    error = capsys.readouterr().err
-    assert "signature 'nbest'" in error and error.count("\n") == 1
-    assert not (tmp_path / "x").exists()
+    for option in ("--signatures", "--warmup"):
+        assert run_quietly(saved_model.main, labelled_workdir, "--output", tmp_path / "x", option, "nbest") == 2
+        error = capsys.readouterr().err
+        assert "signature 'nbest'" in error and error.count("\n") == 1
+        assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.nightly

@@ -1,7 +1,10 @@
 """Loads a version as the settings say, and warms it up: its recorded requests are answered before anybody else's."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -16,10 +19,11 @@ from export.server.metrics import Metrics
 from export.server.models.saved_model import LoadedModel
 from export.server.settings import Settings
 from export.wire.protos import config_pb2, prediction_log_pb2
+from zoo.cores import available_cores
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 _MAX_RECORDS = 1000
-_METHODS = {
+_METHODS: dict[str | None, Callable[..., Any]] = {
     "predict_log": predict,
     "classify_log": classify,
     "regress_log": regress,
@@ -41,19 +45,31 @@ def load(path: Path, version: int, settings: Settings, batcher: Batcher | None, 
 
 
 def warm_up(model: LoadedModel, path: Path) -> None:
-    """Replays the requests recorded beside a model; no file, no warm-up."""
+    """Replays the requests recorded beside a model, as many at a time as there are cores; no file, no warm-up."""
     file = path / WARMUP_FILE
-    for number, record in enumerate(_records(file) if file.exists() else (), start=1):
-        if number > _MAX_RECORDS:
-            raise invalid_argument(f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {file}")
+    records = list(itertools.islice(_records(file), _MAX_RECORDS + 1)) if file.exists() else []
+    if len(records) > _MAX_RECORDS:
+        raise invalid_argument(f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {file}")
+    requests = [_request(record, number, file) for number, record in enumerate(records, start=1)]
+    with ThreadPoolExecutor(available_cores(), "warm-up") as pool:
+        replays = [pool.submit(method, model, request, RequestContext()) for method, request in requests]
         try:
-            log = prediction_log_pb2.PredictionLog.FromString(record)
-        except DecodeError as error:
-            raise invalid_argument(f"Failed to parse warmup record {number} from {file}") from error
-        kind = log.WhichOneof("log_type")
-        if kind not in _METHODS:
-            raise invalid_argument(f"Unsupported log_type for warmup: {kind}")
-        _METHODS[kind](model, getattr(log, kind).request, RequestContext())
+            for replay in replays:
+                replay.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _request(record: bytes, number: int, file: Path) -> tuple[Callable[..., Any], Any]:
+    """Returns the function that answers a recorded request, and the request."""
+    try:
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+    except DecodeError as error:
+        raise invalid_argument(f"Failed to parse warmup record {number} from {file}") from error
+    kind = log.WhichOneof("log_type")
+    if kind not in _METHODS:
+        raise invalid_argument(f"Unsupported log_type for warmup: {kind}")
+    return _METHODS[kind], getattr(log, kind).request
 
 
 def _records(file: Path) -> Iterator[bytes]:

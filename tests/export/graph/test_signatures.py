@@ -55,7 +55,8 @@ def test_a_signature_of_another_module(labelled_workdir, labelled_run, tmp_path,
     monkeypatch.setattr(subprocess, "run", loaded_here)
     (tmp_path / "my_signatures.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    arguments = ["--import", "my_signatures", labelled_workdir, "--output", "base", "--signatures", "count", "--check"]
+    options = ["--signatures", "count", "--warmup", "count", "--check"]
+    arguments = ["--import", "my_signatures", labelled_workdir, "--output", "base", *options]
     assert run_quietly(saved_model.main, *arguments) == 0
     version = tmp_path / "base" / "1"
     assert len(sys.modules.pop("my_signatures").GRAPHS) == 2, "traced to be saved and to be compared, no more"

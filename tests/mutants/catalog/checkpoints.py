@@ -289,14 +289,14 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "of several ends only the first one ends a text",
         "zoo/checkpoints/checkpoint.py",
-        "        return found\n\n    def end(",
-        "        return found[:1]\n\n    def end(",
+        "        return found\n\n    def _of_generation(",
+        "        return found[:1]\n\n    def _of_generation(",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),
     Mutant(
         "generation_config.json is not read",
         "zoo/checkpoints/checkpoint.py",
-        "where, value = path, written",
+        "where, value = self.path / _GENERATION, written",
         "pass",
         ("tests/training/importing/test_llama.py::test_each_of_several_ends_ends_a_text",),
     ),

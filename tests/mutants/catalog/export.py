@@ -21,8 +21,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "no output is warmed up by itself",
         "export/graph/warmup.py",
-        "if signature.single_outputs and len(outputs) > 1",
-        "if signature.single_outputs and len(outputs) > 2",
+        "if signature.alone is not None and num_outputs > 1",
+        "if signature.alone is not None and num_outputs > 2",
         ON_DISK,
     ),
     Mutant(
@@ -203,7 +203,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a signature of another module is traced by its default's name",
         "export/graph/signatures.py",
-        "if signature.name in (DEFAULT, XLA, *chosen)",
+        "if signature.name in (DEFAULT, XLA, *selected)",
         "if signature.name in (DEFAULT, XLA)",
         CHECKED,
     ),

@@ -17,6 +17,27 @@ CLIENT = ("tests/export/client/test_api.py",)
 
 MUTANTS: list[Mutant] = [
     Mutant(
+        "a model that loads is not there",
+        "export/server/models/core.py",
+        "self._starting = True",
+        "self._starting = False",
+        (f"{CORE}::test_a_model_that_loads_answers_so_at_once",),
+    ),
+    Mutant(
+        "health says that a model is served while it loads",
+        "export/server/api/grpc_server.py",
+        "self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)",
+        "self._set_health(health_pb2.HealthCheckResponse.SERVING)",
+        (f"{CORE}::test_a_model_that_loads_answers_so_at_once",),
+    ),
+    Mutant(
+        "a client gives up where a model loads",
+        "export/client/api.py",
+        "if not is_loading(error) or",
+        "if is_loading(error) or",
+        ("tests/export/client/test_channel.py::test_a_model_that_loads_is_waited_for",),
+    ),
+    Mutant(
         "a label points to the newest version that has one",
         "export/server/models/core.py",
         "return labels[spec.version_label]",
