@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,13 @@ def export_saved_model(
     return write_export(Export.resolve(workdir, output, version, check, ensemble, **options))
 
 
-def write_export(export: Export) -> Path:
-    """Writes a SavedModel and returns its folder; raises as `export_saved_model` does."""
+def write_export(export: Export, report: Callable[[str], None] = lambda line: None) -> Path:
+    """Writes a SavedModel and returns its folder; raises as `export_saved_model` does.
+
+    Args:
+        export: What is exported.
+        report: Called with a line at the beginning of each part of the work.
+    """
     with without_greeting():
         import keras
 
@@ -71,7 +76,7 @@ def write_export(export: Export) -> Path:
         print(line, file=sys.stderr)
     signatures = signatures_of(run, graph.options)
     at_start = warmed_up(signatures, graph.options)
-    served = ServedModel(graph, signatures)
+    served = ServedModel(graph, signatures, report)
     try:
         export.base.mkdir(parents=True, exist_ok=True)
         # Servers look at numbers only, so they never see this name.
@@ -88,6 +93,7 @@ def write_export(export: Export) -> Path:
         write_warmup(temporary, export.base.name, graph, at_start)
         write_provenance(temporary, run, graph.options)
         if export.check:
+            report("comparing the answers")
             check_export(run, temporary)
         temporary.chmod(0o755)
         return _publish(temporary, export)
@@ -147,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     # AutoGraph warns where it has no room for its own files, and goes on without them.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    print(write_export(export))
+    print(write_export(export, lambda line: print(line, file=sys.stderr, flush=True)))
 
 
 def command() -> int:

@@ -38,10 +38,12 @@ class ServedModel(tf.Module):
     in the stock server. So the functions are closures.
     """
 
-    def __init__(self, graph: ModelGraph, signatures: Iterable[Signature]):
+    def __init__(
+        self, graph: ModelGraph, signatures: Iterable[Signature], report: Callable[[str], None] = lambda line: None
+    ):
         super().__init__()
         self.weights, self.tokenizers = graph.weights, graph.tokenizers
-        self.functions = {signature.name: signature_function(graph, signature) for signature in signatures}
+        self.functions = {signature.name: signature_function(graph, signature, report) for signature in signatures}
 
 
 @contextlib.contextmanager
@@ -59,8 +61,10 @@ def optimized_once() -> Iterator[None]:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **options})
 
 
-def signature_function(graph: ModelGraph, signature: Signature) -> Any:
-    """Returns the `tf.function` of a signature."""
+def signature_function(
+    graph: ModelGraph, signature: Signature, report: Callable[[str], None] = lambda line: None
+) -> Any:
+    """Returns the `tf.function` of a signature; `report` is called with a line when it is traced."""
 
     def read_weights_and_answer(*inputs: tf.Tensor) -> Any:
         with graph.reading_weights():
@@ -73,6 +77,7 @@ def signature_function(graph: ModelGraph, signature: Signature) -> Any:
         answer = batched(answer, graph.options.num_batch_threads, max(texts, MAX_BATCH_SIZE))
 
     def prepare_and_answer(*inputs: tf.Tensor) -> Any:
+        report(f"tracing the signature {signature.name}")
         # Outside of the batch, as requests that share one fail together.
         arguments = signature.prepare(*inputs)
         if signature.batchable and len(arguments) > 1:
