@@ -10,7 +10,7 @@ FOLDER = ROOT / "runs" / "peers"
 # An open range of torch takes gigabytes of CUDA packages.
 TORCH = ["torch==2.13.0", "numpy==2.4.6"]
 REQUIREMENTS = {
-    "ctranslate2": ["ctranslate2==4.8.5", "numpy>=2"],
+    "ctranslate2": ["ctranslate2==4.8.5", "numpy>=2", "grpcio==1.85.1", "sentencepiece==0.2.3"],
     "kerashub": [
         "keras-hub==0.32.0",
         "keras==3.15.1",

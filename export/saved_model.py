@@ -1,5 +1,6 @@
 """Exports a work directory: `python -m export.saved_model DIR --output BASE [--version N]`."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -86,7 +87,8 @@ def write_export(export: Export, report: Callable[[str], None] = lambda line: No
             raise
         raise InputError(f"{export.base} cannot hold versions ({error.strerror}).") from error
     try:
-        with optimized_once():
+        # Batches run a function by itself, which no other optimises with its own.
+        with contextlib.nullcontext() if graph.options.dynamic_batching else optimized_once():
             tf.saved_model.save(served, str(temporary), signatures=served.functions)
         if apis := {signature.name: signature.api for signature in signatures if signature.api != PREDICT}:
             _declare_apis(temporary, apis)

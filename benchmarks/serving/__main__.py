@@ -1,7 +1,8 @@
 """Measures how trained translators are served: `python -m benchmarks.serving WORKDIR … --text FILE`.
 
-For each work directory: latency, throughput, changes of version, memory, and what hostile requests get. The server is a
-process of its own, and so are its clients.
+For each work directory: what is felt (the start, one sentence, many clients; beside CTranslate2 behind a server of its
+own), latency over gRPC beside the same call in process, throughput, changes of version, memory, and what hostile
+requests get. The server is a process of its own, and so are its clients.
 """
 
 import os
@@ -13,7 +14,7 @@ from benchmarks.command import MeasurementParser
 from benchmarks.report import machine_and_commit
 from zoo.startup import without_greeting
 
-CASES = ("latency", "throughput", "swaps", "soak", "hostile")
+CASES = ("start", "sentence", "clients", "latency", "throughput", "swaps", "soak", "hostile")
 
 
 def main(arguments=None) -> int:
@@ -24,6 +25,10 @@ def main(arguments=None) -> int:
     parser.add_argument("--case", action="append", choices=CASES, help="a case, more than once for several (all)")
     parser.add_argument("--seconds", type=float, help="how long throughput (60), swaps (120) and soak (600) last")
     parser.add_count("connections", 10_000, "that hostile opens and drops")
+    parser.add_count("starts", 5, "times that each server is started")
+    parser.add_count("turns", 10, "times that each sentence is asked for")
+    parser.add_argument("--load_seconds", type=float, default=10.0, help="of each number of clients, and rate (10)")
+    parser.add_argument("--plot", type=Path, help="file for a picture of the waits of clients")
     parser.add_argument("--exports", type=Path, help="where exports are stored, and found the next time (nowhere)")
     options = parser.parse_args(arguments)
     if len({path.resolve().name for path in options.workdirs}) < len(options.workdirs):
@@ -36,8 +41,9 @@ def main(arguments=None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the targets are about processors
     with without_greeting():
-        from benchmarks.serving.cases import CASES as measures
+        from benchmarks.serving import cases, felt
         from benchmarks.serving.exports import Exports
+    measures = {**felt.CASES, **cases.CASES}
     with tempfile.TemporaryDirectory() as folder:
         print(f"{machine_and_commit()}.", flush=True)
         for workdir in options.workdirs:

@@ -28,13 +28,14 @@ class Exports:
 
     Attributes:
         name: That of the work directory.
+        workdir: The work directory.
         folder: The folder of its exports.
         questions: What is asked: one sentence each.
     """
 
     def __init__(self, workdir: Path, folder: Path, text: Path):
         self.name = workdir.resolve().name
-        self._workdir, self.folder = workdir, folder / self.name
+        self.workdir, self.folder = workdir, folder / self.name
         with text.open(encoding="utf-8") as file:
             lines = filter(None, map(str.strip, file))
             self.questions = [[line] for line in itertools.islice(lines, SENTENCES)]
@@ -43,7 +44,7 @@ class Exports:
         """Returns the base path of the export with these options, which has version 1."""
         base = self.folder / ("-".join(f"{name}-{value}" for name, value in sorted(options.items())) or "plain")
         if not (base / "1").exists():
-            export_saved_model(self._workdir, base, 1, **options)
+            export_saved_model(self.workdir, base, 1, **options)
         return base
 
     def answers(self, questions: Sequence[Sequence[str]], **options) -> list[Answer]:

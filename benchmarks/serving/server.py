@@ -30,14 +30,21 @@ OPTIONS = [
 ]
 
 
+def free_port() -> int:
+    """Returns a port that nobody listens on."""
+    with socket.create_server(("", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 class Server(Process):
     """`export.serve` with one model and more flags, to be closed; `base` has the versions."""
 
     def __init__(self, base: Path, *flags: str):
-        with socket.create_server(("", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port, self.rest_port = free_port(), free_port()
         self.address = f"{HOST}:{self.port}"
-        places = [f"--port={self.port}", f"--model_name={MODEL}", f"--model_base_path={base}"]
+        places = [f"--port={self.port}", f"--rest_api_port={self.rest_port}"]
+        places += [f"--model_name={MODEL}", f"--model_base_path={base}"]
         threads = f"--tensorflow_intra_op_parallelism={THREADS}"
         command = [sys.executable, "-m", "export.serve", *places, threads, *flags]
         super().__init__(command, {"CUDA_VISIBLE_DEVICES": "-1"})

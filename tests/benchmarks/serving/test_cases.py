@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from benchmarks.process import Failed
 from benchmarks.serving import __main__ as command
-from benchmarks.serving import attacks, cases, connections
+from benchmarks.serving import attacks, cases, connections, felt
 from benchmarks.serving import server as servers
 from benchmarks.serving.attacks import Attack
 from benchmarks.serving.clients import Clients, Counted, Tally
@@ -214,4 +214,4 @@ def test_command_with_bad_arguments(tmp_path, monkeypatch, capsys):
             command.main(arguments)
         message = capsys.readouterr().err
         assert error.value.code == 2 and all(word in message for word in words)
-    assert tuple(cases.CASES) == command.CASES
+    assert (*felt.CASES, *cases.CASES) == command.CASES

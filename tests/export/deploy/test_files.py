@@ -101,7 +101,9 @@ def test_batching_parameters_are_such_as_the_server_accepts():
     batching = config("batching_parameters_file", "batching_parameters.txt")
     sizes = list(batching.allowed_batch_sizes)
     assert sizes == sorted(set(sizes)) and sizes[-1] == batching.max_batch_size.value
-    assert batching.batch_timeout_micros.value > 0 and batching.max_enqueued_batches.value > 0
+    assert batching.HasField("batch_timeout_micros")
+    assert batching.batch_timeout_micros.value == 0, "none waits for company"
+    assert batching.max_enqueued_batches.value > 0
 
 
 def test_models():
