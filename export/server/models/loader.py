@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,6 @@ from export.server.metrics import Metrics
 from export.server.models.saved_model import LoadedModel
 from export.server.settings import Settings
 from export.wire.protos import config_pb2, prediction_log_pb2
-from zoo.cores import available_cores
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 _MAX_RECORDS = 1000
@@ -60,7 +60,7 @@ def warm_up(model: LoadedModel, path: Path) -> None:
     if len(records) > _MAX_RECORDS:
         raise invalid_argument(f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {file}")
     requests = [_request(record, number, file) for number, record in enumerate(records, start=1)]
-    with ThreadPoolExecutor(available_cores(), "warm-up") as pool:
+    with ThreadPoolExecutor(os.cpu_count(), "warm-up") as pool:
         replays = [pool.submit(method, model, request, RequestContext()) for method, request in requests]
         try:
             for replay in replays:
