@@ -70,6 +70,15 @@ def _parser(**options: Any) -> ArgumentParser:
         "--profile", action="store_true", help="trace a few batches for TensorBoard's profiler, into DIR/tb"
     )
     parser.add_argument(
+        "--callback",
+        action="append",
+        default=[],
+        metavar="MODULE:FUNCTION",
+        help="a function of yours that takes the path of the work directory and returns a Keras callback, or a list of "
+        "them, which observe the training, such as those of Weights & Biases or MLflow; again for more. Of several "
+        "processes, the first one has them",
+    )
+    parser.add_argument(
         "--dry_run",
         action="store_true",
         help="train and write nothing; print what XLA makes of a step on JAX: operations, bytes and memory of a device",
@@ -125,14 +134,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     start_backend()
     from training.hardware.processes import join
     from training.loop.failures import RunStopped, missing_process
+    from training.loop.observers import make_callbacks
     from training.loop.trainer import train
 
+    callbacks = make_callbacks(arguments.callback, workdir.path)
     processes = join(cluster)
     metrics: dict[str, Any] = {}
     stopped = None
     with processes.watched(functools.partial(missing_process, workdir)):
         try:
-            metrics = train(workdir, run, arguments.profile, processes)
+            metrics = train(workdir, run, arguments.profile, processes, callbacks)
         except RunStopped as error:
             stopped = error
             if not error.everywhere:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 from zoo.errors import InputError
@@ -40,14 +41,23 @@ class _Import(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        sys.path.insert(0, os.getcwd())
-        try:
-            with without_greeting():
-                importlib.import_module(values)
-        except ImportError as error:
-            raise InputError(f"--import {values}: {error}.") from error
-        finally:
-            sys.path.remove(os.getcwd())
+        import_from_here(values, "--import")
+
+
+def import_from_here(name: str, option: str) -> ModuleType:
+    """Imports a module, which may be in the current folder, and returns it.
+
+    Raises:
+        InputError: If it cannot be imported; the error names the option that asked for it.
+    """
+    sys.path.insert(0, os.getcwd())
+    try:
+        with without_greeting():
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f"{option} {name}: {error}.") from error
+    finally:
+        sys.path.remove(os.getcwd())
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -7,6 +7,7 @@ import dataclasses
 import fnmatch
 import functools
 import importlib
+import textwrap
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from zoo.synonyms import MODELS, meant_by
 ENTRY_POINTS = "attention_zoo.models"
 """Group of the entry points whose modules register models of other packages."""
 
+_LINE = 400  # characters of a line of a spec
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -30,7 +33,7 @@ class Paper:
     url: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelSpec:
     """A named model, as it is known without building it.
 
@@ -75,6 +78,16 @@ class ModelSpec:
             name: dataclasses.replace(known[name], default=default) if name in known else Option.like(default)
             for name, default in self.config.items()
         }
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self.name}, {self.task}: {self.summary}",
+            f"{self.paper.title} ({self.paper.year}), {self.paper.url}",
+        ]
+        if self.required:
+            lines.append(f"needs {', '.join(self.required)}")
+        lines.append(f"options: {', '.join(f'{name}={value!r}' for name, value in self.config.items())}")
+        return "\n".join(textwrap.shorten(line, _LINE, placeholder=" …") for line in lines)
 
     def load_class(self) -> Any:
         """Imports and returns the model's class."""

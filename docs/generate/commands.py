@@ -13,7 +13,12 @@ from generate.tables import option_table, table
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("training", "export", "experiments", "benchmarks")
 # Parts of other commands, and a script that the page on serving shows.
-INTERNAL = {"benchmarks.worker", "export.check.stock_loader", "export.deploy.ssl_config"}
+INTERNAL = {
+    "benchmarks.peers.ctranslate2_server",
+    "benchmarks.worker",
+    "export.check.stock_loader",
+    "export.deploy.ssl_config",
+}
 # Each model's own options stand on its page.
 WITH_SETTINGS = "training.train"
 

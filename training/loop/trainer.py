@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from training.loop.failures import explained
 from training.loop.feed import TrainingFeed, ValidationFeed
 from training.loop.lock import check_vacant, locked
 from training.loop.model_card import model_card
+from training.loop.observers import Observer
 from training.loop.precision import settle_precision
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
@@ -44,11 +45,21 @@ from zoo.signals import holding_signals
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 
-def train(workdir: WorkDir, run: Run, profile: bool = False, processes: Processes = ALONE) -> dict[str, Any]:
+def train(
+    workdir: WorkDir,
+    run: Run,
+    profile: bool = False,
+    processes: Processes = ALONE,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> dict[str, Any]:
     """Trains a model into a work directory and returns the validation metrics of what is kept.
 
-    With `profile`, some batches are traced for TensorBoard's profiler. Of several processes, which all call this, one
-    writes and speaks.
+    Args:
+        workdir: The work directory.
+        run: What is trained.
+        profile: Whether some batches are traced for TensorBoard's profiler.
+        processes: Those that train together, which all call this; one of them writes, logs and has the callbacks.
+        callbacks: Callbacks of the user, which observe.
 
     Raises:
         InputError: For bad data, a directory that holds another run or that another process is training into, or a
@@ -56,7 +67,9 @@ def train(workdir: WorkDir, run: Run, profile: bool = False, processes: Processe
         RunStopped: If the run was interrupted, its loss was lost, or memory or disk are full.
     """
     with _own_part(workdir, processes) as workdir:
-        return _train_alike(workdir, _agreed(run, processes), profile, processes)
+        observers = [Profile(workdir.tensorboard)] if profile else []
+        observers += [Observer(callback) for callback in callbacks if processes.leads]
+        return _train_alike(workdir, _agreed(run, processes), observers, processes)
 
 
 @contextlib.contextmanager
@@ -91,7 +104,7 @@ def _agreed(run: Run, processes: Processes) -> Run:
     return dataclasses.replace(run, data=data)
 
 
-def _train_alike(workdir: WorkDir, run: Run, profile: bool, processes: Processes) -> dict[str, Any]:
+def _train_alike(workdir: WorkDir, run: Run, observers: Sequence[Any], processes: Processes) -> dict[str, Any]:
     with locked(workdir) if processes.leads else contextlib.nullcontext():
         workdir.remove_leftovers()
         if run.begun:
@@ -108,7 +121,7 @@ def _train_alike(workdir: WorkDir, run: Run, profile: bool, processes: Processes
         with explained(workdir):
             prepared = prepare(workdir, run, choose_hardware(run.config.training, processes))
             with spread_over(prepared.hardware.devices, prepared.hardware.mesh):
-                return _train(workdir, prepared, profile)
+                return _train(workdir, prepared, observers)
 
 
 def _is_whole(workdir: WorkDir) -> bool:
@@ -128,7 +141,7 @@ def _is_whole(workdir: WorkDir) -> bool:
     return True
 
 
-def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
+def _train(workdir: WorkDir, run: PreparedRun, observers: Sequence[Any]) -> dict[str, Any]:
     with taking_long(f"encoding {len(run.data.split('train')):,} {run.task.unit} to train on"):
         batches, validation = make_batches(run)
     run = settle_precision(run, batches)
@@ -141,7 +154,7 @@ def _train(workdir: WorkDir, run: PreparedRun, profile: bool) -> dict[str, Any]:
     _introduce(run, model)
     state = _restore(workdir, model)
     state.validate_on(identify(run.data.split("val")))
-    fit(workdir, settings, model, batches, validation, state, run.hardware, profile)
+    fit(workdir, settings, model, batches, validation, state, run.hardware, observers)
     run.hardware.processes.wait("checkpoints are written")
     measured = finish(workdir, settings, model, validation, state)
     num_symbols = sum(validation.symbols.values())
@@ -206,7 +219,7 @@ def fit(
     validation: Batches,
     state: RunState,
     hardware: Hardware,
-    profile: bool = False,
+    observers: Sequence[Any] = (),
 ) -> None:
     """Trains until the last step or the early stop, from where `state` says, which is updated in place."""
     if state.has_stalled(settings.patience) or state.rounds >= settings.num_rounds:
@@ -221,7 +234,7 @@ def fit(
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
-    closing: list[Any] = [progress, checkpoints, *([Profile(workdir.tensorboard)] if profile else [])]
+    closing: list[Any] = [progress, checkpoints, *observers]
     averages = [Averages()] if settings.ema else []
     training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
     try:
@@ -242,7 +255,7 @@ def fit(
         for callback in closing:
             callback.close()
     if batches.skip and not state.has_stalled(settings.patience):
-        fit(workdir, settings, model, batches, validation, state, hardware, profile)
+        fit(workdir, settings, model, batches, validation, state, hardware, observers)
     elif state.has_stalled(settings.patience):
         announce(f"stopped early: no better validation for {settings.patience} rounds")
 

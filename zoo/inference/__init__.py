@@ -7,8 +7,9 @@ from pathlib import Path
 import keras
 
 from zoo.errors import InputError
+from zoo.inference.answers import Answer, TextAttention
 from zoo.inference.base_run import MAX_TEXT_BYTES, Run
-from zoo.inference.classifier_run import MAX_TEXT_LENGTH, Answer, ClassifierRun
+from zoo.inference.classifier_run import MAX_TEXT_LENGTH, ClassifierRun
 from zoo.inference.ensemble import EnsembleRun
 from zoo.inference.language_model_run import Continuation, LanguageModelRun, Score
 from zoo.inference.sentence_encoder_run import SentenceEncoderRun
@@ -28,6 +29,7 @@ __all__ = [
     "Hypothesis",
     "LanguageModelRun",
     "Run",
+    "TextAttention",
     "Score",
     "SentenceEncoderRun",
     "Seq2SeqRun",

@@ -2,31 +2,19 @@
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from zoo.errors import InputError
 from zoo.explorer import View
+from zoo.inference.answers import Answer
 from zoo.inference.exploring import classification_view
 from zoo.inference.text_encoder_run import TextEncoderRun
 from zoo.workdir import WorkDir
 
 MAX_TEXT_LENGTH = 512
 """Symbols of a text that are read, the end included; the rest is cut off."""
-
-
-class Answer(NamedTuple):
-    """What a classifier says of a text.
-
-    Attributes:
-        label: The most probable class.
-        probabilities: Of each class, in the order of `ClassifierRun.classes`, float32 [C].
-    """
-
-    label: str
-    probabilities: np.ndarray
 
 
 class ClassifierRun(TextEncoderRun):
@@ -72,7 +60,7 @@ class ClassifierRun(TextEncoderRun):
         if not logits:
             return []
         probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(np.stack(logits)))
-        return [Answer(self.classes[row.argmax()], row) for row in probabilities]
+        return [Answer(self.classes[row.argmax()], row, self.classes) for row in probabilities]
 
     def _view(self, text: str) -> View:
         return classification_view(self, text)

@@ -7,6 +7,7 @@ import numpy as np
 
 from zoo.decoding_options import SEED, GenerationOptions
 from zoo.explorer import View
+from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Inputs, Run, as_texts, cut_texts
 from zoo.inference.exploring import continuation_view
 from zoo.inference.generator import Generator, TextScorer
@@ -65,7 +66,7 @@ class LanguageModelRun(Run):
             return [row[: self.model.max_length] or [START] for row in rows]
         return [[START, *row][: self.model.max_length] for row in rows]
 
-    def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[tuple[list[str], np.ndarray]]:
+    def attention(self, texts: Sequence[str], kind: str = "decoder") -> list[TextAttention]:
         """Returns the tokens of each text, the start first, and the attention of each to itself and those before it.
 
         Args:
@@ -79,7 +80,10 @@ class LanguageModelRun(Run):
             InputError: If the model has no such attention, or `texts` is one string.
         """
         self._check_kind(kind)
-        return [(self.reader.pieces(row), self._vectors(self._decoder_attention, row)) for row in self.ids(texts)]
+        return [
+            TextAttention((self.reader.pieces(row), self._vectors(self._decoder_attention, row)))
+            for row in self.ids(texts)
+        ]
 
     def _decoder_attention(self, tokens: np.ndarray) -> Any:
         return self.model.attentions(tokens)["decoder"]

@@ -10,6 +10,7 @@ import numpy as np
 from zoo.decoding_options import TranslationOptions
 from zoo.errors import InputError, unknown_name
 from zoo.explorer import View
+from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Inputs, Run, as_texts, read_texts
 from zoo.inference.exploring import translation_view
 from zoo.inference.predictions import Prediction, SymbolScorer, read_predictions
@@ -224,7 +225,7 @@ class Seq2SeqRun(Run):
         batch_size: int = 64,
         kind: str = "cross",
         **options: Any,
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[TextAttention]:
         """Returns, for each text, its tokens, those of its translation, and the attention between them.
 
         Args:
@@ -245,11 +246,16 @@ class Seq2SeqRun(Run):
         """
         self._check_kind(kind)
         if kind == "encoder":
-            return [(self.reader.pieces(row), self._vectors(self._encoder_attention, row)) for row in self.ids(texts)]
+            return [
+                TextAttention((self.reader.pieces(row), self._vectors(self._encoder_attention, row)))
+                for row in self.ids(texts)
+            ]
         hypotheses = self._hypotheses(texts, prefixes, batch_size, 1, options)
         if kind == "cross":
-            return [self.align(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
-        return [self._attention_within(text, best[0]) for text, best in zip(texts, hypotheses, strict=True)]
+            return [TextAttention(self.align(text, best[0])) for text, best in zip(texts, hypotheses, strict=True)]
+        return [
+            TextAttention(self._attention_within(text, best[0])) for text, best in zip(texts, hypotheses, strict=True)
+        ]
 
     def _encoder_attention(self, source: np.ndarray) -> Any:
         return self.model.attentions(source, np.array([[START]], "int32"))["encoder"]

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from zoo.inference.answers import TextAttention
 from zoo.inference.base_run import Run, as_texts, read_texts
 from zoo.text import Tokenizer
 
@@ -31,7 +30,7 @@ class TextEncoderRun(Run):
         texts = as_texts(texts)
         return read_texts(self.tokenizers.text, texts, self.text_length)
 
-    def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[tuple[list[str], np.ndarray]]:
+    def attention(self, texts: Sequence[str], kind: str = "encoder") -> list[TextAttention]:
         """Returns the tokens of each text and the attention between them.
 
         Args:
@@ -45,4 +44,7 @@ class TextEncoderRun(Run):
             InputError: If the model has no such attention, or `texts` is one string.
         """
         self._check_kind(kind)
-        return [(self.reader.pieces(row), self._vectors(self.model.attention, row)) for row in self.ids(texts)]
+        return [
+            TextAttention((self.reader.pieces(row), self._vectors(self.model.attention, row)))
+            for row in self.ids(texts)
+        ]
