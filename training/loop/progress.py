@@ -89,6 +89,7 @@ class Progress(keras.callbacks.Callback):
         validation_batches: Batches of a validation.
         best: The lowest validation cross-entropy so far.
         symbols_at_peak: Symbols per second at the peak of the devices, of which the share is shown; `None` if unknown.
+        compiled: Whether the step was compiled before, in this process.
     """
 
     def __init__(
@@ -101,13 +102,14 @@ class Progress(keras.callbacks.Callback):
         validation_batches: int,
         best: float = math.inf,
         symbols_at_peak: float | None = None,
+        compiled: bool = False,
     ):
         super().__init__()
         self.total, self.first = total_steps * batches_per_step, done_steps * batches_per_step
         self.done, self.batches_per_step = self.first, batches_per_step
         self.schedule, self.symbols_of_batch = schedule, symbols_of_batch
         self.validation_batches, self.best = validation_batches, best
-        self.symbols_at_peak = symbols_at_peak
+        self.symbols_at_peak, self.compiling = symbols_at_peak, not compiled
         self.loss = math.nan
         self.unread: Any = None  # the loss of the last batch
         self.bar: Any = None
@@ -119,17 +121,17 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self.begun = self.shown = time.monotonic()
-        self.compiling = True
         self.bar = tqdm(
             total=self.total // self.batches_per_step,
             initial=self.step,
             bar_format=_BAR,
             mininterval=SECONDS_BETWEEN_BARS,
             maxinterval=SECONDS_BETWEEN_BARS,
-            dynamic_ncols=True,
+            ncols=_columns(),
             disable=not sys.stderr.isatty(),
         )
-        self._show(["compiling the first step"])
+        if self.compiling:
+            self._show(["compiling the first step"])
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.symbols, self.seconds, self.read_at = 0, 0.0, time.monotonic()
@@ -146,7 +148,7 @@ class Progress(keras.callbacks.Callback):
         if self.done % self.batches_per_step == 0:
             self.bar.update(1)
         if self._is_due():
-            self._show([f"loss {self.loss:.4f}", f"{self._time_left()} left", self._rate(), self._learning_rate()])
+            self._show([f"loss {self.loss:.4f}", *self._pace()])
 
     def settle(self) -> None:
         """Waits for the loss of the last batch, unless it was read before.
@@ -180,7 +182,7 @@ class Progress(keras.callbacks.Callback):
             quality = f"accuracy {logs['val_accuracy']:.4f}"
         self._write_line(
             [f"loss {logs['loss']:.4f}", f"validation {validation:.4f}", f"best {self.best:.4f}", quality]
-            + [f"{self._time_left()} left", self._rate(), self._learning_rate()]
+            + self._pace()
         )
 
     def close(self) -> None:
@@ -197,7 +199,8 @@ class Progress(keras.callbacks.Callback):
             self._write_line(parts)
             return
         steps = f"{self.step}/{self.bar.total}"
-        room = _columns() - len(f"100%|| {steps}, ") - _WIDTH_OF_BAR
+        self.bar.ncols = columns = _columns()
+        room = columns - len(f"100%|| {steps}, ") - _WIDTH_OF_BAR
         self.bar.set_postfix_str(_fitting(parts, room))
         self.shown = time.monotonic()
 
@@ -217,17 +220,14 @@ class Progress(keras.callbacks.Callback):
         # Not from the optimizer, whose variables are elsewhere within a round on JAX.
         return float(keras.ops.convert_to_numpy(self.schedule(self.done)))
 
-    def _rate(self) -> str:
-        rate = self.symbols_per_second
-        share = f" (MFU {rate / self.symbols_at_peak:.1%})" if self.symbols_at_peak else ""
-        return f"{rate:,.0f} symbols/s{share}"
-
-    def _learning_rate(self) -> str:
-        return f"learning rate {self.learning_rate:.2e}"
-
-    def _time_left(self) -> str:
-        """Returns the time for the remaining batches, at the pace of those in this process, validation included."""
-        if self.done == self.first:
-            return "unknown time"
-        pace = (time.monotonic() - self.begun) / (self.done - self.first)
-        return str(tqdm.format_interval(pace * (self.total - self.done)))
+    def _pace(self) -> list[str]:
+        """Returns the time left and the rate, each as soon as batches were measured, and the learning rate."""
+        parts = [f"learning rate {self.learning_rate:.2e}"]
+        if self.symbols:
+            rate = self.symbols_per_second
+            share = f" (MFU {rate / self.symbols_at_peak:.1%})" if self.symbols_at_peak else ""
+            parts.insert(0, f"{rate:,.0f} symbols/s{share}")
+        if self.done > self.first:
+            seconds = (time.monotonic() - self.begun) / (self.done - self.first) * (self.total - self.done)
+            parts.insert(0, f"{tqdm.format_interval(seconds)} left")
+        return parts

@@ -230,7 +230,8 @@ def fit(
     done = state.rounds * settings.eval_every + state.batches // accumulated
     best, at_peak = state.best, symbols_per_second_at_peak(model, batches, hardware)
     steps = (settings.total_steps, done, accumulated)
-    progress = Progress(*steps, schedule, batches.symbols, len(validation), best, at_peak)
+    compiled = model.train_function is not None
+    progress = Progress(*steps, schedule, batches.symbols, len(validation), best, at_peak, compiled)
     keep = max(settings.average_checkpoints, 1)
     writer = CheckpointWriter(workdir, hardware.orbax)
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)

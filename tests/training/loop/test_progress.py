@@ -106,17 +106,28 @@ def test_a_long_round_has_lines_of_its_own_with_the_time_left(progress, capsys, 
     # After 40 and 80 seconds, the first batch aside: 20 seconds a step.
     assert lines_of(capsys) == [
         "step 2/10: compiling the first step",
-        "step 4/10: loss 1.5000, 02:00 left, 0 symbols/s, learning rate 2.50e-01",
+        "step 4/10: loss 1.5000, 02:00 left, learning rate 2.50e-01",
         "step 6/10: loss 1.5000, 01:20 left, 0 symbols/s, learning rate 2.50e-01",
         "step 6/10: validating 2/40",
         "step 6/10: validating 4/40",
     ]
 
 
-def test_the_time_is_unknown_after_the_first_batch(progress, capsys, monkeypatch):
+def test_no_pace_is_shown_before_there_is_one(progress, capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
-    pass_batch(progress())
-    assert "loss 1.5000, unknown time left" in lines_of(capsys)[1]
+    for compiled in (False, True):
+        callback = progress(compiled=compiled)
+        for _ in range(3):
+            pass_batch(callback)
+    number = r"[1-9][\d,]* symbols/s, "
+    rest = "learning rate 2.50e-01"
+    expected = [r"0/10: compiling the first step"]
+    expected += [f"1/10: loss 1.5000, {rest}", f"2/10: loss 1.5000, 00:00 left, {rest}"]
+    expected += [f"3/10: loss 1.5000, 00:00 left, {number}{rest}", f"1/10: loss nan, 00:00 left, {rest}"]
+    expected += [f"{step}/10: loss 1.5000, 00:00 left, {number}{rest}" for step in (2, 3)]
+    lines = lines_of(capsys)
+    assert len(lines) == len(expected)
+    assert all(re.fullmatch(f"step {line}", shown) for line, shown in zip(expected, lines, strict=True))
 
 
 @pytest.fixture
@@ -158,6 +169,12 @@ def test_eighty_columns_have_a_bar_that_can_be_read(progress, terminal, monkeypa
     assert any(f"| {total - 7}/{total}, validating 8/40" in line for line in lines)
     (summary,) = [line for line in lines if "validation" in line]
     assert re.match(r"\d\d:\d\d:\d\d step .*: loss 1\.5000, validation 2\.0000, best 2\.0000$", summary)
+
+
+def test_a_terminal_without_columns_has_a_bar(progress, terminal, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_BARS", 0.0)
+    lines = run_on_a_terminal(progress, terminal(0), 90)
+    assert any(re.search(r"%\|.{14,}\| 82/90", line) for line in lines) and max(map(len, lines)) <= 80
 
 
 def test_a_wide_terminal_has_all(progress, terminal, monkeypatch):
