@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoo.errors import InputError
+from zoo.extras import install_command
 
 if TYPE_CHECKING:
     import apache_beam
@@ -18,7 +19,7 @@ def check_beam() -> None:
     try:
         import apache_beam  # noqa: F401
     except ImportError as error:
-        raise InputError("Apache Beam is not installed: pip install 'attention-zoo[beam]'.") from error
+        raise InputError(f"Apache Beam is not installed: {install_command('beam')}.") from error
     finally:
         logging.disable(logging.NOTSET)
 

@@ -35,7 +35,15 @@ def missing_extra(error: ModuleNotFoundError) -> InputError | None:
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     if extra is None or module in sys.modules:  # there in part, or hidden on purpose: an error of another kind
         return None
-    return InputError(f"This needs {module}, which is not installed: pip install 'attention-zoo[{extra}]'.")
+    return InputError(f"This needs {module}, which is not installed: {install_command(extra)}.")
+
+
+def install_command(extra: str) -> str:
+    """Returns the command that installs an extra: from the clone that this code is in, else beside the package."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / "pyproject.toml").is_file():
+        return f"pip install 'attention-zoo[{extra}]'"
+    return f"pip install -e '{'.' if root == Path.cwd() else root}[{extra}]'"
 
 
 def name_missing_extras() -> None:

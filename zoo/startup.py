@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 
 from zoo.errors import InputError
-from zoo.extras import EXTRAS
+from zoo.extras import EXTRAS, install_command
 
 # Notices, and the warning of every machine without a GPU; anything else is passed on.
 _GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} |.*failed call to cuInit")
@@ -100,7 +100,7 @@ def start_backend() -> None:
         if error.name not in EXTRAS:  # an extra for a backend has the backend's name
             raise
         raise InputError(
-            f"The backend of Keras, {error.name}, is not installed: pip install 'attention-zoo[{error.name}]', or set "
+            f"The backend of Keras, {error.name}, is not installed: {install_command(error.name)}, or set "
             "KERAS_BACKEND to the one that is (tensorflow, jax or torch)."
         ) from error
     if keras.backend.backend() != "tensorflow":

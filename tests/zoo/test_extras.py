@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zoo.extras import EXTRAS, missing_extra
+from zoo import extras
+from zoo.extras import EXTRAS, install_command, missing_extra
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,7 +50,7 @@ def run_without(tmp_path):
 def test_a_missing_extra_is_named_in_one_line(run_without, extra, command, arguments):
     done = run_without(extra, command, *arguments.split(), "folder")
     assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1 and f"pip install 'attention-zoo[{extra}]'" in done.stderr
+    assert done.stderr.count("\n") == 1 and f"pip install -e '{ROOT}[{extra}]'" in done.stderr
 
 
 def test_a_missing_backend_is_named_in_one_line(run_without):
@@ -57,14 +58,14 @@ def test_a_missing_backend_is_named_in_one_line(run_without):
     done = run_without("tensorflow", "training.train", *arguments)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and "KERAS_BACKEND" in done.stderr
-    assert "pip install 'attention-zoo[tensorflow]'" in done.stderr
+    assert f"pip install -e '{ROOT}[tensorflow]'" in done.stderr
 
 
 @pytest.mark.nightly
 def test_an_export_without_tensorflow_is_refused_in_one_line(run_without):
     done = run_without("tensorflow", "export.saved_model", "preset:dates_rnnsearch", "--output", "exported")
     assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1 and "pip install 'attention-zoo[tensorflow]'" in done.stderr
+    assert done.stderr.count("\n") == 1 and f"pip install -e '{ROOT}[tensorflow]'" in done.stderr
 
 
 def test_other_missing_modules_are_faults():
@@ -74,6 +75,15 @@ def test_other_missing_modules_are_faults():
 def test_what_was_hidden_on_purpose_is_a_fault(monkeypatch):
     error = ModuleNotFoundError("import of jax halted; None in sys.modules", name="jax")
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    assert "attention-zoo[jax]" in str(missing_extra(error))
+    assert install_command("jax") in str(missing_extra(error))
     monkeypatch.setitem(sys.modules, "jax", None)
     assert missing_extra(error) is None
+
+
+def test_an_extra_is_installed_from_where_the_code_is(monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    assert install_command("jax") == "pip install -e '.[jax]'"
+    monkeypatch.chdir(tmp_path)
+    assert install_command("jax") == f"pip install -e '{ROOT}[jax]'"
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "zoo" / "extras.py"))
+    assert install_command("jax") == "pip install 'attention-zoo[jax]'"

@@ -13,6 +13,7 @@ from training.hardware.mesh import Mesh
 from training.hardware.precision import dtype_policy, use_xla
 from training.hardware.processes import ALONE, Processes
 from zoo.errors import InputError
+from zoo.extras import install_command
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def use_orbax(settings: TrainingConfig, processes: Processes) -> bool:
     installed = importlib.util.find_spec("orbax") is not None
     if settings.checkpoints == "orbax" and (keras.backend.backend() != "jax" or not installed):
         raise InputError(
-            "training.checkpoints=orbax is for JAX with pip install 'attention-zoo[hosts]'; the backend is "
+            f"training.checkpoints=orbax is for JAX with {install_command('hosts')}; the backend is "
             f"{keras.backend.backend()}."
         )
     return settings.checkpoints == "orbax" or (settings.checkpoints == "auto" and processes.count > 1 and installed)

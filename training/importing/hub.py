@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zoo.cli import disk_full
 from zoo.errors import InputError
+from zoo.extras import install_command
 
 FILES = (
     "README.md",
@@ -75,7 +76,7 @@ def _snapshot(repository: str, revision: str | None, files: Sequence[str]) -> Pa
             raise
         raise InputError(
             f"{repository} is no folder here. To bring a model from the hub, install the extra: "
-            "pip install 'attention-zoo[hub]'."
+            f"{install_command('hub')}."
         ) from None
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=list(files)))

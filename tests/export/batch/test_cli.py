@@ -28,4 +28,4 @@ def test_beam_is_an_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     assert run_command(batch.main, NEEDED) == 2
     error = capsys.readouterr().err
-    assert "Apache Beam" in error and "attention-zoo[beam]" in error and error.count("\n") == 1
+    assert "Apache Beam" in error and "[beam]" in error and error.count("\n") == 1
