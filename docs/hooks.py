@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from generate import equations, links, repository
+from generate import equations, ideas, links, order, repository
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
@@ -25,6 +25,7 @@ MAKERS = {
     "learn": ("docs/generate/notebooks.py", ("docs",)),
 }
 LOOK_UP = "look-up"
+COMMANDS = f"{LOOK_UP}/commands/*"
 
 
 def _key(others):
@@ -118,8 +119,13 @@ def _complete(nav, pages, named):
             ((title, content),) = entry.items()
             content = content if isinstance(content, str) else _complete(content, pages, named)
             done += [{title: content}] if content else []
+        elif entry == f"{ideas.LAYERS}/*":
+            done += ideas.navigation()
+            named.update(_named(ideas.navigation()))
         elif "*" in entry:
             found = [page for page in fnmatch.filter(pages, entry) if page not in named]
+            if entry == COMMANDS:
+                found.sort(key=lambda page: order.by_use(Path(page).name.removesuffix(".md")))
             named.update(found)
             done += found
         else:

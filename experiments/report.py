@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import re
 import statistics
 import subprocess
 from collections.abc import Sequence
@@ -16,6 +17,23 @@ from zoo.workdir import replacing
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120
+MOST_COLUMNS = 8  # of a table that fits on a page
+NAMES = {
+    "bleu": "BLEU",
+    "d_k": "d_k",
+    "joined": "sentences joined",
+    "symbols_per_second": "tokens/s",
+    "test_seconds": "seconds of the test",
+    "to_end": "to the end",
+    "to_next": "to the next",
+    "to_previous": "to the previous",
+    "to_same": "to the same",
+    "worst_removed": "without the worst head",
+    "median_removed": "without the median head",
+    **{f"at_{distance}": f"distance {distance}" for distance in (8, 32, 128, 512)},
+    **{f"pruned_{share}": f"{share} % pruned" for share in (25, 50, 75, 100)},
+    **{f"accuracy_{times}": f"accuracy, {times}× length" for times in (1, 2, 4)},
+}
 
 
 def commit() -> str:
@@ -50,8 +68,27 @@ def table(experiment: Experiment, results: Results) -> str:
         [*(str(settings.get(name, "")) for name in names), *_numbers(experiment, metrics)]
         for settings, metrics in groups
     ]
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return folded([readable(name) for name in head], rows)
+
+
+def folded(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown; of one that is too wide, the first columns, and all of them folded away."""
+
+    def text(width: int) -> str:
+        lines = [line[:width] for line in (head, ["---"] * len(head), *rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    if len(head) <= MOST_COLUMNS:
+        return text(len(head))
+    summary = f"<summary>All {len(head)} columns</summary>"
+    return f"{text(MOST_COLUMNS)}\n\n<details markdown>\n{summary}\n\n{text(len(head))}\n\n</details>"
+
+
+def readable(name: str) -> str:
+    """Returns what the column of a setting or metric is called, such as `"BLEU from 6 words"` for `"bleu_from_6"`."""
+    if found := re.fullmatch(r"bleu_from_(\d+)", name):
+        return f"BLEU from {found[1]} word{'s' * (found[1] != '1')}"
+    return NAMES.get(name) or name.replace("_", " ")
 
 
 def _numbers(experiment: Experiment, metrics: Sequence[Metrics]) -> list[str]:

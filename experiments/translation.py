@@ -203,8 +203,9 @@ class TranslatorExperiment(Experiment):
             f"reached after {length // ROUNDS} steps, falling to 0 over the last {BUDGET['training.cooldown']:.0%}; "
             "the recipe's dropout; float32 on one thread. Batch and rate are those of the recipes, chosen on "
             "validation data. Nothing was chosen on the test set, which was translated once, with a beam of "
-            f"{BEAM_SIZE}; BLEU is sacreBLEU's on lower-cased text, `bleu_from_6` that of sources of 6 to 10 words and "
-            "so on. Speed is per second of processor time, start and validation included; megabytes are the most that "
-            "the training held. Multiplications are those of a forward pass over 20 symbols on each side (`zoo.cost`). "
+            f"{BEAM_SIZE}; BLEU is sacreBLEU's on lower-cased text, “BLEU from 6 words” that of sources of 6 to 10 "
+            "words and so on. Speed is per second of processor time, start and validation included; megabytes are "
+            "the most that the training held. Multiplications are those of a forward pass over 20 tokens on each "
+            "side (`zoo.cost`). "
             "Another seed, or more steps, can change the order of rows that are close."
         )

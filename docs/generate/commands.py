@@ -2,16 +2,18 @@
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from generate.order import PACKAGES, by_use
 from generate.problems import Problems
 from generate.tables import option_table, table
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("training", "export", "experiments", "benchmarks")
+WIDTH = 78  # of a usage
 # Parts of other commands, and a script that the page on serving shows.
 INTERNAL = {
     "benchmarks.peers.ctranslate2_server",
@@ -35,7 +37,7 @@ def names() -> list[str]:
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             if '__name__ == "__main__"' in path.read_text("utf-8") or path.name == "__main__.py":
                 found.append(name.removesuffix(".__main__"))
-    return [name for name in found if name not in INTERNAL]
+    return sorted(set(found) - INTERNAL, key=by_use)
 
 
 def parser_of(name: str) -> argparse.ArgumentParser | None:
@@ -78,9 +80,7 @@ def _page(name: str, parser: argparse.ArgumentParser, about: str, problems: Prob
     arguments = [action for action in parser._actions if action.help is not argparse.SUPPRESS]
     for action in arguments:
         problems.require(action.help, f"{_spelled(action)} of python -m {name} has no help: give add_argument one.")
-    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    usage = usage if usage.startswith("python") else f"python -m {usage}"
-    parts = [f"# `{name}`\n\n{about}\n\n```\n{usage}\n```\n"]
+    parts = [f"# `{name}`\n\n{about}\n\n```\n{_usage(parser)}\n```\n"]
     rows = [(f"`{_spelled(action)}`", _takes(action), _help(parser, action)) for action in arguments]
     parts.append(table(("argument", "takes", "meaning"), rows))
     if parser.epilog:
@@ -88,6 +88,17 @@ def _page(name: str, parser: argparse.ArgumentParser, about: str, problems: Prob
     if name == WITH_SETTINGS:
         parts.append(_settings())
     return "\n".join(parts)
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    """Returns the usage in lines that fit on a page, none of which ends within an option."""
+    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
+    lines = ["python -m" if not usage.startswith("python") else ""]
+    for word in re.findall(r"\[[^\[\]]*(?:\[[^\]]*\][^\[\]]*)*\]|\S+", usage):
+        if len(lines[-1]) + len(word) >= WIDTH:
+            lines.append("   ")
+        lines[-1] = f"{lines[-1]} {word}"
+    return "\n".join(lines).strip()
 
 
 def _settings() -> str:

@@ -5,8 +5,10 @@ Each page is about the layer that the example of the docstring makes, which the 
 
 import doctest
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import keras
@@ -15,45 +17,60 @@ from keras import ops
 
 import zoo
 from generate import svg
+from generate.ideas import IDEA_OF, IDEAS, Idea
 from generate.problems import Problems
 from generate.tables import table
 from zoo import layers
+from zoo.layers.visibility.base import Pairs
 
 LENGTH = 12  # of the sequences in the pictures
 ROUNDING = 1e-12  # of the largest result, float64: rows of one batch may differ by as much, though inputs are equal
 DRAWS = 8  # of inputs: a sharp choice depends on few keys
 LENGTHS = (100, 200)  # of those whose costs are compared
-KINDS = {
-    "attention": "Attention",
-    "scores": "Score functions",
-    "positions": "Positions",
-    "visibility": "Who sees whom",
-    "normalizations": "What makes weights of scores",
-    "recurrent": "Recurrent",
-    "blocks": "Blocks",
+ICON = 6  # positions of the small pictures in the list
+BASES = (layers.BaseAttention, layers.Score, layers.Positions, layers.VisibilityRule, layers.Normalization)
+RULES: dict[type, layers.VisibilityRule] = {
+    type(rule): rule
+    for rule in (
+        layers.Causal(),
+        layers.SlidingWindow(left=2, right=1),
+        layers.LocalBlocks(3),
+        layers.Dilated(window=2, dilation=2),
+        layers.GlobalTokens([0, 5]),
+        layers.PrefixLM(),
+        layers.Segments(),
+        layers.BlockSparse(4, [[1, 0, 1], [1, 1, 0], [0, 1, 1]]),
+        layers.SummaryTokens(block_size=4, count=1),
+    )
 }
+TOLD = {"prefix_length": "with a prefix of 4", "segment_ids": "for segments of 5 positions"}
 
 
 def pages(problems: Problems) -> Iterator[tuple[str, str]]:
     """Yields name and content of a page for each public layer, and of their list.
 
     Args:
-        problems: Gets the layers without description or equation, paper and example.
+        problems: Gets the layers without description or equation, idea, paper and example.
     """
-    lists: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
+    described: dict[str, tuple[str, str]] = {}
     for name in layers.__all__:
         subject = getattr(layers, name)
         problems.require(inspect.getdoc(subject), f"zoo.layers.{name} has no docstring.")
-        kind = subject.__module__.split(".")[2]
+        problems.require(name in IDEA_OF, f"zoo.layers.{name} belongs to no idea: docs/generate/ideas.py.")
         about = _first_sentence(subject)
         problems.require(about, f"The docstring of zoo.layers.{name} does not say what it is in its first paragraph.")
-        lists.setdefault(kind, []).append((f"[`{name}`]({name}.md)", about))
-        yield f"layers/{name}.md", _page(name, subject, problems)
-    parts = ["# Layers, by name\n\nThe [overview](../../layers.md) says which one to take."]
-    parts += [
-        f"## {KINDS.get(kind, kind.capitalize())}\n\n{table(('layer', 'what it is'), rows)}"
-        for kind, rows in lists.items()
-    ]
+        page, icon = _page(name, subject, problems)
+        described[name] = icon, about
+        yield f"layers/{name}.md", page
+    parts = ["# Layers, by idea\n\nThe [overview](../../layers.md) says which one to take. A small picture is of what "]
+    parts[0] += "each result depends on: a row for each result, a column for each key or input."
+    for idea in IDEAS:
+        rows = [
+            (described[name][0], f"[`{name}`]({name}.md)", _in_words(described[name][1], equation))
+            for name, equation in idea.layers.items()
+        ]
+        text = f"{idea.about} {_shown_by(idea)}".strip()
+        parts.append(f"## {idea.title}\n\n{text}\n\n{table(('', 'layer', 'what it is'), rows)}")
     yield "layers/index.md", "\n\n".join(parts)
 
 
@@ -61,18 +78,53 @@ def _first_sentence(subject: Any) -> str:
     return " ".join((inspect.getdoc(subject) or "").split("\n\n")[0].split())
 
 
-def _page(name: str, subject: Any, problems: Problems) -> str:
-    parts = [f"# {name}", _first_sentence(subject)]
+def _in_words(sentence: str, equation: str) -> str:
+    """Returns what a layer is, with its equation as mathematics where the sentence ends in it as code."""
+    words, colon, _ = sentence.partition(": `")
+    return f"{words}: ${equation}$" if colon and equation else sentence
+
+
+def _shown_by(idea: Idea) -> str:
+    pages = [f"[{name}](../../evidence/{name}.md)" for name in idea.experiments]
+    return f"Measured in the evidence on {', '.join(pages)}." if pages else ""
+
+
+def _page(name: str, subject: Any, problems: Problems) -> tuple[str, str]:
+    """Returns the page of a layer, and its icon."""
+    parts, icon = [f"# {name}"], ""
+    if equation := IDEA_OF[name].layers[name]:
+        parts.append(f"$$\n{equation}\n$$")
+    members = _members(subject)
+    options = ["heading_level: 2", "heading: Signature", "toc_label: Signature"]
+    options.append(f"members: {json.dumps(members) if members else 'false'}")
+    parts.append(f"::: zoo.layers.{name}\n    options:\n" + "\n".join(f"      {option}" for option in options))
     if isinstance(subject, type):
         called = _calls(name, subject)
         layer = called[0] if called else None
-        parts += [part for part in (_pictures(subject, layer), _cost(subject, layer)) if part]
+        pictures, icon = _pictures(subject, layer)
+        parts += [part for part in (pictures, _cost(subject, layer)) if part]
         if issubclass(subject, layers.BaseAttention) and subject is not layers.BaseAttention:
             problems.require(layer, f"The example of zoo.layers.{name} makes and calls no {name}.")
-    parts.append(
-        f"## Reference\n\n::: zoo.layers.{name}\n    options:\n      heading_level: 3\n      show_root_toc_entry: false"
-    )
-    return "\n\n".join(parts) + "\n"
+    parts.append(_related(name))
+    return "\n\n".join(parts) + "\n", icon
+
+
+def _members(subject: Any) -> list[str]:
+    """Returns the methods that a page describes: those that the description names; of a base, all that it defines."""
+    if not isinstance(subject, type):
+        return []
+    inherited = {name for base in subject.__mro__[1:] for name in vars(base)}
+    own = [name for name in vars(subject) if not name.startswith("_") and name not in inherited]
+    own = [name for name in own if isinstance(vars(subject)[name], FunctionType | property)]
+    if subject in BASES:
+        return own
+    return [name for name in own if f"`{name}" in (inspect.getdoc(subject) or "") or name == "create_cache"]
+
+
+def _related(name: str) -> str:
+    idea = IDEA_OF[name]
+    others = [f"[`{other}`]({other}.md)" for other in idea.layers if other != name]
+    return f"## Related\n\n{idea.title}: {', '.join(others)}. {_shown_by(idea)}".strip()
 
 
 def _calls(name: str, subject: Any) -> tuple[Any, list[Any]] | None:
@@ -98,24 +150,53 @@ def _calls(name: str, subject: Any) -> tuple[Any, list[Any]] | None:
 # Pictures
 
 
-def _pictures(subject: type, layer: Any) -> str:
+def _pictures(subject: type, layer: Any) -> tuple[str, str]:
+    """Returns pictures of what the results of a layer depend on, and the first as an icon; both may be empty."""
     if issubclass(subject, layers.Positions):
-        return _bias_picture(subject)
+        return _bias_picture(subject), ""
+    if issubclass(subject, layers.VisibilityRule):
+        return _rule_picture(subject)
     if layer is None or issubclass(subject, layers.Score | keras.layers.RNN) or not _is_sequence_layer(layer):
-        return ""
+        return "", ""
     shown = [("each query sees these keys", {})] if _attends(layer) else [("each result sees these inputs", {})]
     if _takes_causal_mask(layer):
         shown.append(("with the causal mask", {"use_causal_mask": True}))
-    figures = []
+    pictures = []
     for title, options in shown:
         seen = _seen(layer, **options)
         if options and np.triu(seen, 1).any():
             raise AssertionError(f"{_made(layer)} with the causal mask: a result changes with a later position.")
-        grid = svg.grid(seen, _columns(layer), "results", title)
-        figures.append(f"<figure markdown='0'>{grid}<figcaption>{title}</figcaption></figure>")
+        pictures.append((title, seen))
     text = f"Found by changing {'values' if _attends(layer) else 'inputs'} one by one, {LENGTH} positions, in a layer "
     text += f"as the example makes it: `{_made(layer)}`."
+    return _sees(pictures, _columns(layer), "results", text), svg.icon(pictures[0][1][:ICON, :ICON])
+
+
+def _sees(pictures: list[tuple[str, np.ndarray]], columns: str, rows: str, text: str) -> str:
+    figures = [
+        f"<figure markdown='0'>{svg.grid(seen, columns, rows, title)}<figcaption>{title}</figcaption></figure>"
+        for title, seen in pictures
+    ]
     return f'## What it sees\n\n<div class="pictures" markdown="0">{"".join(figures)}</div>\n\n{text}'
+
+
+def _rule_picture(subject: type) -> tuple[str, str]:
+    """Returns the picture of a rule that needs nothing but positions, as `RULES` makes it, and its icon."""
+    if (rule := RULES.get(subject)) is None:
+        return "", ""
+    places = ops.arange(LENGTH, dtype="int32")
+    inputs = {
+        "prefix_length": ops.full((1, 1, 1, 1), 4, dtype="int32"),
+        "query_segment_ids": ops.reshape(places // 5, (1, 1, LENGTH, 1)),
+        "segment_ids": ops.reshape(places // 5, (1, 1, 1, LENGTH)),
+    }
+    zero = ops.zeros((1, 1, 1, 1), dtype="int32")
+    pairs = Pairs(zero, zero, ops.reshape(places, (1, 1, -1, 1)), ops.reshape(places, (1, 1, 1, -1)), inputs)
+    seen = np.broadcast_to(ops.convert_to_numpy(rule.sees(pairs)), (1, 1, LENGTH, LENGTH))[0, 0].astype("float32")
+    text = f"`{rule!r}`"
+    text += "".join(f", {told}" for name, told in TOLD.items() if name in rule.needs)
+    pictures = [("each query sees these keys", seen)]
+    return _sees(pictures, "keys", "queries", f"{text}."), svg.icon(seen[:ICON, :ICON])
 
 
 def _attends(layer: Any) -> bool:

@@ -30,3 +30,19 @@ def grid(values: np.ndarray, columns: str, rows: str, title: str) -> str:
         f'<text transform="translate(11 {top}) rotate(90)">{rows} →</text>'
         f'<g transform="translate({left} {top})">{"".join(squares)}</g></svg>'
     )
+
+
+def icon(values: np.ndarray) -> str:
+    """Returns a table of squares, each as dark as its value says, of the size of a letter.
+
+    Args:
+        values: [T, S], from 0 to 1.
+    """
+    height, width = values.shape
+    squares = [
+        f'<rect x="{4 * column}" y="{4 * row}" width="3" height="3" fill-opacity="{0.12 + 0.88 * value:.2f}"/>'
+        for row, line in enumerate(values)
+        for column, value in enumerate(line)
+    ]
+    size = f"{4 * width - 1} {4 * height - 1}"
+    return f'<svg class="pairs icon" aria-hidden="true" viewBox="0 0 {size}">{"".join(squares)}</svg>'

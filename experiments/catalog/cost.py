@@ -38,8 +38,8 @@ class Cost(Experiment):
         "scores": ",.0f",
         "sequential_steps": ".0f",
         "path_length": ".0f",
-        "megabytes": ",.2f",
         "milliseconds": ",.2f",
+        "megabytes": ",.2f",
     }
 
     def cells(self, request):

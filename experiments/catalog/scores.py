@@ -27,14 +27,14 @@ class Scores(TranslatorExperiment):
     refuted_by = "unscaled dot products that are as good as scaled ones at every size of the keys"
     columns = {
         "bleu": ".2f",
-        "exact_match": ".3f",
         "cross_entropy": ".3f",
-        "bleu_from_6": ".1f",
-        "bleu_from_11": ".1f",
-        "bleu_from_16": ".1f",
         "weights": ",.0f",
         "symbols_per_second": ",.0f",
         "megabytes": ",.0f",
+        "exact_match": ".3f",
+        "bleu_from_6": ".1f",
+        "bleu_from_11": ".1f",
+        "bleu_from_16": ".1f",
     }
 
     def cells(self, request):

@@ -49,18 +49,18 @@ class Zoo(TranslatorExperiment):
     refuted_by = "a model without attention that is as good as those with it; a variant that beats the original clearly"
     columns = {
         "bleu": ".2f",
-        "exact_match": ".3f",
         "cross_entropy": ".3f",
-        "bleu_from_1": ".1f",
-        "bleu_from_6": ".1f",
-        "bleu_from_11": ".1f",
-        "bleu_from_16": ".1f",
-        "bleu_from_21": ".1f",
         "weights": ",.0f",
         "multiplications": ",.0f",
         "symbols_per_second": ",.0f",
         "megabytes": ",.0f",
         "test_seconds": ".0f",
+        "exact_match": ".3f",
+        "bleu_from_1": ".1f",
+        "bleu_from_6": ".1f",
+        "bleu_from_11": ".1f",
+        "bleu_from_16": ".1f",
+        "bleu_from_21": ".1f",
     }
 
     def cells(self, request):
