@@ -1,7 +1,7 @@
 // Weights as pictures: small ones, the large one with its labels, and the same as SVG.
 
 import { colorOf, colorTable, pageColor } from "./colors.js";
-import { shown } from "./words.js";
+import { plain } from "./words.js";
 
 const FONT = "system-ui, 'Noto Sans', sans-serif";
 const [LEAST_CELL, LARGEST_CELL, LABELLED_CELL] = [2, 28, 9]; // CSS pixels; smaller cells have no labels
@@ -44,8 +44,8 @@ function pooled(picture, limit) {
 
 /** Returns where everything of the large picture is, for a width in CSS pixels. */
 export function planMatrix(picture, labels, width) {
-  const rowLabels = labels.rows.map(shown);
-  const columnLabels = labels.columns.map(shown);
+  const rowLabels = labels.rows.map(plain);
+  const columnLabels = labels.columns.map(plain);
   const context = document.createElement("canvas").getContext("2d");
   context.font = `14px ${FONT}`;
   const longest = (texts) => Math.min(LONGEST_LABEL, Math.max(0, ...texts.map((text) => context.measureText(text).width)));
@@ -55,8 +55,10 @@ export function planMatrix(picture, labels, width) {
   const labelled = cell >= LABELLED_CELL;
   if (!labelled) left = 2 * GAP;
   const size = Math.min(14, 0.8 * cell);
-  const upright = columnLabels.every((text) => [...text].length === 1);
-  const top = !labelled ? 2 * GAP : upright ? size + 2 * GAP : (longest(columnLabels) * size) / 14 + 2 * GAP;
+  const fit = columnLabels.every((text) => (context.measureText(text).width * size) / 14 < cell);
+  const upright = columnLabels.map((text) => fit || [...text].length === 1);
+  const turned = columnLabels.filter((_, column) => !upright[column]);
+  const top = !labelled ? 2 * GAP : Math.max(size, (longest(turned) * size) / 14) + 2 * GAP;
   return {
     cell, left, top, labelled, size, upright, rowLabels, columnLabels,
     width: Math.ceil(left + cell * picture.columns + GAP),
@@ -83,9 +85,9 @@ export function drawMatrix(context, plan, picture) {
   columnLabels.forEach((text, column) => {
     context.save();
     context.translate(left + (column + 0.5) * cell, top - GAP);
-    if (!upright) context.rotate(-Math.PI / 2);
-    context.textAlign = upright ? "center" : "left";
-    context.textBaseline = upright ? "bottom" : "middle";
+    if (!upright[column]) context.rotate(-Math.PI / 2);
+    context.textAlign = upright[column] ? "center" : "left";
+    context.textBaseline = upright[column] ? "bottom" : "middle";
     context.fillText(text, 0, 0, LONGEST_LABEL);
     context.restore();
   });
@@ -121,7 +123,7 @@ export function svgMatrix(plan, picture, title) {
   });
   plan.columnLabels.forEach((text, column) => {
     const at = `translate(${left + (column + 0.5) * cell} ${top - GAP})`;
-    const place = upright ? { transform: at, "text-anchor": "middle" } : { transform: `${at} rotate(-90)`, dy: size / 3 };
+    const place = upright[column] ? { transform: at, "text-anchor": "middle" } : { transform: `${at} rotate(-90)`, dy: size / 3 };
     body.append(svgElement("text", { ...place, "font-size": size, ...words }, text));
   });
   return svg;

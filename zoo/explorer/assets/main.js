@@ -132,6 +132,7 @@ async function startWithServer() {
   if (text.value) await question(settings);
 }
 
+addEventListener("hashchange", () => location.reload()); // a link that was pasted; the page's own changes do not come here
 onTheme(() => panels.forEach((panel) => panel.repaint()));
 if (data) startWithViews(JSON.parse(data.textContent));
 else startWithServer();

@@ -18,7 +18,7 @@ export class Matrix {
     });
     this.readout = make("p", { class: "quiet", "aria-live": "polite" });
     this.scroll = make("div", { class: "scroll" }, this.canvas);
-    this.element = make("section", { "aria-label": "All weights" }, make("h3", {}, "All weights of this head"), this.scroll, this.readout);
+    this.element = make("section", { "aria-label": "All weights" }, make("h3", {}, "All weights, a row for each token that looks"), this.scroll, this.readout);
     this.onChoose = onChoose;
     this.chosen = { row: null, column: null };
     new ResizeObserver(() => this.picture && this.room() !== this.width && this.draw()).observe(document.documentElement);
