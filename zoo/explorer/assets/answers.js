@@ -23,7 +23,10 @@ export function answersOf(view, name, chosen, onChoose) {
 }
 
 function classesOf(classes) {
-  const rows = classes.slice(0, MOST_CLASSES).map(({ label, probability }) => bar(shown(label), probability, percent(probability)));
-  if (classes.length > MOST_CLASSES) rows.push(make("li", { class: "quiet" }, `and ${classes.length - MOST_CLASSES} more`));
+  const rows = classes
+    .slice(0, MOST_CLASSES)
+    .map(({ label, probability }) => bar(shown(label), probability, percent(probability)));
+  if (classes.length > MOST_CLASSES)
+    rows.push(make("li", { class: "quiet" }, `and ${classes.length - MOST_CLASSES} more`));
   return make("ol", { class: "classes bars", "aria-label": "Classes and their probabilities" }, ...rows);
 }

@@ -18,7 +18,10 @@ export function captionOf(picture, tokens, side, index) {
     const number = make("b", {}, percent(weights[place]));
     return side === "rows" ? [number, " at ", word(other[place])] : [word(other[place]), " (", number, ")"];
   });
-  const listed = parts.flatMap((part, place) => [place === 0 ? "" : place === parts.length - 1 ? " and " : ", ", ...part]);
+  const listed = parts.flatMap((part, place) => [
+    place === 0 ? "" : place === parts.length - 1 ? " and " : ", ",
+    ...part,
+  ]);
   return [subject, side === "rows" ? " looked " : " was looked at by ", ...listed];
 }
 

@@ -14,21 +14,34 @@ export class Details {
     this.lookTitle = make("h3", {});
     this.looks = make("ol", { class: "looks bars", "aria-label": "The largest weights" });
     const left = make("div", {}, this.title, this.probability, this.alternatives);
-    this.element = make("section", { class: "columns", "aria-label": "The chosen token" }, left, make("div", {}, this.lookTitle, this.looks));
+    this.element = make(
+      "section",
+      { class: "columns", "aria-label": "The chosen token" },
+      left,
+      make("div", {}, this.lookTitle, this.looks),
+    );
   }
 
   /** Shows a token of a side, and what it looks at or is looked at by in a picture (or `null`). */
   show(picture, tokens, side, index, prediction) {
     const other = side === "rows" ? "columns" : "rows";
     this.title.textContent = `“${shown(tokens[side][index])}”, number ${index + 1} of ${tokens[side].length}`;
-    this.probability.textContent = prediction ? `Probability ${probability(prediction.log_prob)}, given what is before it` : "";
+    this.probability.textContent = prediction
+      ? `Probability ${probability(prediction.log_prob)}, given what is before it`
+      : "";
     this.alternatives.hidden = !prediction;
     const alternatives = prediction?.alternatives ?? [];
-    this.alternatives.replaceChildren(...alternatives.map(([token, logProb]) => bar(shown(token), Math.exp(logProb ?? -Infinity), probability(logProb))));
+    this.alternatives.replaceChildren(
+      ...alternatives.map(([token, logProb]) =>
+        bar(shown(token), Math.exp(logProb ?? -Infinity), probability(logProb)),
+      ),
+    );
     this.lookTitle.textContent = side === "rows" ? "It looks at" : "It is looked at by";
     const weights = picture ? weightsOf(picture, side, index) : new Float32Array();
     const looks = largestOf(weights, MOST_LOOKS);
-    this.looks.replaceChildren(...looks.map((place) => bar(plain(tokens[other][place]), weights[place], percent(weights[place]))));
+    this.looks.replaceChildren(
+      ...looks.map((place) => bar(plain(tokens[other][place]), weights[place], percent(weights[place]))),
+    );
     if (!looks.length) this.looks.append(make("li", { class: "quiet" }, "nothing"));
   }
 }

@@ -8,25 +8,35 @@ import { roleOf, ROLES } from "./roles.js";
 const SIDE = 144; // pixels of a small picture
 const [NARROWEST, WIDEST] = [0.6, 2]; // shapes, width by height; a picture of another one is stretched
 const BUDGET = 12; // milliseconds of drawing before the page may do something else
-const RULE = "A mark says where at least half of a head’s weight goes, and twice as much as by chance:";
+const RULE = "A mark says where at least half of a head’s weight goes, and twice as much as by chance.";
 
 export class Grid {
-  /** `onOpen(layer, head)` is called for the picture that is opened, and `onPoint` for the one that is pointed at, or `null`. */
+  /** `onOpen(layer, head)` is called for the picture that is opened, `onPoint` for the one under the pointer. */
   constructor(onOpen, onPoint) {
     const point = (event) => {
       const button = event.target.closest("button");
       onPoint(...(button ? this.placeOf(button) : [null, null]));
     };
-    const listeners = { keydown: (event) => this.move(event), pointerover: point, pointerleave: () => onPoint(null, null) };
+    const listeners = {
+      keydown: (event) => this.move(event),
+      pointerover: point,
+      pointerleave: () => onPoint(null, null),
+    };
     this.cells = make("div", { class: "grid", role: "radiogroup", "aria-label": "Layers and heads", ...listeners });
     this.rule = make("p", { class: "quiet", hidden: true });
-    this.element = make("section", {}, make("h3", {}, "Layers and heads: point at one to see its lines, open it to keep them"), this.cells, this.rule);
+    this.element = make(
+      "section",
+      {},
+      make("h3", {}, "Layers and heads: point at one to see its lines, open it to keep them"),
+      this.cells,
+      this.rule,
+    );
     this.onOpen = onOpen;
     this.round = 0;
     this.roles = new Set();
   }
 
-  /** Shows the pictures of a kind of attention between tokens; those of layers that are not there yet follow by `refresh`. */
+  /** Shows the pictures of a kind of attention; those of layers that are not there yet follow by `refresh`. */
   show(attention, kind, tokens) {
     [this.attention, this.kind, this.tokens] = [attention, kind, tokens];
     const { heads, layers, rows, columns } = attention;
@@ -34,8 +44,12 @@ export class Grid {
     this.cells.style.setProperty("--heads", heads);
     this.cells.style.setProperty("--shape", Math.min(WIDEST, Math.max(NARROWEST, columns / rows)));
     this.buttons = layers.map((_, layer) => Array.from({ length: heads }, (_, head) => this.button(layer, head)));
-    const label = (word, number) => make("span", { class: `label ${word}`, "aria-hidden": "true" }, make("span", {}, `${word} `), String(number + 1));
-    const above = [make("span", { class: "label", "aria-hidden": "true" }), ...this.buttons[0].map((_, head) => label("head", head))];
+    const label = (word, number) =>
+      make("span", { class: `label ${word}`, "aria-hidden": "true" }, make("span", {}, `${word} `), String(number + 1));
+    const above = [
+      make("span", { class: "label", "aria-hidden": "true" }),
+      ...this.buttons[0].map((_, head) => label("head", head)),
+    ];
     this.cells.replaceChildren(...above, ...this.buttons.flatMap((row, layer) => [label("layer", layer), ...row]));
     this.roles.clear();
     this.rule.hidden = true;
@@ -45,7 +59,20 @@ export class Grid {
   button(layer, head) {
     const open = () => this.onOpen(layer, head);
     const label = `layer ${layer + 1}, head ${head + 1}`;
-    return make("button", { type: "button", class: "small", role: "radio", "aria-checked": "false", "aria-label": label, title: label, tabindex: -1, click: open }, "…");
+    return make(
+      "button",
+      {
+        type: "button",
+        class: "small",
+        role: "radio",
+        "aria-checked": "false",
+        "aria-label": label,
+        title: label,
+        tabindex: -1,
+        click: open,
+      },
+      "…",
+    );
   }
 
   placeOf(button) {
@@ -57,7 +84,9 @@ export class Grid {
   refresh() {
     const round = ++this.round;
     const open = this.buttons.flatMap((row, layer) => row.map((button, head) => [button, layer, head]));
-    const missing = open.filter(([button, layer]) => !button.querySelector("canvas") && this.attention.layers[layer] !== null);
+    const missing = open.filter(
+      ([button, layer]) => !button.querySelector("canvas") && this.attention.layers[layer] !== null,
+    );
     const work = () => {
       if (round !== this.round) return;
       const end = performance.now() + BUDGET;
@@ -77,7 +106,7 @@ export class Grid {
     if (!role || this.roles.has(role)) return;
     this.roles.add(role);
     this.rule.hidden = false;
-    this.rule.textContent = `${RULE} ${[...this.roles].map((name) => `${name}: ${ROLES[name]}`).join("; ")}.`;
+    this.rule.textContent = `${RULE} ${[...this.roles].map((name) => `“${name}”: ${ROLES[name]}`).join("; ")}.`;
   }
 
   /** Draws everything anew, in the colours of now. */

@@ -15,7 +15,7 @@ import { tour } from "./tour.js";
 import { isSpecial, probability } from "./words.js";
 
 const MOST_BESIDE = 40; // columns of the large picture; with more of them it is as wide as the page
-const HINT = "Point at a token, or go to it with Tab and the arrow keys, to see what it looked at.";
+const HINT = "Point at a token, tap it, or go to it with Tab and the arrow keys, to see what it looked at.";
 
 export class Panel {
   /**
@@ -42,7 +42,14 @@ export class Panel {
   /** What the address should say of this panel. */
   get settings() {
     const { answer, kind, layer, head, side, token, step } = this.state;
-    return { answer: answer || null, kind, layer, head, token: token === null ? null : `${side}:${token}`, step: step || null };
+    return {
+      answer: answer || null,
+      kind,
+      layer,
+      head,
+      token: token === null ? null : `${side}:${token}`,
+      step: step || null,
+    };
   }
 
   /** Fills the panel, which stands in the page by now. */
@@ -52,7 +59,15 @@ export class Panel {
     this.controls = make("div", {});
     this.inside = make("div", {});
     const notes = view.notes.map((note) => make("p", { class: "quiet" }, note));
-    const parts = [make("h2", {}, view.model), this.said, answersOf(view, this.name, this.state.answer, (number) => this.chooseAnswer(number)), ...notes, this.status, this.controls, this.inside];
+    const parts = [
+      make("h2", {}, view.model),
+      this.said,
+      answersOf(view, this.name, this.state.answer, (number) => this.chooseAnswer(number)),
+      ...notes,
+      this.status,
+      this.controls,
+      this.inside,
+    ];
     this.element.replaceChildren(...parts.filter(Boolean));
     this.showAnswer();
   }
@@ -112,14 +127,25 @@ export class Panel {
       return;
     }
     this.strips = new Strips((side, index, isChoice) => this.lookAt(side, index, isChoice));
-    this.caption = make("p", { class: "caption", "aria-live": "polite" });
+    this.caption = make("p", { class: "caption" });
     this.stepPlace = make("div", {});
     this.details = new Details();
     this.matrix = new Matrix((row) => this.lookAt("rows", row, true));
-    this.grid = new Grid((layer, head) => this.open({ layer, head }), (layer, head) => this.point(layer, head));
+    this.grid = new Grid(
+      (layer, head) => this.open({ layer, head }),
+      (layer, head) => this.point(layer, head),
+    );
     this.beside = make("div", { class: "beside" }, this.grid.element);
     this.below = make("div", { class: "below" });
-    const tokens = make("div", {}, make("p", { class: "quiet" }, HINT), this.strips.element, this.caption, this.stepPlace, this.details.element);
+    const tokens = make(
+      "div",
+      {},
+      make("p", { class: "quiet" }, HINT),
+      this.strips.element,
+      this.caption,
+      this.stepPlace,
+      this.details.element,
+    );
     this.sides = make("div", { class: "sides" }, tokens, this.beside, this.below);
     this.inside.replaceChildren(this.sides, this.saving());
     const kind = kinds.includes(this.wanted.kind) ? this.wanted.kind : kinds[0];
@@ -150,7 +176,8 @@ export class Panel {
     this.grid.show(this.attention, kind, this.tokens);
     this.open({});
     this.setStep(state.step);
-    if (state.token === null) tour(this.first(), this.tokens.rows.length, (row) => this.lookAt("rows", row, false), () => this.lookAt(null));
+    const visit = (row) => this.lookAt(row === null ? null : "rows", row, false);
+    if (state.token === null) tour(this.first(), this.tokens.rows.length, visit);
     this.loadMissing();
   }
 
@@ -167,13 +194,24 @@ export class Panel {
   makeControls() {
     const { view, state, attention } = this;
     const kinds = Object.keys(attentions(view, this.answer)).map((kind) => [kind, KIND_NAMES[kind]]);
-    const choice = kinds.length > 1 ? makeChoice("Attention", `kind-${this.name}`, kinds, state.kind, (kind) => this.chooseKind(kind)) : null;
-    const numbers = (word, count) => Array.from({ length: count }, (_, index) => [String(index), `${word} ${index + 1}`]);
+    const choice =
+      kinds.length > 1
+        ? makeChoice("Attention", `kind-${this.name}`, kinds, state.kind, (kind) => this.chooseKind(kind))
+        : null;
+    const numbers = (word, count) =>
+      Array.from({ length: count }, (_, index) => [String(index), `${word} ${index + 1}`]);
     const heads = [["mean", "mean of heads"], ...numbers("head", attention.heads)];
-    this.layerSelect = makeSelect("Layer", numbers("layer", attention.layers.length), String(state.layer), (value) => this.open({ layer: Number(value) }));
-    this.headSelect = makeSelect("Head", heads, String(state.head), (value) => this.open({ head: value === "mean" ? value : Number(value) }));
+    this.layerSelect = makeSelect("Layer", numbers("layer", attention.layers.length), String(state.layer), (value) =>
+      this.open({ layer: Number(value) }),
+    );
+    this.headSelect = makeSelect("Head", heads, String(state.head), (value) =>
+      this.open({ head: value === "mean" ? value : Number(value) }),
+    );
     choice?.classList.add("row");
-    const selects = [attention.layers.length > 1 && this.layerSelect.label, attention.heads > 1 && this.headSelect.label].filter(Boolean);
+    const selects = [
+      attention.layers.length > 1 && this.layerSelect.label,
+      attention.heads > 1 && this.headSelect.label,
+    ].filter(Boolean);
     return [choice, selects.length ? make("div", { class: "row" }, ...selects) : null].filter(Boolean);
   }
 
@@ -236,11 +274,13 @@ export class Panel {
     const isLit = at !== null && lit.picture !== null;
     if (isLit) this.strips.light(lit.picture, from, at);
     else this.strips.dark();
+    this.caption.setAttribute("aria-live", isChoice ? "polite" : "off");
     this.caption.replaceChildren(...(isLit ? [...captionOf(lit.picture, tokens, from, at), this.where(lit)] : []));
     if (isChoice) this.strips.choose(state.side, state.token);
     this.matrix.choose(from === "rows" ? at : null, from === "columns" ? at : null);
     this.details.element.hidden = at === null;
-    if (at !== null) this.details.show(lit.picture, tokens, from, at, from === "rows" ? this.predictions()?.[at] : null);
+    if (at !== null)
+      this.details.show(lit.picture, tokens, from, at, from === "rows" ? this.predictions()?.[at] : null);
     if (isChoice) this.onChange();
     performance.measure("explorer-redraw", { start, end: performance.now() });
   }
@@ -248,7 +288,10 @@ export class Panel {
   /** Returns which layer and head that is, where there are several. */
   where({ layer, head }) {
     const { layers, heads } = this.attention;
-    const parts = [layers.length > 1 && `layer ${layer + 1}`, heads > 1 && (head === "mean" ? `mean of ${heads} heads` : `head ${head + 1}`)];
+    const parts = [
+      layers.length > 1 && `layer ${layer + 1}`,
+      heads > 1 && (head === "mean" ? `mean of ${heads} heads` : `head ${head + 1}`),
+    ];
     const words = parts.filter(Boolean).join(", ");
     return make("span", { class: "quiet" }, words && ` (${words})`);
   }
@@ -267,7 +310,9 @@ export class Panel {
     if (this.loading === answer) return;
     this.loading = answer;
     for (let layer = missing(); layer !== undefined && isHere(); layer = missing()) {
-      const parts = await this.load(`Asking for layer ${layer + 1} of ${count} …`, () => this.source.layer(answer?.hypothesis ?? null, layer));
+      const parts = await this.load(`Asking for layer ${layer + 1} of ${count} …`, () =>
+        this.source.layer(answer?.hypothesis ?? null, layer),
+      );
       if (!parts) break;
       addLayer(view, answer, layer, parts);
       if (isHere()) this.grid.refresh();
@@ -287,14 +332,19 @@ export class Panel {
   title() {
     const { view, answer, state } = this;
     const head = state.head === "mean" ? "mean of heads" : `head ${state.head + 1}`;
-    return `${view.model}: ${view.text} → ${answer ? answer.text : (view.classes[0]?.label ?? "")} (${state.kind}, layer ${state.layer + 1}, ${head})`;
+    const said = answer ? answer.text : (view.classes[0]?.label ?? "");
+    return `${view.model}: ${view.text} → ${said} (${state.kind}, layer ${state.layer + 1}, ${head})`;
   }
 
   saving() {
     const name = () => `attention-${this.view.model}-${this.state.kind}`.replace(/[^\p{L}\p{N}._-]+/gu, "-");
     const button = (text, action) => make("button", { type: "button", click: action }, text);
     const open = (save) => () => this.picture && save(this.picture, this.tokens, this.title(), name());
-    const saves = [button("Save PNG", open(savePng)), button("Save SVG", open(saveSvg)), button("Save JSON", () => saveJson(this.view, name()))];
+    const saves = [
+      button("Save PNG", open(savePng)),
+      button("Save SVG", open(saveSvg)),
+      button("Save JSON", () => saveJson(this.view, name())),
+    ];
     return make("div", { class: "row", role: "group", "aria-label": "Save and share" }, ...saves, linkButton());
   }
 }
@@ -302,5 +352,11 @@ export class Panel {
 function titles(kind, task) {
   if (kind === "encoder") return { columns: "Looked at: the text", rows: "Looking: the text" };
   const columns = kind === "cross" ? "Looked at: the text" : "Looked at: what stood before";
-  return { columns, rows: task === "language_model" ? "Looking: what is predicted, the text and its continuation" : "Looking: what is written" };
+  return {
+    columns,
+    rows:
+      task === "language_model"
+        ? "Looking: what is predicted, the text and its continuation"
+        : "Looking: what is written",
+  };
 }

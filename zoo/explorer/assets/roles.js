@@ -23,7 +23,9 @@ export const ROLES = {
 
 /** Returns the columns of each role, as a function of the row; `columns` are tokens. */
 function columnsByRole(kind, rows, columns) {
-  const separators = [...columns.keys()].filter((index) => index > 0 && (isSpecial(columns[index]) || PUNCTUATION.test(columns[index])));
+  const separators = [...columns.keys()].filter(
+    (index) => index > 0 && (isSpecial(columns[index]) || PUNCTUATION.test(columns[index])),
+  );
   const offset = (distance) => (row) => [row + distance];
   const always = { first: () => [0], separator: () => separators };
   if (kind === "cross") {
@@ -39,7 +41,12 @@ function columnsByRole(kind, rows, columns) {
 /** Returns the name of what a head does, or `null` if no rule fits. */
 export function roleOf(picture, kind, tokens) {
   const { rows, columns, values } = picture;
-  const roles = Object.entries(columnsByRole(kind, tokens.rows, tokens.columns)).map(([name, of]) => ({ name, of, share: 0, even: 0 }));
+  const roles = Object.entries(columnsByRole(kind, tokens.rows, tokens.columns)).map(([name, of]) => ({
+    name,
+    of,
+    share: 0,
+    even: 0,
+  }));
   let [counted, spread] = [0, 0];
   for (let row = 0; row < rows; row++) {
     const seen = kind === "decoder" ? Math.min(row + 1, columns) : columns;
@@ -57,7 +64,9 @@ export function roleOf(picture, kind, tokens) {
     if (squares > 0) spread += 1 / squares / seen;
   }
   if (!counted) return null;
-  const fitting = roles.filter(({ share, even }) => share >= LEAST_SHARE_OF_ROLE * counted && share >= LEAST_FACTOR * even);
+  const fitting = roles.filter(
+    ({ share, even }) => share >= LEAST_SHARE_OF_ROLE * counted && share >= LEAST_FACTOR * even,
+  );
   if (fitting.length) return fitting.reduce((best, role) => (role.share > best.share ? role : best)).name;
   return spread >= LEAST_SPREAD * counted ? "spread" : null;
 }

@@ -11,14 +11,22 @@ const MOST_HINTED = 40; // rows whose strongest line is hinted at while another 
 const MANY = 120; // tokens; more of them are written smaller
 
 export class Strips {
-  /** `onFocus(side, index, isChoice)` is called for the token that is looked at, with `null` when the pointer leaves. */
+  /** `onFocus(side, index, isChoice)` is called for the token that is pointed at, with `null` when none is. */
   constructor(onFocus) {
     this.onFocus = onFocus;
     this.lists = { columns: this.list("columns"), rows: this.list("rows") };
     this.titles = { columns: make("h3", {}), rows: make("h3", {}) };
     this.canvas = make("canvas", { "aria-hidden": "true" });
     const { lists, titles } = this;
-    this.element = make("section", { class: "strips", "aria-label": "Tokens" }, titles.columns, lists.columns, lists.rows, titles.rows, this.canvas);
+    this.element = make(
+      "section",
+      { class: "strips", "aria-label": "Tokens" },
+      titles.columns,
+      lists.columns,
+      lists.rows,
+      titles.rows,
+      this.canvas,
+    );
     this.tokens = { columns: [], rows: [] };
     new ResizeObserver(() => this.redraw?.()).observe(this.element);
   }
@@ -50,8 +58,22 @@ export class Strips {
       this.tokens[side] = tokens[side].map((token, index) => {
         const extra = side === "rows" ? labels[index] : "";
         const label = `${shown(token)}, ${index + 1} of ${tokens[side].length}${extra ? `, ${extra}` : ""}`;
-        const style = ["token", side === "rows" && index < given && "given", joined[index] && "joined"].filter(Boolean).join(" ");
-        return make("div", { class: style, role: "option", dir: "auto", tabindex: -1, "aria-selected": "false", "aria-label": label, title: shown(token) }, plain(token));
+        const style = ["token", side === "rows" && index < given && "given", joined[index] && "joined"]
+          .filter(Boolean)
+          .join(" ");
+        return make(
+          "div",
+          {
+            class: style,
+            role: "option",
+            dir: "auto",
+            tabindex: -1,
+            "aria-selected": "false",
+            "aria-label": label,
+            title: shown(token),
+          },
+          plain(token),
+        );
       });
       this.lists[side].replaceChildren(...this.tokens[side]);
       if (this.tokens[side].length) this.tokens[side][0].tabIndex = 0;
@@ -85,9 +107,16 @@ export class Strips {
     if (this.lit !== other) for (const token of this.tokens[side]) setWeight(token, 0);
     this.lit = other;
     this.look(this.tokens[side][index]);
-    const lines = largestOf(weights, MOST_LINES).filter((place) => weights[place] > FAINTEST * largest && !this.tokens[other][place].hidden);
+    const lines = largestOf(weights, MOST_LINES).filter(
+      (place) => weights[place] > FAINTEST * largest && !this.tokens[other][place].hidden,
+    );
     this.picture = picture;
-    this.redraw = () => this.drawLines(this.tokens[side][index], lines.map((place) => [this.tokens[other][place], weights[place] / largest]), side);
+    this.redraw = () =>
+      this.drawLines(
+        this.tokens[side][index],
+        lines.map((place) => [this.tokens[other][place], weights[place] / largest]),
+        side,
+      );
     this.redraw();
   }
 
@@ -129,10 +158,11 @@ export class Strips {
     };
     const isRow = side === "rows";
     for (const [row, column] of this.hints()) line(place(row, true), place(column, false), 0.15, 1);
-    for (const [token, weight] of lines) line(place(from, isRow), place(token, !isRow), 0.15 + 0.75 * weight, 0.75 + 3 * weight);
+    for (const [token, weight] of lines)
+      line(place(from, isRow), place(token, !isRow), 0.15 + 0.75 * weight, 0.75 + 3 * weight);
   }
 
-  /** Returns each row that is there and the column that it looks at most; none of many rows, which would be a tangle. */
+  /** Returns each row and the column that it looks at most; none of many rows, which would be a tangle. */
   hints() {
     const { rows, columns } = this.tokens;
     if (rows.length > MOST_HINTED) return [];

@@ -14,15 +14,15 @@ function endTours() {
 
 for (const event of TOUCHES) addEventListener(event, endTours, { capture: true, once: true, passive: true });
 
-/** Calls `visit(index)` for some of the places from `first` to `count`, one after the other, and `rest()` at the end. */
-export function tour(first, count, visit, rest) {
+/** Calls `visit(index)` for the first places after `first`, of `count`, one after another, and then `visit(null)`. */
+export function tour(first, count, visit) {
   if (isOver || count - first < 2) return;
   let at = first;
   const timer = setInterval(() => {
     at += 1;
     if (at < Math.min(count, first + MOST_STOPS)) return visit(at);
     endTours();
-    return rest();
+    return visit(null);
   }, 1000 * SECONDS_A_TOKEN);
   timers.add(timer);
 }

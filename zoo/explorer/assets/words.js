@@ -14,10 +14,12 @@ const LEAST_LOG = -1e6; // stands for “impossible” below it
 export function shown(token) {
   if (token === "") return "∅";
   const onlyInvisible = /^[\p{C}\p{Z}]+$/u.test(token);
-  const text = token.replace(/[\p{Z}\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (character) =>
-    NAMES[character] ?? (/\p{Zs}/u.test(character) ? "␣" : codePoint(character)),
+  const text = token.replace(
+    /[\p{Z}\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
+    (character) => NAMES[character] ?? (/\p{Zs}/u.test(character) ? "␣" : codePoint(character)),
   );
-  if (onlyInvisible) return [...text].map((character) => (/[\p{C}\p{Z}]/u.test(character) ? codePoint(character) : character)).join("");
+  if (onlyInvisible)
+    return [...text].map((character) => (/[\p{C}\p{Z}]/u.test(character) ? codePoint(character) : character)).join("");
   return /^\p{M}/u.test(text) ? `◌${text}` : text;
 }
 
@@ -49,7 +51,13 @@ export function continues(tokens, all) {
     if (before === undefined || isSpecial(token) || isSpecial(before)) return false;
     if (BYTES.test(token) && BYTES.test(before)) return true;
     if ((pieces && /^##./u.test(token)) || (open && /.@@$/u.test(before))) return true;
-    return starts && !token.startsWith("▁") && OF_A_WORD.test(token) && OF_A_WORD.test(before) && !WITHOUT_SPACES.test(before + token);
+    return (
+      starts &&
+      !token.startsWith("▁") &&
+      OF_A_WORD.test(token) &&
+      OF_A_WORD.test(before) &&
+      !WITHOUT_SPACES.test(before + token)
+    );
   });
 }
 
@@ -66,7 +74,8 @@ export function direction(tokens) {
 export function percent(share) {
   if (share === null || Number.isNaN(share)) return "–";
   const hundredths = 100 * share;
-  return `${hundredths >= 9.95 || hundredths === 0 ? hundredths.toFixed(0) : hundredths >= 0.095 ? hundredths.toFixed(1) : "<0.1"} %`;
+  if (hundredths > 0 && hundredths < 0.095) return "<0.1 %";
+  return `${hundredths.toFixed(hundredths >= 9.95 || hundredths === 0 ? 0 : 1)} %`;
 }
 
 /** Returns a log probability as percents, or where those are too small to be told apart, as it is. */
@@ -79,7 +88,9 @@ export function probability(logProb) {
 export function probabilities(logProbs) {
   const alone = logProbs.map(probability);
   if (!alone.some(isLog)) return alone;
-  return alone.map((text, index) => (isLog(text) || logProbs[index] === null ? text : `${text}, ${logOf(logProbs[index])}`));
+  return alone.map((text, index) =>
+    isLog(text) || logProbs[index] === null ? text : `${text}, ${logOf(logProbs[index])}`,
+  );
 }
 
 /** Returns whether a probability is written as its logarithm. */
