@@ -52,19 +52,24 @@ def test_lines_are_there_without_a_pointer_and_their_caption_says_the_weight(ope
 
 def test_a_tour_goes_through_the_first_tokens_until_somebody_touches_the_page(open_page, file_of):
     url = file_of(translation(names("s", 7), names("t", 5)))
-    page = open_page(url)
-    until(page, "document.querySelector('.caption').textContent.startsWith('t1 ')")
-    until(page, "document.querySelector('.caption').textContent.startsWith('t0 ')", seconds=30)
-    page = open_page(url)
-    until(page, "document.querySelector('.caption').textContent.startsWith('t1 ')")
-    page.keyboard.press("Shift")
-    stopped = page.inner_text(".caption")
-    page.wait_for_timeout(1800)
-    assert page.inner_text(".caption") == stopped
-    for other, options in ((url, QUIET), (f"{url}#token=rows:0", {})):
-        page = open_page(other, **options)
-        page.wait_for_timeout(1800)
-        assert page.inner_text(".caption").startswith("t0 ")
+
+    def seen(address, touch=lambda page: None, **options):
+        """Returns which token the caption is about: at first, and later by the page's clock."""
+        page = open_page(address, **options)
+        page.clock.install()
+        page.reload()
+        tokens = [page.inner_text(".caption")[:2]]
+        for seconds in (1, 1, 4):
+            page.clock.run_for(1000 * seconds)
+            tokens.append(page.inner_text(".caption")[:2])
+            touch(page)
+        return tokens
+
+    assert seen(url) == ["t0", "t1", "t2", "t0"]
+    assert seen(url, lambda page: page.keyboard.press("Shift")) == ["t0", "t1", "t1", "t1"]
+    assert seen(url, lambda page: page.mouse.move(1, 1)) == ["t0", "t1", "t1", "t1"]
+    assert seen(url, **QUIET) == ["t0"] * 4
+    assert seen(f"{url}#token=rows:3") == ["t3"] * 4
 
 
 def test_a_head_is_previewed_under_the_pointer(explorer, open_page):
@@ -138,7 +143,7 @@ def test_pieces_of_a_word_stand_together(open_page, file_of, tokens, texts, join
 
 
 def test_probabilities_that_percents_cannot_tell_apart(open_page, file_of):
-    answers = [Answer(text, log_prob, tokens=["a"], before=["b"]) for text, log_prob in zip("abc", [-2.5, -7.46, None])]
+    answers = [Answer(f"{log_prob}", log_prob, tokens=["a"], before=["b"]) for log_prob in (-2.5, -7.46, None)]
     page = open_page(file_of(View("seq2seq", "m", "t", ["a"], answers=answers)))
     assert page.locator(".answers .number").all_inner_texts() == ["8.2 %, log −2.5", "log −7.5", "–"]
     page = open_page(file_of(View("seq2seq", "m", "t", ["a"], answers=answers[::2])))
