@@ -16,7 +16,8 @@ from zoo.workdir import replacing
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 INDEX = "index.html"
-_STYLE = '<link rel="stylesheet" href="explorer.css" />'
+_STYLES = ("explorer.css", "inside.css")
+_LINKS = "\n    ".join(f'<link rel="stylesheet" href="{name}" />' for name in _STYLES)
 _SCRIPT = '<script type="module" src="main.js"></script>'
 _POLICY = "<!-- Content-Security-Policy -->"
 _IMPORT = re.compile(r'^import (?:\{[^}]*\} from )?"\./([\w-]+\.js)";\n', re.MULTILINE)
@@ -46,7 +47,7 @@ class Page:
 
     def html(self) -> str:
         """Returns the file's contents."""
-        style, script = (ASSETS / "explorer.css").read_text(encoding="utf-8"), bundled_script()
+        style, script = "".join((ASSETS / name).read_text(encoding="utf-8") for name in _STYLES), bundled_script()
         policy = (
             f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
             "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
@@ -55,7 +56,7 @@ class Page:
         data = f'<script type="application/json" id="explorer-data">{views}</script>'
         parts = {
             _POLICY: f'<meta http-equiv="Content-Security-Policy" content="{policy}" />',
-            _STYLE: f"<style>{style}</style>",
+            _LINKS: f"<style>{style}</style>",
             _SCRIPT: f'{data}\n<script type="module">{script}</script>',
         }
         page = (ASSETS / INDEX).read_text(encoding="utf-8")

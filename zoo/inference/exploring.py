@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.inference.language_model_run import LanguageModelRun
     from zoo.inference.seq2seq_run import Hypothesis, Seq2SeqRun
 
-CUT = "Only the first {count} symbols of this text are shown: the model reads no more at once."
+CUT = "Only the first {count} tokens of this text are shown: the model reads no more at once."
 """What a view notes of a text that is too long."""
 
 
@@ -97,7 +97,7 @@ def continuation_view(run: "LanguageModelRun", text: str, **options: Any) -> Vie
 
 
 def _notes(run: "Run", text: str, count: int) -> list[str]:
-    """Returns a note if a text has more symbols than are shown."""
+    """Returns a note if a text has more tokens than are shown."""
     (symbols,) = run.reader.encode([text])
     return [CUT.format(count=count)] if len(symbols) > count else []
 

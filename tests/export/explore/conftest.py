@@ -1,14 +1,17 @@
-"""Scripted models and the explorer over them."""
+"""Scripted models, the explorer over them, and a browser that opens its pages."""
 
 import threading
 
 import pytest
+from support.browser import CHROMIUM, FLAGS
 from support.explorer_models import ScriptedModels, serving
 
 from export.client import Client
 from export.explore import ExplorerServer, ServedModel
+from zoo.explorer import Page
 
 NAMES = ("translator", "classifier", "continuer", "deaf", "nowhere")
+PATIENCE = 120  # seconds for a page on a busy machine
 
 
 @pytest.fixture
@@ -41,3 +44,46 @@ def explorer(models):
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Returns a function that opens an address in a window of its own; nothing may go wrong in it."""
+    contexts, wrong = [], []
+
+    def open_page(url, **options):
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
+        contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    # The browser itself reports each answer that is an error; those belong to the tests of errors.
+    assert not [line for line in wrong if "Failed to load resource" not in line]
+
+
+@pytest.fixture
+def file_of(tmp_path):
+    """Returns a function that writes views as a self-contained file and returns its address."""
+
+    def file_of(*views):
+        return Page(views).save(tmp_path / "page.html").as_uri()
+
+    return file_of

@@ -4,77 +4,15 @@ import json
 import re
 
 import pytest
-from support.browser import CHROMIUM, FLAGS, processor_time, until
+from support.browser import processor_time, until
 from support.explorer_models import translation
+from support.explorer_pages import asked, columns, rows, shaded
 
 from zoo.explorer import Page, View
 
 pytestmark = pytest.mark.nightly
-sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
 HOSTILE = "<img src=x onerror=document.title='hacked'> </script><script>document.title='hacked'</script> \u202e‮x &amp;"
-PATIENCE = 120  # seconds for a page on a busy machine
 LONGEST = 0.1  # seconds of the processor for a redraw
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    """Returns a function that opens an address in a window of its own; nothing may go wrong in it."""
-    contexts, wrong = [], []
-
-    def open_page(url, **options):
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
-        contexts.append(context)
-        context.set_default_timeout(1000 * PATIENCE)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    # The browser itself reports each answer that is an error; those belong to the tests of errors.
-    assert not [line for line in wrong if "Failed to load resource" not in line]
-
-
-@pytest.fixture
-def file_of(tmp_path):
-    """Returns a function that writes views as a self-contained file and returns its address."""
-
-    def file_of(*views):
-        return Page(views).save(tmp_path / "page.html").as_uri()
-
-    return file_of
-
-
-def asked(explorer, open_page, settings="model=translator&text=one two three", **options):
-    page = open_page(f"{explorer.url}#{settings}", **options)
-    page.wait_for_selector(".token, .error")
-    return page
-
-
-def rows(page):
-    return page.locator(".strip").nth(1).locator(".token")
-
-
-def columns(page):
-    return page.locator(".strip").nth(0).locator(".token")
-
-
-def shaded(tokens):
-    weights = tokens.evaluate_all("all => all.map(token => token.style.getPropertyValue('--weight'))")
-    return [float(weight or 0) for weight in weights]
 
 
 def test_a_text_is_typed_and_answered(explorer, open_page):
@@ -88,14 +26,14 @@ def test_a_text_is_typed_and_answered(explorer, open_page):
 
 def test_a_token_under_the_pointer_shows_what_it_looks_at(explorer, open_page):
     page = asked(explorer, open_page)
-    assert not any(shaded(columns(page)))
     rows(page).nth(1).hover()
     weights = shaded(columns(page))
     assert weights[1] == max(weights) > 0 and weights[0] < weights[1]
     assert "“two”, number 2 of 4" in page.inner_text(".columns") and "90 %" in page.inner_text(".alternatives")
     assert "<i>other</i>" in page.inner_text(".alternatives")
     page.mouse.move(0, 0)
-    assert not any(shaded(columns(page)))
+    weights = shaded(columns(page))
+    assert weights[0] == max(weights) > 0, "without a pointer the first step is shown"
     columns(page).nth(0).hover()
     assert any(shaded(rows(page))) and "It is looked at by" in page.inner_text(".columns")
 
@@ -130,7 +68,7 @@ def test_by_keyboard_alone(explorer, open_page):
     page.locator(".scroll canvas").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert "looks at" in page.inner_text(".pictures")
+    assert "looks at" in page.inner_text("main")
 
 
 def test_layers_heads_and_kinds(explorer, open_page):

@@ -210,6 +210,13 @@ MUTANTS: list[Mutant] = [
         PAGE,
     ),
     Mutant(
+        "a style sheet stays outside of the page",
+        "zoo/explorer/page.py",
+        '_STYLES = ("explorer.css", "inside.css")',
+        '_STYLES = ("explorer.css",)',
+        PAGE,
+    ),
+    Mutant(
         "the policy is that of another script",
         "zoo/explorer/page.py",
         "script-src {_hash(script)}",

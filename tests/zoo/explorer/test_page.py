@@ -15,6 +15,7 @@ from zoo.errors import InputError
 from zoo.explorer import Answer, Page, View
 from zoo.explorer.page import ASSETS, INDEX, bundled_script
 
+MOST_BYTES = 90_000  # of a page without its views
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
@@ -116,9 +117,14 @@ def test_one_scope_can_hold_all_modules():
         assert path.read_text(encoding="utf-8").splitlines()[0] in bundled_script(), f"{path.name} is left out"
 
 
+def test_a_page_is_small():
+    size = len(Page([View("classifier", "m", "t")]).html().encode("utf-8"))
+    assert size < MOST_BYTES, f"the page has {size:,} bytes without its views"
+
+
 def test_a_page_is_the_served_one_with_its_parts_inside():
     served = (ASSETS / INDEX).read_text(encoding="utf-8")
-    for mark in ("<!-- Content-Security-Policy -->", 'href="explorer.css"', 'src="main.js"'):
+    for mark in ("<!-- Content-Security-Policy -->", 'href="explorer.css"', 'href="inside.css"', 'src="main.js"'):
         assert served.count(mark) == 1 and mark not in Page([View("classifier", "m", "t")]).html()
 
 

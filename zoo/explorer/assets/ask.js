@@ -21,7 +21,10 @@ export async function ask(path, body, signal) {
 }
 
 async function received(path, body, signal) {
-  const request = body === null ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const request =
+    body === null
+      ? {}
+      : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   let response;
   try {
     response = await fetch(`api/${path}`, { ...request, signal, cache: "no-store" });

@@ -12,7 +12,9 @@ export const KIND_NAMES = {
 /** Returns the attention of a view and one of its answers by kind, in the order in which people ask for them. */
 export function attentions(view, answer) {
   const all = { ...answer?.attention, ...view.attention };
-  return Object.fromEntries(["cross", "encoder", "decoder"].filter((kind) => all[kind]).map((kind) => [kind, all[kind]]));
+  return Object.fromEntries(
+    ["cross", "encoder", "decoder"].filter((kind) => all[kind]).map((kind) => [kind, all[kind]]),
+  );
 }
 
 /** Returns the tokens that attend and those that are attended to. */
@@ -33,7 +35,8 @@ function layerWeights(attention, layer) {
 
 function decodeWeights(text, size) {
   const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : bytesOf(atob(text));
-  if (bytes.length !== 2 * size) throw new Error(`The view is damaged: ${bytes.length} bytes of weights, not ${2 * size}.`);
+  if (bytes.length !== 2 * size)
+    throw new Error(`The view is damaged: ${bytes.length} bytes of weights, not ${2 * size}.`);
   const weights = new Uint16Array(size);
   for (let i = 0; i < size; i++) weights[i] = bytes[2 * i] | (bytes[2 * i + 1] << 8);
   return weights;
@@ -79,5 +82,6 @@ export function largestOf(weights, count) {
 /** Puts weights that arrived later into a view. */
 export function addLayer(view, answer, layer, parts) {
   const all = attentions(view, answer);
-  for (const [kind, text] of Object.entries(parts)) if (all[kind] && layer < all[kind].layers.length) all[kind].layers[layer] = text;
+  for (const [kind, text] of Object.entries(parts))
+    if (all[kind] && layer < all[kind].layers.length) all[kind].layers[layer] = text;
 }

@@ -1,55 +1,112 @@
-// All layers and heads as small pictures; one of them is open.
+// All layers and heads as small pictures: one of them is open, and one under the pointer is shown for that long.
 
 import { make } from "./dom.js";
 import { picture } from "./data.js";
 import { heatCanvas } from "./heat.js";
+import { roleOf, ROLES } from "./roles.js";
 
-const SIDE = 96; // pixels of a small picture
-const [LEAST, MOST] = [32, 640]; // CSS pixels: the side of the smallest, and the width of all of them
+const SIDE = 144; // pixels of a small picture
+const [NARROWEST, WIDEST] = [0.6, 2]; // shapes, width by height; a picture of another one is stretched
 const BUDGET = 12; // milliseconds of drawing before the page may do something else
+const RULE = "A mark says where at least half of a head’s weight goes, and twice as much as by chance.";
 
 export class Grid {
-  /** `onOpen(layer, head)` is called for the picture that is opened. */
-  constructor(onOpen) {
-    this.cells = make("div", { class: "grid", role: "radiogroup", "aria-label": "Layers and heads", keydown: (event) => this.move(event) });
-    this.element = make("section", {}, make("h3", {}, "All layers (down) and heads (across)"), this.cells);
+  /** `onOpen(layer, head)` is called for the picture that is opened, `onPoint` for the one under the pointer. */
+  constructor(onOpen, onPoint) {
+    const point = (event) => {
+      const button = event.target.closest("button");
+      onPoint(...(button ? this.placeOf(button) : [null, null]));
+    };
+    const listeners = {
+      keydown: (event) => this.move(event),
+      pointerover: point,
+      pointerleave: () => onPoint(null, null),
+    };
+    this.cells = make("div", { class: "grid", role: "radiogroup", "aria-label": "Layers and heads", ...listeners });
+    this.rule = make("p", { class: "quiet", hidden: true });
+    this.element = make(
+      "section",
+      {},
+      make("h3", {}, "Layers and heads: point at one to see its lines, open it to keep them"),
+      this.cells,
+      this.rule,
+    );
     this.onOpen = onOpen;
     this.round = 0;
+    this.roles = new Set();
   }
 
   /** Shows the pictures of a kind of attention; those of layers that are not there yet follow by `refresh`. */
-  show(attention) {
-    this.attention = attention;
-    const { heads, layers } = attention;
-    const room = this.element.parentElement?.clientWidth || 640;
-    const width = Math.max(LEAST, Math.min(SIDE, Math.floor((Math.min(room, MOST) - 8) / heads) - 4));
-    this.cells.style.gridTemplateColumns = `repeat(${heads}, ${width}px)`;
+  show(attention, kind, tokens) {
+    [this.attention, this.kind, this.tokens] = [attention, kind, tokens];
+    const { heads, layers, rows, columns } = attention;
+    this.element.hidden = heads * layers.length === 1;
+    this.cells.style.setProperty("--heads", heads);
+    this.cells.style.setProperty("--shape", Math.min(WIDEST, Math.max(NARROWEST, columns / rows)));
     this.buttons = layers.map((_, layer) => Array.from({ length: heads }, (_, head) => this.button(layer, head)));
-    this.cells.replaceChildren(...this.buttons.flat());
+    const label = (word, number) =>
+      make("span", { class: `label ${word}`, "aria-hidden": "true" }, make("span", {}, `${word} `), String(number + 1));
+    const above = [
+      make("span", { class: "label", "aria-hidden": "true" }),
+      ...this.buttons[0].map((_, head) => label("head", head)),
+    ];
+    this.cells.replaceChildren(...above, ...this.buttons.flatMap((row, layer) => [label("layer", layer), ...row]));
+    this.roles.clear();
+    this.rule.hidden = true;
     this.refresh();
   }
 
   button(layer, head) {
-    const label = `layer ${layer + 1}, head ${head + 1}`;
     const open = () => this.onOpen(layer, head);
-    return make("button", { type: "button", class: "small", role: "radio", "aria-checked": "false", "aria-label": label, title: label, tabindex: -1, click: open }, "…");
+    const label = `layer ${layer + 1}, head ${head + 1}`;
+    return make(
+      "button",
+      {
+        type: "button",
+        class: "small",
+        role: "radio",
+        "aria-checked": "false",
+        "aria-label": label,
+        title: label,
+        tabindex: -1,
+        click: open,
+      },
+      "…",
+    );
+  }
+
+  placeOf(button) {
+    const layer = this.buttons.findIndex((row) => row.includes(button));
+    return [layer, this.buttons[layer].indexOf(button)];
   }
 
   /** Draws what is not drawn yet, a few milliseconds at a time. */
   refresh() {
     const round = ++this.round;
     const open = this.buttons.flatMap((row, layer) => row.map((button, head) => [button, layer, head]));
-    const missing = open.filter(([button, layer]) => !button.querySelector("canvas") && this.attention.layers[layer] !== null);
+    const missing = open.filter(
+      ([button, layer]) => !button.querySelector("canvas") && this.attention.layers[layer] !== null,
+    );
     const work = () => {
       if (round !== this.round) return;
       const end = performance.now() + BUDGET;
-      while (missing.length && performance.now() < end) {
-        const [button, layer, head] = missing.shift();
-        button.replaceChildren(heatCanvas(picture(this.attention, layer, head), SIDE));
-      }
+      while (missing.length && performance.now() < end) this.draw(...missing.shift());
       if (missing.length) setTimeout(work);
     };
     work();
+  }
+
+  draw(button, layer, head) {
+    const shown = picture(this.attention, layer, head);
+    const role = roleOf(shown, this.kind, this.tokens);
+    const label = `layer ${layer + 1}, head ${head + 1}`;
+    button.replaceChildren(heatCanvas(shown, SIDE), make("span", { class: "role" }, role ?? ""));
+    button.setAttribute("aria-label", role ? `${label}, ${role}` : label);
+    button.title = role ? `${label}, ${role}: ${ROLES[role]}` : label;
+    if (!role || this.roles.has(role)) return;
+    this.roles.add(role);
+    this.rule.hidden = false;
+    this.rule.textContent = `${RULE} ${[...this.roles].map((name) => `“${name}”: ${ROLES[name]}`).join("; ")}.`;
   }
 
   /** Draws everything anew, in the colours of now. */

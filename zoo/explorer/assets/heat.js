@@ -1,7 +1,7 @@
 // Weights as pictures: small ones, the large one with its labels, and the same as SVG.
 
 import { colorOf, colorTable, pageColor } from "./colors.js";
-import { shown } from "./words.js";
+import { plain } from "./words.js";
 
 const FONT = "system-ui, 'Noto Sans', sans-serif";
 const [LEAST_CELL, LARGEST_CELL, LABELLED_CELL] = [2, 28, 9]; // CSS pixels; smaller cells have no labels
@@ -44,21 +44,31 @@ function pooled(picture, limit) {
 
 /** Returns where everything of the large picture is, for a width in CSS pixels. */
 export function planMatrix(picture, labels, width) {
-  const rowLabels = labels.rows.map(shown);
-  const columnLabels = labels.columns.map(shown);
+  const rowLabels = labels.rows.map(plain);
+  const columnLabels = labels.columns.map(plain);
   const context = document.createElement("canvas").getContext("2d");
   context.font = `14px ${FONT}`;
-  const longest = (texts) => Math.min(LONGEST_LABEL, Math.max(0, ...texts.map((text) => context.measureText(text).width)));
+  const longest = (texts) =>
+    Math.min(LONGEST_LABEL, Math.max(0, ...texts.map((text) => context.measureText(text).width)));
   let left = longest(rowLabels) + 2 * GAP;
-  const room = Math.max((width - left) / picture.columns, LEAST_CELL);
+  const room = Math.max((width - left - GAP) / picture.columns, LEAST_CELL);
   const cell = Math.min(room, LARGEST_CELL);
   const labelled = cell >= LABELLED_CELL;
   if (!labelled) left = 2 * GAP;
   const size = Math.min(14, 0.8 * cell);
-  const upright = columnLabels.every((text) => [...text].length === 1);
-  const top = !labelled ? 2 * GAP : upright ? size + 2 * GAP : (longest(columnLabels) * size) / 14 + 2 * GAP;
+  const fit = columnLabels.every((text) => (context.measureText(text).width * size) / 14 < cell);
+  const upright = columnLabels.map((text) => fit || [...text].length === 1);
+  const turned = columnLabels.filter((_, column) => !upright[column]);
+  const top = !labelled ? 2 * GAP : Math.max(size, (longest(turned) * size) / 14) + 2 * GAP;
   return {
-    cell, left, top, labelled, size, upright, rowLabels, columnLabels,
+    cell,
+    left,
+    top,
+    labelled,
+    size,
+    upright,
+    rowLabels,
+    columnLabels,
     width: Math.ceil(left + cell * picture.columns + GAP),
     height: Math.ceil(top + cell * picture.rows + GAP),
   };
@@ -83,9 +93,9 @@ export function drawMatrix(context, plan, picture) {
   columnLabels.forEach((text, column) => {
     context.save();
     context.translate(left + (column + 0.5) * cell, top - GAP);
-    if (!upright) context.rotate(-Math.PI / 2);
-    context.textAlign = upright ? "center" : "left";
-    context.textBaseline = upright ? "bottom" : "middle";
+    if (!upright[column]) context.rotate(-Math.PI / 2);
+    context.textAlign = upright[column] ? "center" : "left";
+    context.textBaseline = upright[column] ? "bottom" : "middle";
     context.fillText(text, 0, 0, LONGEST_LABEL);
     context.restore();
   });
@@ -94,7 +104,12 @@ export function drawMatrix(context, plan, picture) {
 /** Returns the large picture as an SVG element, with a title line. */
 export function svgMatrix(plan, picture, title) {
   const line = 24;
-  const svg = svgElement("svg", { xmlns: SVG, width: plan.width, height: plan.height + line, viewBox: `0 0 ${plan.width} ${plan.height + line}` });
+  const svg = svgElement("svg", {
+    xmlns: SVG,
+    width: plan.width,
+    height: plan.height + line,
+    viewBox: `0 0 ${plan.width} ${plan.height + line}`,
+  });
   svg.append(svgElement("rect", { width: "100%", height: "100%", fill: pageColor("surface") }));
   const words = { "font-family": FONT, fill: pageColor("text") };
   svg.append(svgElement("text", { x: GAP, y: 16, "font-size": 13, ...words }, title));
@@ -104,13 +119,25 @@ export function svgMatrix(plan, picture, title) {
   if (picture.rows * picture.columns > MOST_RECTANGLES) {
     const [width, height] = [cell * picture.columns, cell * picture.rows];
     const href = heatCanvas(picture).toDataURL("image/png");
-    body.append(svgElement("image", { x: left, y: top, width, height, href, preserveAspectRatio: "none", style: "image-rendering: pixelated" }));
+    body.append(
+      svgElement("image", {
+        x: left,
+        y: top,
+        width,
+        height,
+        href,
+        preserveAspectRatio: "none",
+        style: "image-rendering: pixelated",
+      }),
+    );
   } else {
     picture.values.forEach((value, index) => {
       const [row, column] = [Math.floor(index / picture.columns), index % picture.columns];
       const place = { x: left + column * cell, y: top + row * cell, width: cell, height: cell };
       const rectangle = svgElement("rect", { ...place, fill: colorOf(value / (picture.largest || 1)) });
-      rectangle.append(svgElement("title", {}, `${plan.rowLabels[row]} → ${plan.columnLabels[column]}: ${value.toFixed(4)}`));
+      rectangle.append(
+        svgElement("title", {}, `${plan.rowLabels[row]} → ${plan.columnLabels[column]}: ${value.toFixed(4)}`),
+      );
       body.append(rectangle);
     });
   }
@@ -121,7 +148,9 @@ export function svgMatrix(plan, picture, title) {
   });
   plan.columnLabels.forEach((text, column) => {
     const at = `translate(${left + (column + 0.5) * cell} ${top - GAP})`;
-    const place = upright ? { transform: at, "text-anchor": "middle" } : { transform: `${at} rotate(-90)`, dy: size / 3 };
+    const place = upright[column]
+      ? { transform: at, "text-anchor": "middle" }
+      : { transform: `${at} rotate(-90)`, dy: size / 3 };
     body.append(svgElement("text", { ...place, "font-size": size, ...words }, text));
   });
   return svg;

@@ -24,7 +24,13 @@ function show(views, sources, settings) {
   place.replaceChildren();
   place.classList.toggle("two", views.length > 1);
   views.forEach((view, index) => {
-    const panel = new Panel(view, index, own[index], sources[index], () => panels.length === views.length && remember());
+    const panel = new Panel(
+      view,
+      index,
+      own[index],
+      sources[index],
+      () => panels.length === views.length && remember(),
+    );
     panels.push(panel);
     place.append(panel.element);
   });
@@ -54,11 +60,19 @@ function startWithViews(views) {
     const beside = wholeNumber(settings.beside, 0, views.length - 1, null);
     chosen = { view: first, beside };
     const both = beside === null ? [views[first]] : [views[first], views[beside]];
-    show(both, both.map(() => ({})), settings);
+    show(
+      both,
+      both.map(() => ({})),
+      settings,
+    );
   };
   const settings = readAddress();
-  const view = makeSelect("Text", names, settings.view ?? "0", (value) => open({ view: value, beside: chosen.beside?.toString() }));
-  const beside = makeSelect("beside it", [[NONE, "nothing"], ...names], settings.beside ?? NONE, (value) => open({ view: String(chosen.view), beside: value }));
+  const view = makeSelect("Text", names, settings.view ?? "0", (value) =>
+    open({ view: value, beside: chosen.beside?.toString() }),
+  );
+  const beside = makeSelect("beside it", [[NONE, "nothing"], ...names], settings.beside ?? NONE, (value) =>
+    open({ view: String(chosen.view), beside: value }),
+  );
   if (views.length > 1) form.append(make("div", { class: "row" }, view.label, beside.label));
   else form.append(make("p", { class: "said" }, make("bdi", {}, views[0].text)));
   open(settings);
@@ -77,8 +91,19 @@ async function startWithServer() {
   const models = served.models.map((name) => [name, name]);
   const known = (name) => served.models.includes(name);
   const model = makeSelect("Model", models, known(settings.model) ? settings.model : served.models[0], () => {});
-  const beside = makeSelect("beside it", [[NONE, "nothing"], ...models], known(settings.beside) ? settings.beside : NONE, () => {});
-  const text = make("textarea", { rows: 2, dir: "auto", "aria-label": "Text", placeholder: "Type a text", spellcheck: "false" });
+  const beside = makeSelect(
+    "beside it",
+    [[NONE, "nothing"], ...models],
+    known(settings.beside) ? settings.beside : NONE,
+    () => {},
+  );
+  const text = make("textarea", {
+    rows: 2,
+    dir: "auto",
+    "aria-label": "Text",
+    placeholder: "Type a text",
+    spellcheck: "false",
+  });
   text.value = settings.text ?? served.text;
   const go = make("button", { class: "primary", type: "submit" }, "Ask");
   const cancel = make("button", { type: "button", disabled: true, click: () => restart() }, "Cancel");
@@ -105,7 +130,11 @@ async function startWithServer() {
       if (number !== questions) return;
       say("");
       chosen = { text: asked, model: names[0], beside: names[1] ?? null };
-      show(views, names.map((name) => source(name, asked)), wanted);
+      show(
+        views,
+        names.map((name) => source(name, asked)),
+        wanted,
+      );
     } catch (error) {
       if (number !== questions) return;
       restart(); // the other model's request
@@ -132,6 +161,7 @@ async function startWithServer() {
   if (text.value) await question(settings);
 }
 
+addEventListener("hashchange", () => location.reload()); // of a link that was pasted, not of the page's own changes
 onTheme(() => panels.forEach((panel) => panel.repaint()));
 if (data) startWithViews(JSON.parse(data.textContent));
 else startWithServer();

@@ -18,10 +18,18 @@ export class Matrix {
     });
     this.readout = make("p", { class: "quiet", "aria-live": "polite" });
     this.scroll = make("div", { class: "scroll" }, this.canvas);
-    this.element = make("section", { "aria-label": "All weights" }, make("h3", {}, "All weights of this head"), this.scroll, this.readout);
+    this.element = make(
+      "section",
+      { "aria-label": "All weights" },
+      make("h3", {}, "All weights, a row for each token that looks"),
+      this.scroll,
+      this.readout,
+    );
     this.onChoose = onChoose;
     this.chosen = { row: null, column: null };
-    new ResizeObserver(() => this.picture && this.room() !== this.width && this.draw()).observe(document.documentElement);
+    new ResizeObserver(() => this.picture && this.room() !== this.width && this.draw()).observe(
+      document.documentElement,
+    );
   }
 
   /** Shows a picture; `labels` are the tokens of both sides. */
@@ -95,8 +103,14 @@ export class Matrix {
     if (!steps[event.key]) return;
     event.preventDefault();
     const [down, right] = steps[event.key];
-    const row = Math.max(0, Math.min(this.picture.rows - 1, (this.chosen.row ?? 0) + (this.chosen.row === null ? 0 : down)));
-    const column = Math.max(0, Math.min(this.picture.columns - 1, (this.chosen.column ?? 0) + (this.chosen.column === null ? 0 : right)));
+    const row = Math.max(
+      0,
+      Math.min(this.picture.rows - 1, (this.chosen.row ?? 0) + (this.chosen.row === null ? 0 : down)),
+    );
+    const column = Math.max(
+      0,
+      Math.min(this.picture.columns - 1, (this.chosen.column ?? 0) + (this.chosen.column === null ? 0 : right)),
+    );
     this.onChoose(row, column);
     this.choose(row, column);
   }

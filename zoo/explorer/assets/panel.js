@@ -1,17 +1,21 @@
 // One model and one text: its answers, tokens, pictures, and what can be chosen among them.
 
-import { make, makeChoice, makeSelect } from "./dom.js";
+import { answersOf } from "./answers.js";
+import { captionOf } from "./caption.js";
 import { addLayer, attentions, KIND_NAMES, picture, sides } from "./data.js";
-import { bar, Details } from "./details.js";
+import { Details } from "./details.js";
+import { make, makeChoice, makeSelect } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Matrix } from "./matrix.js";
 import { saveJson, savePng, saveSvg } from "./save.js";
-import { wholeNumber } from "./state.js";
+import { linkButton, wholeNumber } from "./state.js";
+import { Steps } from "./steps.js";
 import { Strips } from "./tokens.js";
-import { percent, percentOfLog, shown } from "./words.js";
+import { tour } from "./tour.js";
+import { isSpecial, probability } from "./words.js";
 
-const SECONDS_A_STEP = 0.7;
-const MOST_CLASSES = 12;
+const MOST_BESIDE = 40; // columns of the large picture; with more of them it is as wide as the page
+const HINT = "Point at a token, tap it, or go to it with Tab and the arrow keys, to see what it looked at.";
 
 export class Panel {
   /**
@@ -38,7 +42,14 @@ export class Panel {
   /** What the address should say of this panel. */
   get settings() {
     const { answer, kind, layer, head, side, token, step } = this.state;
-    return { answer: answer || null, kind, layer, head, token: token === null ? null : `${side}:${token}`, step: step || null };
+    return {
+      answer: answer || null,
+      kind,
+      layer,
+      head,
+      token: token === null ? null : `${side}:${token}`,
+      step: step || null,
+    };
   }
 
   /** Fills the panel, which stands in the page by now. */
@@ -48,28 +59,17 @@ export class Panel {
     this.controls = make("div", {});
     this.inside = make("div", {});
     const notes = view.notes.map((note) => make("p", { class: "quiet" }, note));
-    const parts = [make("h2", {}, view.model), this.said, this.answers(), ...notes, this.status, this.controls, this.inside];
+    const parts = [
+      make("h2", {}, view.model),
+      this.said,
+      answersOf(view, this.name, this.state.answer, (number) => this.chooseAnswer(number)),
+      ...notes,
+      this.status,
+      this.controls,
+      this.inside,
+    ];
     this.element.replaceChildren(...parts.filter(Boolean));
     this.showAnswer();
-  }
-
-  /** Returns the answers or the classes, to be chosen from or to be read. */
-  answers() {
-    const { view } = this;
-    if (view.classes.length) {
-      const rows = view.classes.slice(0, MOST_CLASSES).map(({ label, probability }) => bar(label, probability, percent(probability)));
-      if (view.classes.length > MOST_CLASSES) rows.push(make("li", { class: "quiet" }, `and ${view.classes.length - MOST_CLASSES} more`));
-      return make("ol", { class: "classes bars", "aria-label": "Classes and their probabilities" }, ...rows);
-    }
-    if (view.answers.length < 2) return null;
-    const options = view.answers.map((answer, index) => {
-      const text = make("bdi", { class: "text" }, answer.text || "(nothing)");
-      return [String(index), text, make("span", { class: "number" }, percentOfLog(answer.log_prob))];
-    });
-    const choose = (value) => this.chooseAnswer(Number(value));
-    const choice = makeChoice("Answers in the order of the search, which favours longer ones, with their probabilities", `answer-${this.name}`, options, String(this.state.answer), choose);
-    choice.classList.add("answers");
-    return choice;
   }
 
   chooseAnswer(number) {
@@ -127,12 +127,27 @@ export class Panel {
       return;
     }
     this.strips = new Strips((side, index, isChoice) => this.lookAt(side, index, isChoice));
+    this.caption = make("p", { class: "caption" });
+    this.stepPlace = make("div", {});
     this.details = new Details();
     this.matrix = new Matrix((row) => this.lookAt("rows", row, true));
-    this.grid = new Grid((layer, head) => this.open({ layer, head }));
-    const { strips, details, matrix, grid } = this;
-    const pictures = make("div", { class: "pictures" }, matrix.element, grid.element);
-    this.inside.replaceChildren(strips.element, details.element, pictures, this.saving());
+    this.grid = new Grid(
+      (layer, head) => this.open({ layer, head }),
+      (layer, head) => this.point(layer, head),
+    );
+    this.beside = make("div", { class: "beside" }, this.grid.element);
+    this.below = make("div", { class: "below" });
+    const tokens = make(
+      "div",
+      {},
+      make("p", { class: "quiet" }, HINT),
+      this.strips.element,
+      this.caption,
+      this.stepPlace,
+      this.details.element,
+    );
+    this.sides = make("div", { class: "sides" }, tokens, this.beside, this.below);
+    this.inside.replaceChildren(this.sides, this.saving());
     const kind = kinds.includes(this.wanted.kind) ? this.wanted.kind : kinds[0];
     this.showKind(kind, this.wanted);
   }
@@ -151,11 +166,18 @@ export class Panel {
     state.token = wholeNumber(token, 0, this.tokens[state.side].length - 1, null);
     state.step = predictions ? wholeNumber(String(wanted.step ?? ""), 0, this.tokens.rows.length, 0) : 0;
     this.controls.replaceChildren(...this.makeControls());
-    const spoken = predictions?.map(({ log_prob: logProb }) => percentOfLog(logProb)) ?? [];
+    this.steps = predictions ? new Steps(this.tokens.rows, this.given(), (step) => this.setStep(step)) : null;
+    this.stepPlace.replaceChildren(...(this.steps ? [this.steps.element] : []));
+    const spoken = predictions?.map(({ log_prob: logProb }) => probability(logProb)) ?? [];
     this.strips.show(this.tokens, titles(kind, this.view.task), this.given(), spoken);
-    this.grid.show(this.attention);
+    const isWide = this.tokens.columns.length > MOST_BESIDE;
+    this.sides.classList.toggle("wide", isWide);
+    (layers.length * heads === 1 && !isWide ? this.beside : this.below).append(this.matrix.element);
+    this.grid.show(this.attention, kind, this.tokens);
     this.open({});
     this.setStep(state.step);
+    const visit = (row) => this.lookAt(row === null ? null : "rows", row, false);
+    if (state.token === null) tour(this.first(), this.tokens.rows.length, visit);
     this.loadMissing();
   }
 
@@ -172,14 +194,25 @@ export class Panel {
   makeControls() {
     const { view, state, attention } = this;
     const kinds = Object.keys(attentions(view, this.answer)).map((kind) => [kind, KIND_NAMES[kind]]);
-    const choice = kinds.length > 1 ? makeChoice("Attention", `kind-${this.name}`, kinds, state.kind, (kind) => this.chooseKind(kind)) : null;
-    const numbers = (word, count) => Array.from({ length: count }, (_, index) => [String(index), `${word} ${index + 1}`]);
-    this.layerSelect = makeSelect("Layer", numbers("layer", attention.layers.length), String(state.layer), (value) => this.open({ layer: Number(value) }));
+    const choice =
+      kinds.length > 1
+        ? makeChoice("Attention", `kind-${this.name}`, kinds, state.kind, (kind) => this.chooseKind(kind))
+        : null;
+    const numbers = (word, count) =>
+      Array.from({ length: count }, (_, index) => [String(index), `${word} ${index + 1}`]);
     const heads = [["mean", "mean of heads"], ...numbers("head", attention.heads)];
-    this.headSelect = makeSelect("Head", heads, String(state.head), (value) => this.open({ head: value === "mean" ? value : Number(value) }));
+    this.layerSelect = makeSelect("Layer", numbers("layer", attention.layers.length), String(state.layer), (value) =>
+      this.open({ layer: Number(value) }),
+    );
+    this.headSelect = makeSelect("Head", heads, String(state.head), (value) =>
+      this.open({ head: value === "mean" ? value : Number(value) }),
+    );
     choice?.classList.add("row");
-    const selects = make("div", { class: "row" }, this.layerSelect.label, this.headSelect.label);
-    return [choice, selects, this.predictions() ? this.stepper() : null].filter(Boolean);
+    const selects = [
+      attention.layers.length > 1 && this.layerSelect.label,
+      attention.heads > 1 && this.headSelect.label,
+    ].filter(Boolean);
+    return [choice, selects.length ? make("div", { class: "row" }, ...selects) : null].filter(Boolean);
   }
 
   chooseKind(kind) {
@@ -187,45 +220,19 @@ export class Panel {
     this.showKind(kind);
   }
 
-  stepper() {
-    const count = this.tokens.rows.length;
-    this.slider = make("input", { type: "range", min: 0, max: count, step: 1, "aria-label": "Step of decoding, 0 for all", input: () => this.setStep(Number(this.slider.value)) });
-    const go = (text, label, action) => make("button", { type: "button", "aria-label": label, title: label, click: action }, text);
-    this.playButton = go("▶", "Play the steps", () => this.play());
-    this.stepText = make("span", { class: "quiet" });
-    const by = (difference) => () => this.setStep(Math.max(0, Math.min(count, this.state.step + difference)));
-    return make("div", { class: "row", role: "group", "aria-label": "Steps of decoding" }, go("◀", "One step back", by(-1)), this.playButton, go("▶|", "One step on", by(1)), this.slider, this.stepText);
-  }
-
   /** Shows what was written up to a step, and the attention of that step; 0 is everything. */
   setStep(step) {
     const { state } = this;
     state.step = step;
-    const count = this.tokens.rows.length;
-    this.strips.reveal(step || count);
-    if (this.slider && this.predictions()) {
-      this.slider.value = step;
-      this.slider.setAttribute("aria-valuetext", step ? `step ${step} of ${count}` : "all steps");
-      this.stepText.textContent = step ? `step ${step} of ${count}: “${shown(this.tokens.rows[step - 1])}”` : `all ${count} steps`;
-    }
+    this.strips.reveal(step || this.tokens.rows.length);
+    this.steps?.show(step);
     if (step) this.lookAt("rows", step - 1, true);
     else this.lookAt(state.side, state.token, true);
   }
 
-  play() {
-    if (this.timer) return this.stop();
-    const count = this.tokens.rows.length;
-    this.playButton.textContent = "❚❚";
-    this.setStep(this.state.step >= count ? 1 : Math.max(this.state.step, this.given()) + 1);
-    this.timer = setInterval(() => (this.state.step < count ? this.setStep(this.state.step + 1) : this.stop()), 1000 * SECONDS_A_STEP);
-    return undefined;
-  }
-
   /** Ends what goes on by itself. */
   stop() {
-    clearInterval(this.timer);
-    this.timer = null;
-    if (this.playButton) this.playButton.textContent = "▶";
+    this.steps?.stop();
   }
 
   /** Opens a layer or a head, or both. */
@@ -236,25 +243,57 @@ export class Panel {
     this.headSelect.select.value = String(head);
     this.grid.mark(layer, head);
     this.picture = picture(this.attention, layer, head);
+    this.pointed = null;
     this.matrix.element.hidden = this.picture === null;
     if (this.picture) this.matrix.show(this.picture, this.tokens, this.title());
     this.lookAt(this.state.side, this.state.token, true);
   }
 
-  /** Shows what a token looks at; `null` for none, or for the one that was chosen before. */
+  /** Shows the lines of a head for as long as its small picture is pointed at; `null` for those of the open one. */
+  point(layer, head) {
+    const pointed = layer === null ? null : picture(this.attention, layer, head);
+    this.pointed = pointed && { picture: pointed, layer, head };
+    this.lookAt(null);
+  }
+
+  /** The row that is shown until somebody chooses one: the first that was written, or the first of the text proper. */
+  first() {
+    const { rows } = this.tokens;
+    const first = this.given() || rows.findIndex((token) => !isSpecial(token));
+    return rows.length ? Math.max(0, Math.min(rows.length - 1, first)) : null;
+  }
+
+  /** Shows what a token looks at; a side of `null` stands for the token that was chosen before, or the first. */
   lookAt(side, index, isChoice) {
     const start = performance.now();
-    const { state } = this;
+    const { state, tokens } = this;
     if (isChoice) Object.assign(state, { side: side ?? "rows", token: index });
-    const [from, at] = side === null ? [state.side, state.token] : [side, index];
-    if (at !== null && this.picture) this.strips.light(this.picture, from, at);
+    const chosen = state.token === null ? ["rows", this.first()] : [state.side, state.token];
+    const [from, at] = side === null || index === null ? chosen : [side, index];
+    const lit = this.pointed ?? { ...state, picture: this.picture };
+    const isLit = at !== null && lit.picture !== null;
+    if (isLit) this.strips.light(lit.picture, from, at);
     else this.strips.dark();
-    if (isChoice) this.strips.choose(state.side, at);
+    this.caption.setAttribute("aria-live", isChoice ? "polite" : "off");
+    this.caption.replaceChildren(...(isLit ? [...captionOf(lit.picture, tokens, from, at), this.where(lit)] : []));
+    if (isChoice) this.strips.choose(state.side, state.token);
     this.matrix.choose(from === "rows" ? at : null, from === "columns" ? at : null);
     this.details.element.hidden = at === null;
-    if (at !== null) this.details.show(this.picture, this.tokens, from, at, from === "rows" ? this.predictions()?.[at] : null);
+    if (at !== null)
+      this.details.show(lit.picture, tokens, from, at, from === "rows" ? this.predictions()?.[at] : null);
     if (isChoice) this.onChange();
     performance.measure("explorer-redraw", { start, end: performance.now() });
+  }
+
+  /** Returns which layer and head that is, where there are several. */
+  where({ layer, head }) {
+    const { layers, heads } = this.attention;
+    const parts = [
+      layers.length > 1 && `layer ${layer + 1}`,
+      heads > 1 && (head === "mean" ? `mean of ${heads} heads` : `head ${head + 1}`),
+    ];
+    const words = parts.filter(Boolean).join(", ");
+    return make("span", { class: "quiet" }, words && ` (${words})`);
   }
 
   /** Asks for layers that are not there yet, the open one first, one after the other. */
@@ -271,7 +310,9 @@ export class Panel {
     if (this.loading === answer) return;
     this.loading = answer;
     for (let layer = missing(); layer !== undefined && isHere(); layer = missing()) {
-      const parts = await this.load(`Asking for layer ${layer + 1} of ${count} …`, () => this.source.layer(answer?.hypothesis ?? null, layer));
+      const parts = await this.load(`Asking for layer ${layer + 1} of ${count} …`, () =>
+        this.source.layer(answer?.hypothesis ?? null, layer),
+      );
       if (!parts) break;
       addLayer(view, answer, layer, parts);
       if (isHere()) this.grid.refresh();
@@ -291,19 +332,31 @@ export class Panel {
   title() {
     const { view, answer, state } = this;
     const head = state.head === "mean" ? "mean of heads" : `head ${state.head + 1}`;
-    return `${view.model}: ${view.text} → ${answer ? answer.text : (view.classes[0]?.label ?? "")} (${state.kind}, layer ${state.layer + 1}, ${head})`;
+    const said = answer ? answer.text : (view.classes[0]?.label ?? "");
+    return `${view.model}: ${view.text} → ${said} (${state.kind}, layer ${state.layer + 1}, ${head})`;
   }
 
   saving() {
     const name = () => `attention-${this.view.model}-${this.state.kind}`.replace(/[^\p{L}\p{N}._-]+/gu, "-");
     const button = (text, action) => make("button", { type: "button", click: action }, text);
     const open = (save) => () => this.picture && save(this.picture, this.tokens, this.title(), name());
-    return make("div", { class: "row", role: "group", "aria-label": "Save" }, button("Save PNG", open(savePng)), button("Save SVG", open(saveSvg)), button("Save JSON", () => saveJson(this.view, name())));
+    const saves = [
+      button("Save PNG", open(savePng)),
+      button("Save SVG", open(saveSvg)),
+      button("Save JSON", () => saveJson(this.view, name())),
+    ];
+    return make("div", { class: "row", role: "group", "aria-label": "Save and share" }, ...saves, linkButton());
   }
 }
 
 function titles(kind, task) {
   if (kind === "encoder") return { columns: "Looked at: the text", rows: "Looking: the text" };
   const columns = kind === "cross" ? "Looked at: the text" : "Looked at: what stood before";
-  return { columns, rows: task === "language_model" ? "Looking: what is predicted, the text and its continuation" : "Looking: what is written" };
+  return {
+    columns,
+    rows:
+      task === "language_model"
+        ? "Looking: what is predicted, the text and its continuation"
+        : "Looking: what is written",
+  };
 }

@@ -3,21 +3,30 @@
 import { make, setWeight } from "./dom.js";
 import { pageColor } from "./colors.js";
 import { largestOf, weightsOf } from "./data.js";
-import { direction, shown } from "./words.js";
+import { continues, direction, plain, shown } from "./words.js";
 
 const MOST_LINES = 48;
 const FAINTEST = 0.03; // part of the largest weight
+const MOST_HINTED = 40; // rows whose strongest line is hinted at while another one is shown
 const MANY = 120; // tokens; more of them are written smaller
 
 export class Strips {
-  /** `onFocus(side, index, isChoice)` is called for the token that is looked at, with `null` when the pointer leaves. */
+  /** `onFocus(side, index, isChoice)` is called for the token that is pointed at, with `null` when none is. */
   constructor(onFocus) {
     this.onFocus = onFocus;
     this.lists = { columns: this.list("columns"), rows: this.list("rows") };
     this.titles = { columns: make("h3", {}), rows: make("h3", {}) };
     this.canvas = make("canvas", { "aria-hidden": "true" });
     const { lists, titles } = this;
-    this.element = make("section", { class: "strips", "aria-label": "Tokens" }, titles.columns, lists.columns, lists.rows, titles.rows, this.canvas);
+    this.element = make(
+      "section",
+      { class: "strips", "aria-label": "Tokens" },
+      titles.columns,
+      lists.columns,
+      lists.rows,
+      titles.rows,
+      this.canvas,
+    );
     this.tokens = { columns: [], rows: [] };
     new ResizeObserver(() => this.redraw?.()).observe(this.element);
   }
@@ -39,7 +48,9 @@ export class Strips {
 
   /** Shows tokens; `given` of the rows were there before, and `labels` say more of a row for those who hear it. */
   show(tokens, titles, given, labels) {
+    const all = [...tokens.columns, ...tokens.rows];
     for (const side of ["columns", "rows"]) {
+      const joined = continues(tokens[side], all);
       this.titles[side].textContent = titles[side];
       this.lists[side].setAttribute("aria-label", titles[side]);
       this.lists[side].dir = direction(tokens[side]);
@@ -47,8 +58,22 @@ export class Strips {
       this.tokens[side] = tokens[side].map((token, index) => {
         const extra = side === "rows" ? labels[index] : "";
         const label = `${shown(token)}, ${index + 1} of ${tokens[side].length}${extra ? `, ${extra}` : ""}`;
-        const style = side === "rows" && index < given ? "token given" : "token";
-        return make("div", { class: style, role: "option", tabindex: -1, "aria-selected": "false", "aria-label": label }, shown(token));
+        const style = ["token", side === "rows" && index < given && "given", joined[index] && "joined"]
+          .filter(Boolean)
+          .join(" ");
+        return make(
+          "div",
+          {
+            class: style,
+            role: "option",
+            dir: "auto",
+            tabindex: -1,
+            "aria-selected": "false",
+            "aria-label": label,
+            title: shown(token),
+          },
+          plain(token),
+        );
       });
       this.lists[side].replaceChildren(...this.tokens[side]);
       if (this.tokens[side].length) this.tokens[side][0].tabIndex = 0;
@@ -81,16 +106,33 @@ export class Strips {
     this.tokens[other].forEach((token, place) => setWeight(token, weights[place] / largest));
     if (this.lit !== other) for (const token of this.tokens[side]) setWeight(token, 0);
     this.lit = other;
-    const lines = largestOf(weights, MOST_LINES).filter((place) => weights[place] > FAINTEST * largest && !this.tokens[other][place].hidden);
-    this.redraw = () => this.drawLines(this.tokens[side][index], lines.map((place) => [this.tokens[other][place], weights[place] / largest]), side);
+    this.look(this.tokens[side][index]);
+    const lines = largestOf(weights, MOST_LINES).filter(
+      (place) => weights[place] > FAINTEST * largest && !this.tokens[other][place].hidden,
+    );
+    this.picture = picture;
+    this.redraw = () =>
+      this.drawLines(
+        this.tokens[side][index],
+        lines.map((place) => [this.tokens[other][place], weights[place] / largest]),
+        side,
+      );
     this.redraw();
   }
 
   /** Takes shades and lines away. */
   dark() {
     for (const token of Object.values(this.tokens).flat()) setWeight(token, 0);
+    this.look(null);
     this.redraw = () => this.drawLines(null, [], "rows");
     this.redraw();
+  }
+
+  /** Marks the token that the lines come from. */
+  look(token) {
+    this.looking?.classList.remove("looking");
+    token?.classList.add("looking");
+    this.looking = token;
   }
 
   drawLines(from, lines, side) {
@@ -106,18 +148,26 @@ export class Strips {
       const { left, width, top, bottom } = token.getBoundingClientRect();
       return [left + width / 2 - box.left, (isRow ? top : bottom) - box.top];
     };
-    const isRow = side === "rows";
-    const [x, y] = place(from, isRow);
-    for (const [token, weight] of lines) {
-      const [toX, toY] = place(token, !isRow);
+    const line = ([x, y], [toX, toY], alpha, width) => {
       const bend = (toY - y) / 2;
-      context.globalAlpha = 0.15 + 0.75 * weight;
-      context.lineWidth = 0.75 + 3 * weight;
+      [context.globalAlpha, context.lineWidth] = [alpha, width];
       context.beginPath();
       context.moveTo(x, y);
       context.bezierCurveTo(x, y + bend, toX, toY - bend, toX, toY);
       context.stroke();
-    }
+    };
+    const isRow = side === "rows";
+    for (const [row, column] of this.hints()) line(place(row, true), place(column, false), 0.15, 1);
+    for (const [token, weight] of lines)
+      line(place(from, isRow), place(token, !isRow), 0.15 + 0.75 * weight, 0.75 + 3 * weight);
+  }
+
+  /** Returns each row and the column that it looks at most; none of many rows, which would be a tangle. */
+  hints() {
+    const { rows, columns } = this.tokens;
+    if (rows.length > MOST_HINTED) return [];
+    const pairs = rows.map((token, row) => [token, columns[largestOf(weightsOf(this.picture, "rows", row), 1)[0]]]);
+    return pairs.filter(([token, column]) => !token.hidden && column);
   }
 
   move(event, side, index) {

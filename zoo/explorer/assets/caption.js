@@ -1,0 +1,30 @@
+// What is lit, as a sentence.
+
+import { make } from "./dom.js";
+import { largestOf, weightsOf } from "./data.js";
+import { percent, plain } from "./words.js";
+
+const MOST_NAMED = 3;
+const LEAST_NAMED = 0.1; // the largest is named whatever it is
+
+/** Returns a sentence of what a token looked at, or was looked at by, as nodes: “*Mann* looked 71 % at *man*”. */
+export function captionOf(picture, tokens, side, index) {
+  const weights = weightsOf(picture, side, index);
+  const largest = largestOf(weights, MOST_NAMED).filter((place, rank) => rank === 0 || weights[place] >= LEAST_NAMED);
+  const subject = word(tokens[side][index]);
+  if (!largest.length) return [subject, side === "rows" ? " looked at nothing" : " was looked at by nothing"];
+  const other = tokens[side === "rows" ? "columns" : "rows"];
+  const parts = largest.map((place) => {
+    const number = make("b", {}, percent(weights[place]));
+    return side === "rows" ? [number, " at ", word(other[place])] : [word(other[place]), " (", number, ")"];
+  });
+  const listed = parts.flatMap((part, place) => [
+    place === 0 ? "" : place === parts.length - 1 ? " and " : ", ",
+    ...part,
+  ]);
+  return [subject, side === "rows" ? " looked " : " was looked at by ", ...listed];
+}
+
+function word(token) {
+  return make("em", {}, make("bdi", {}, plain(token)));
+}
