@@ -47,6 +47,15 @@ class ZooModel(KeepsQuantization, keras.Model):
     def __call__(self, inputs, *arguments, **options):
         return super().__call__(self.named(inputs), *arguments, **options)
 
+    def stateless_call(self, trainable_variables, non_trainable_variables, inputs, *arguments, **options):
+        # Keras' trainer on JAX calls this, and it `call`: without names of inputs, and without a mask of outputs.
+        inputs = self.named(inputs)
+        results = super().stateless_call(
+            trainable_variables, non_trainable_variables, inputs, *arguments, **options
+        )
+        self._set_mask_metadata(inputs, results[0], None)
+        return results
+
     def named(self, inputs):
         """Returns inputs by name: of an array, of as many arrays as there are names, or of a dict.
 

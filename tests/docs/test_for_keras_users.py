@@ -1,0 +1,16 @@
+"""The page for Keras users, block by block; `.ci/run` has it on all backends."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_block_runs(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    monkeypatch.chdir(tmp_path)
+    from generate import notebooks
+
+    notebooks.run_examples(ROOT / "docs" / "elsewhere" / "keras.md")
+    assert (tmp_path / "model.keras").exists()
+    sys.modules.pop("generate.notebooks")
