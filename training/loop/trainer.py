@@ -20,7 +20,7 @@ from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.data.fingerprint import USED, identify
 from training.hardware.choice import Hardware, choose_hardware
-from training.hardware.devices import spread_over
+from training.hardware.devices import build_compiled, spread_over
 from training.hardware.peaks import symbols_per_second_at_peak
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
@@ -236,6 +236,7 @@ def fit(
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
     closing: list[Any] = [progress, checkpoints, *observers]
     averages = [Averages()] if settings.ema else []
+    build_compiled(model, batches.batch_of(0)[0])
     training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
     try:
         with without_rewriting(), holding_signals() as hold:
