@@ -111,6 +111,12 @@ class TrainingConfig(Options):
         "cross_entropy", "The loss of a symbol or a class; others are registered with `register_loss`, see --import."
     )
     label_smoothing: float = rate(0.1, "Share of the target distribution spread over the vocabulary, in [0, 1).")
+    class_weights: str = text(
+        "none",
+        "How much the classes of a classifier count in the loss of training: `balanced` for n / (C · n_c), where n_c "
+        "of n training examples are of one of C classes, so that rare classes count as much as frequent ones; or "
+        "`LABEL=WEIGHT,LABEL=WEIGHT`, positive numbers, 1 for labels that are not named. Validation stays unweighted.",
+    )
     consistency: str = choice(
         "none",
         ("none", "simcut", "rdrop"),

@@ -77,7 +77,7 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 
 ## Training
 
-{_training(config.training, model, state)}
+{_training(config.training, model, state)}{_class_weights(run)}
 
 ```
 {command(run)}
@@ -182,6 +182,15 @@ def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> 
         f"{model.dtype_policy.name}. Kept is the mean of {weights} over the last {settings.average_checkpoints} "
         "checkpoints, or the best checkpoint where it validates better. The complete configuration is `config.json`."
     )
+
+
+def _class_weights(run: PreparedRun) -> str:
+    """Returns how much each class counted, where they did not count alike."""
+    if run.class_weights is None:
+        return ""
+    weights = zip(run.config.data.classes or (), run.class_weights, strict=True)
+    shown = ", ".join(f"{name} {weight:.4g}" for name, weight in weights)
+    return f" The loss of training, not that of validation, counts the classes by their weights: {shown}."
 
 
 def _changes(config: RunConfig) -> str:

@@ -148,7 +148,8 @@ def _train(workdir: WorkDir, run: PreparedRun, observers: Sequence[Any]) -> dict
     config, settings = run.config, run.config.training
     # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
     random.seed(settings.seed)
-    model = compile_model(config, run.hardware, begun=bool(list_checkpoints(workdir.checkpoints)))
+    begun = bool(list_checkpoints(workdir.checkpoints))
+    model = compile_model(config, run.hardware, begun, run.class_weights)
     # After everything that can fail for bad data or options: a directory with a configuration counts as a run.
     workdir.write_text(workdir.config, config.to_json())
     _introduce(run, model)
