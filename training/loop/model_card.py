@@ -15,6 +15,7 @@ from training.config.initial_run import may_differ
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, SECTIONS
+from training.config.tokenizer_files import tokenizer_files
 from training.data.registry import data_format
 from training.loop.prepare import PreparedRun, complete
 from training.loop.resolve import resolve
@@ -223,7 +224,10 @@ def _settings(run: PreparedRun) -> list[str]:
     settings = [
         f"{section}.{key}={value}"
         for section, key, value in _differences(run.config, defaults)
-        if section == "training" or defaults[section][key] not in AUTOMATIC
+        if section == "training"
+        or defaults[section][key] not in AUTOMATIC
+        # Data decide for no file.
+        or (key == "tokenizer" and tokenizer_files(value))
     ]
     # What the data decide depends on the settings so far, and is a setting where they would decide otherwise.
     while True:
