@@ -24,7 +24,7 @@ def tokenizer_files(setting: str) -> list[Path]:
     """
     if not setting.startswith(_PREFIX):
         return []
-    return [Path(part.removeprefix(_PREFIX)) for part in re.split(f",(?={_PREFIX})", setting)]
+    return [Path(part.removeprefix(_PREFIX)) for part in re.split(f",(?={_PREFIX}.)", setting)]
 
 
 def checksums(setting: str) -> str:

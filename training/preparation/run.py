@@ -82,7 +82,7 @@ def _difference(before: Any, request: Request) -> str:
         return f"of {before['spec']}, not {now['spec']}"
     usual = DataConfig.declared()
     pairs = {
-        f"data.{key}": (before["settings"].get(key, usual[key].default), now["settings"].get(key))
+        f"data.{key}": (before["settings"].get(key, usual[key].default), now["settings"].get(key, usual[key].default))
         for key in VOCABULARY_SETTINGS
     }
     pairs |= {f"--{key}": (before["options"].get(key), value) for key, value in now["options"].items()}

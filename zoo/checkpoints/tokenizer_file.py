@@ -55,6 +55,11 @@ def _described(path: Path, content: bytes) -> Tokenizer:
         kind = described["model"].get("type", "BPE" if "merges" in described["model"] else None)
         if kind == "WordPiece":
             return described_wordpiece(path, described, {})[0]
+        if kind != "BPE":
+            raise InputError(
+                f"{path}: model.type must be BPE or WordPiece; what SentencePiece has made is read from its own model. "
+                f"Received: model.type={kind!r}."
+            )
         return described_byte_level(path, described, _order(described))
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
