@@ -12,9 +12,8 @@ from zoo.errors import InputError
 from zoo.text import ReorderedSubwordTokenizer, Tokenizer
 from zoo.text.subwords import read_model
 
-# What others call padding, start, end and the unknown symbol.
+# What others call start, end and the unknown symbol.
 _NAMES = (
-    ("<pad>", "[PAD]", "<|pad|>", "<|padding|>"),
     ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
     ("<unk>", "[UNK]", "<|unk|>"),
@@ -68,11 +67,14 @@ def _described(path: Path, content: bytes) -> Tokenizer:
 
 
 def _order(described: Mapping[str, Any]) -> Arrangement:
-    """Returns our order of the ids of a byte-level vocabulary; what it has no symbol for comes last, but padding."""
+    """Returns our order of the ids of a byte-level vocabulary; start, end and unknown come last if it lacks them.
+
+    Padding is new, as it is for checkpoints of decoders, which may write that of the file.
+    """
     added = described.get("added_tokens") or []
     special = {token["content"]: token["id"] for token in added if token["special"]}
     ids = [*described["model"]["vocab"].values(), *(token["id"] for token in added)]
     size = max(ids, default=-1) + 1
-    pad, *others = (next((special[name] for name in names if name in special), NEW) for names in _NAMES)
-    found = [size + others[:place].count(NEW) if index == NEW else index for place, index in enumerate(others)]
-    return arrange(size + others.count(NEW), found[0], found[1], pad, found[2])
+    found = [next((special[name] for name in names if name in special), NEW) for names in _NAMES]
+    start, end, unknown = (size + found[:n].count(NEW) if index == NEW else index for n, index in enumerate(found))
+    return arrange(size + found.count(NEW), start, end, unknown=unknown)

@@ -128,8 +128,9 @@ class Tokenizer(abc.ABC):
 
     def _saved(self) -> dict[str, bytes]:
         files = self._files()
-        changed = {"ends": self.has_end, "starts": self.has_start or not type(self).has_start}
-        left_out = {name: False for name, kept in changed.items() if not kept}
+        left_out = {} if self.has_end else {"ends": False}
+        if self.has_start != type(self).has_start:
+            left_out |= {"starts": False}
         if not left_out:
             return files
         return {**files, ".json": json.dumps({**json.loads(files[".json"]), **left_out}, ensure_ascii=False).encode()}

@@ -38,6 +38,13 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant("a saved tokenizer forgets that it has no end", "zoo/text/base.py", '"ends": False', '"ends": True', ENDS),
     Mutant(
+        "a saved tokenizer forgets that it has no start",
+        "zoo/text/base.py",
+        'left_out |= {"starts": False}',
+        "pass",
+        ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[minilm/tokenizer.json]",),
+    ),
+    Mutant(
         "a NUL stays in a text in lower case",
         "zoo/text/base.py",
         'text.replace("\\0", "\\ufffd").lower()',
@@ -299,8 +306,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the end that a file lacks is its last symbol",
         "zoo/checkpoints/tokenizer_file.py",
-        "found = [size + others[:place]",
-        "found = [size - 1 + others[:place]",
+        "(size + found[:n].count(NEW)",
+        "(size - 1 + found[:n].count(NEW)",
         ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[qwen3/tokenizer.json]",),
     ),
     Mutant(

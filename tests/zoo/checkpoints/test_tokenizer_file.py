@@ -18,7 +18,7 @@ BYTES, WORDPIECE = "gpt_neox/tokenizer.json", "minilm/tokenizer.json"
 FILES = {
     "llama/tokenizer.model": (-1, 1, 2, 0),
     "t5/spiece.model": (0, -1, 1, 2),
-    BYTES: (1, 303, 0, 304),
+    BYTES: (-1, 303, 0, 304),
     "qwen3/tokenizer.json": (-1, 290, 0, 291),
     WORDPIECE: (0, 2, 3, 1),
 }
