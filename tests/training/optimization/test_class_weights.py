@@ -1,6 +1,7 @@
 """Classes that count differently: the loss by its formula, and a rare class that is found."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -43,28 +44,41 @@ def write_imbalanced(folder):
     return f"tsv:{folder}"
 
 
-def test_a_rare_class_is_found(tmp_path, capsys):
-    spec = write_imbalanced(tmp_path / "data")
+@pytest.fixture(scope="module")
+def balanced(tmp_path_factory):
+    """A SPEC, settings, and the work directory of a run with balanced classes; the settings do not say so."""
+    folder = tmp_path_factory.mktemp("balanced")
+    spec = write_imbalanced(folder / "data")
     words = ["--set", *CLASSIFIER, "training.max_steps=24", "training.eval_every=12"]
+    more = ["training.accumulate_steps=2", "training.consistency=rdrop", "model.dropout=0.1"]
+    words_of_run = [*words, *more, "training.class_weights=balanced"]
+    assert train("self_attention_classifier", spec, folder / "run", *words_of_run) == 0
+    return spec, words, folder / "run"
+
+
+def test_a_rare_class_is_found(balanced, tmp_path):
+    spec, words, run = balanced
     assert train("self_attention_classifier", spec, tmp_path / "equal", *words) == 0
-    words += ["training.accumulate_steps=2", "training.consistency=rdrop", "model.dropout=0.1"]
-    assert train("self_attention_classifier", spec, tmp_path / "run", *words, "training.class_weights=balanced") == 0
-    equal, run = zoo.load(tmp_path / "equal"), zoo.load(tmp_path / "run")
-    assert [answer.label for answer in equal.classify(["rain 1", "sun 1"])] == ["usual", "usual"]
-    assert [answer.label for answer in run.classify(["rain 1", "sun 1"])] == ["rare", "usual"]
-    assert json.loads((tmp_path / "run/config.json").read_text())["training"]["class_weights"] == "balanced"
-    card = (tmp_path / "run/MODEL_CARD.md").read_text()
+    answers = {"equal": ["usual", "usual"], "run": ["rare", "usual"]}
+    for path in (tmp_path / "equal", run):
+        found = [answer.label for answer in zoo.load(path).classify(["rain 1", "sun 1"])]
+        assert found == answers[path.name]
+    assert json.loads((run / "config.json").read_text())["training"]["class_weights"] == "balanced"
+    card = (run / "MODEL_CARD.md").read_text()
     # n / (C · n_c) of 400 texts, of which 60 are rare.
     assert f"rare {400 / (2 * 60):.4g}, usual {400 / (2 * 340):.4g}" in card
     assert "training.class_weights=balanced" in card
 
-    more = ["--resume", "--set", "training.max_steps=36", "training.class_weights=rare=2"]
-    assert train("self_attention_classifier", spec, tmp_path / "run", *more) == 0
-    assert "rare 2, usual 1" in (tmp_path / "run/MODEL_CARD.md").read_text()
-    capsys.readouterr()
+
+def test_a_resumed_run_has_the_weights_that_it_is_given(balanced, tmp_path, capsys):
+    spec, _, run = balanced
+    shutil.copytree(run, tmp_path / "run")
     for folder, words in ((tmp_path / "new", []), (tmp_path / "run", ["--resume"])):
-        words += ["--set", "training.max_steps=48", "training.class_weights=rar=2"]
+        words = [*words, "--set", "training.max_steps=36", "training.class_weights=rar=2"]
         assert train("self_attention_classifier", spec, folder, *words) == 2
         line = capsys.readouterr().err.strip().splitlines()[-1]
         assert "training.class_weights" in line and "'rar'" in line
     assert not (tmp_path / "new/config.json").exists()
+    words = ["--resume", "--set", "training.max_steps=36", "training.class_weights=rare=2"]
+    assert train("self_attention_classifier", spec, tmp_path / "run", *words) == 0
+    assert "rare 2, usual 1" in (tmp_path / "run/MODEL_CARD.md").read_text()
