@@ -9,7 +9,7 @@ from zoo.checkpoints.checkpoint import check_content
 from zoo.checkpoints.tokenizers import described_byte_level, described_wordpiece
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
 from zoo.errors import InputError
-from zoo.text import ReorderedSubwordTokenizer, Tokenizer
+from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
 from zoo.text.subwords import read_model
 
 # What others call start, end and the unknown symbol.
@@ -53,7 +53,7 @@ def _described(path: Path, content: bytes) -> Tokenizer:
         described = json.loads(content)
         kind = described["model"].get("type", "BPE" if "merges" in described["model"] else None)
         if kind == "WordPiece":
-            return described_wordpiece(path, described, {})[0]
+            return _wordpiece(path, described)
         if kind != "BPE":
             raise InputError(
                 f"{path}: model.type must be BPE or WordPiece; what SentencePiece has made is read from its own model. "
@@ -64,6 +64,14 @@ def _described(path: Path, content: bytes) -> Tokenizer:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
+
+
+def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
+    """Returns a WordPiece, whose texts begin with a symbol if the file puts one there."""
+    if described.get("post_processor"):
+        return described_wordpiece(path, described, {})[0]
+    around = {"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]}
+    return described_wordpiece(path, {**described, "post_processor": around}, {})[0].without_start()
 
 
 def _order(described: Mapping[str, Any]) -> Arrangement:

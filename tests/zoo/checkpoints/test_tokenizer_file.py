@@ -99,8 +99,17 @@ REFUSED = {
     "a merge of nothing": (spoiled(BYTES, model={"merges": [["xq", "zz"]]}), "'xq'"),
     "a word": (spoiled(BYTES, added_tokens=[{"id": 310, "content": "word", "special": False}]), "'word'"),
     "no padding": (spoiled(WORDPIECE, model={"vocab": {"[UNK]": 0}}, added_tokens=[]), "'[PAD]'"),
-    "nothing around texts": (spoiled(WORDPIECE, post_processor=None), "post_processor"),
+    "nothing known around texts": (spoiled(WORDPIECE, post_processor={"type": "ByteLevel"}), "post_processor"),
 }
+
+
+def test_texts_begin_as_the_file_says(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(spoiled(WORDPIECE, post_processor=None), encoding="utf-8")
+    without, usual = (
+        read_tokenizer_file(path) for path in (tmp_path / "tokenizer.json", checkpoints.FIXTURES / WORDPIECE)
+    )
+    assert usual.whole([7]) == [START, 7, END] and without.whole([7]) == [7, END]
+    assert without.encode(TEXTS) == usual.encode(TEXTS)
 
 
 def test_files_that_are_refused(subtests, tmp_path):
