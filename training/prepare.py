@@ -13,6 +13,7 @@ from typing import Any
 
 from training.config.options import DataConfig
 from training.config.settings import parse_settings
+from training.config.tokenizer_files import checksums
 from training.config.vocabularies import VOCABULARY_SETTINGS
 from training.data import spec_forms
 from training.preparation.beam import on_beam
@@ -74,7 +75,10 @@ def _request(arguments: argparse.Namespace) -> Request:
                     f"{section}.{key} is a matter of training; ids depend on data.{', data.'.join(_SETTINGS)}. "
                     f"Received: {section}.{key}={value}."
                 )
-    return Request(arguments.data, read_values(DataConfig.declared(), sections["data"], "data"), options)
+    settings = read_values(DataConfig.declared(), sections["data"], "data")
+    if files := checksums(settings.get("tokenizer", "")):
+        settings.setdefault("tokenizer_sha256", files)  # so that what was prepared with other files is not taken
+    return Request(arguments.data, settings, options)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -50,6 +50,7 @@ class Option:
         above: Value that it must exceed.
         below: Value that it must stay below.
         choices: All values there are; empty for any.
+        forms: Forms of further values, such as `"file:PATH"`, which begin with what is before the colon.
         synonyms: Other names of values, and the values.
         automatic: Whether `None` is allowed, which leaves the choice to the data or the machine.
         derived: Whether the value comes from the data and cannot be asked for.
@@ -63,6 +64,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
     synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
     automatic: bool = False
     derived: bool = False
@@ -75,12 +77,12 @@ class Option:
     @property
     def type_name(self) -> str:
         """The type as the user of a command thinks of it, such as `"integer"` or `"constant, cosine"`."""
-        return ", ".join(self.choices) or _KINDS[self.kind]
+        return ", ".join((*self.choices, *self.forms)) or _KINDS[self.kind]
 
     def expected(self) -> str:
         """Returns what a value must be, such as `"a positive integer"`."""
         if self.choices:
-            *most, last = self.choices
+            *most, last = *self.choices, *self.forms
             return f"{', '.join(most)} or {last}"
         name = {int: "integer", float: "number"}.get(self.kind)
         if name is None:
@@ -117,7 +119,8 @@ class Option:
         if self.kind is list:
             return isinstance(value, list | tuple) and all(isinstance(member, str) for member in value)
         if self.kind in (bool, str):
-            return isinstance(value, self.kind) and (not self.choices or value in self.choices)
+            known = not self.choices or value in self.choices
+            return isinstance(value, self.kind) and (known or self._has_form(str(value)))
         wanted = numbers.Integral if self.kind is int else numbers.Real
         if not isinstance(value, wanted) or isinstance(value, bool) or self._is_too_large(value):
             return False
@@ -130,6 +133,10 @@ class Option:
             and (self.above is None or number > self.above)
             and (self.below is None or number < self.below)
         )
+
+    def _has_form(self, value: str) -> bool:
+        prefixes = (form.partition(":")[0] + ":" for form in self.forms)
+        return any(value.startswith(prefix) and value != prefix for prefix in prefixes)
 
     def _is_too_large(self, value: Any) -> bool:
         return self.kind is int and isinstance(value, numbers.Integral) and not -LARGEST - 1 <= int(value) <= LARGEST
@@ -246,7 +253,7 @@ class Options:
         """Returns the options as the section of a docstring: name, meaning and default of each."""
         lines = ["Args:"]
         for name, option in cls.declared().items():
-            choices = f" One of {', '.join(option.choices)}." if option.choices else ""
+            choices = f" One of {', '.join((*option.choices, *option.forms))}." if option.choices else ""
             default = "" if option.default is MISSING else f" Default: {option.default}."
             lines.append(f"    {name}: {option.meaning}{choices}{default}")
         return "\n".join(lines)

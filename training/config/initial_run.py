@@ -2,13 +2,14 @@
 
 from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, Settings
+from training.config.vocabularies import VOCABULARY_SETTINGS
 from zoo.errors import InputError
 from zoo.presets import workdir_path
 from zoo.registry import ModelSpec, get_spec
 from zoo.workdir import WorkDir
 
 # What its tokenizers were made with, and the length they were trained at.
-_DATA_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "normalization", "max_length")
+_DATA_SETTINGS = (*VOCABULARY_SETTINGS, "max_length")
 
 
 def open_workdir(name: str) -> WorkDir:

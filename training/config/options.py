@@ -4,6 +4,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from training.config.tokenizer_files import tokenizer_files
+from zoo.errors import InputError
 from zoo.options import Options, choice, count, flag, number, rate, size, text, texts
 from zoo.text.subwords import NORMALIZATIONS
 
@@ -16,9 +18,22 @@ class DataConfig(Options):
     tokenizer: str = choice(
         "auto",
         ("auto", "subword", "words", "chars"),
-        '`"auto"` takes what suits the data: characters for `dates`, subwords for text.',
+        '`"auto"` takes what suits the data: characters for `dates`, subwords for text. `file:PATH` is a tokenizer of '
+        "your own, which is copied into the work directory: a SentencePiece model, or a `tokenizer.json` of Hugging "
+        "Face (byte-level BPE, WordPiece); `file:SOURCE,file:TARGET` are those of a translator, if they differ.",
+        forms=("file:PATH",),
     )
-    vocab_size: int = size(6000, "Largest size of each vocabulary of subwords or words; characters are all kept.")
+    tokenizer_sha256: str = text(
+        "",
+        "SHA-256 sum that the file of `data.tokenizer` must have, two with a comma between for two files; any if "
+        "empty. `config.json` has it, so that a run is repeated with the same file or not at all.",
+    )
+    vocab_size: int | None = size(
+        6000,
+        "Largest size of each vocabulary of subwords or words; characters are all kept. A file of `data.tokenizer` "
+        "has the size that it has, and is refused if a smaller one is asked for.",
+        automatic=True,
+    )
     shared_vocabulary: bool | None = flag(
         None, "One vocabulary for both sides of a pair; by default, what suits the data.", automatic=True
     )
@@ -59,6 +74,26 @@ class DataConfig(Options):
     )
     classes: list[str] | None = texts(None, "The labels in the data.", automatic=True, derived=True)
     parts: list[str] | None = texts(None, "What the data consist of, measured apart.", automatic=True, derived=True)
+
+    def check(self) -> None:
+        if not tokenizer_files(self.tokenizer):
+            if self.tokenizer_sha256:
+                raise InputError(
+                    "data.tokenizer_sha256 is that of a data.tokenizer=file:PATH. Received: data.tokenizer="
+                    f"{self.tokenizer} and data.tokenizer_sha256={self.tokenizer_sha256}."
+                )
+            return
+        for name in ("lowercase", "normalization"):
+            if (value := getattr(self, name)) != self.declared()[name].default:
+                raise InputError(
+                    f"data.{name} is for a tokenizer that is trained; a file says itself how it reads text. Received: "
+                    f"data.{name}={value} and data.tokenizer={self.tokenizer}. Leave one of the two out."
+                )
+        if self.shared_vocabulary and len(tokenizer_files(self.tokenizer)) > 1:
+            raise InputError(
+                "data.shared_vocabulary=true is for one tokenizer of both sides. Received: data.tokenizer="
+                f"{self.tokenizer}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +146,12 @@ class TrainingConfig(Options):
         "cross_entropy", "The loss of a symbol or a class; others are registered with `register_loss`, see --import."
     )
     label_smoothing: float = rate(0.1, "Share of the target distribution spread over the vocabulary, in [0, 1).")
+    class_weights: str = text(
+        "none",
+        "How much the classes of a classifier count in the loss of training: `balanced` for n / (C · n_c), where n_c "
+        "of n training examples are of one of C classes, so that rare classes count as much as frequent ones; or "
+        "`LABEL=WEIGHT,LABEL=WEIGHT`, positive numbers, 1 for labels that are not named. Validation stays unweighted.",
+    )
     consistency: str = choice(
         "none",
         ("none", "simcut", "rdrop"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from training.config.class_weights import EQUAL, parse_class_weights
 from training.config.mesh import num_devices, parse_mesh
 from training.config.options import DataConfig, TrainingConfig
 from training.data import Dataset, load_data
@@ -45,6 +46,12 @@ class RunConfig:
                     f"training.mesh={self.training.mesh} takes {num_devices(mesh)} devices. Received: "
                     f"training.devices={self.training.devices}. Leave that out."
                 )
+        parse_class_weights(self.training.class_weights)
+        if self.training.class_weights != EQUAL and self.spec.task != "classifier":
+            raise InputError(
+                f"training.class_weights is for classifiers; {self.spec.name} is a {self.spec.task}. "
+                f"Received: training.class_weights={self.training.class_weights}."
+            )
         if self.training.lora_rank and not self.training.init_from:
             raise InputError(
                 "training.lora_rank corrects the weights of a trained model: name it with --init_from DIR."

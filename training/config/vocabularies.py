@@ -1,17 +1,25 @@
 """From settings to tokenizers: what they leave to the data, and what the tokenizers learn from. Without Keras."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from training.config.options import DataConfig
+from training.config.tokenizer_files import checksums, read_tokenizers, tokenizer_files
 from training.data import Dataset, LabelledData, ParallelData, TextData
 from zoo.text import Tokenizer, train_tokenizer
 
 Tokenizers = dict[str, Tokenizer]
 """Tokenizers by the name of their file."""
 
-VOCABULARY_SETTINGS = ("tokenizer", "vocab_size", "shared_vocabulary", "lowercase", "normalization")
+VOCABULARY_SETTINGS = (
+    "tokenizer",
+    "tokenizer_sha256",
+    "vocab_size",
+    "shared_vocabulary",
+    "lowercase",
+    "normalization",
+)
 """The settings of data that tokenizers depend on, and so the ids of token shards."""
 
 
@@ -19,11 +27,41 @@ def settle(settings: DataConfig, data: Dataset[Any]) -> DataConfig:
     """Returns the settings with what they leave to the data."""
     tokenizer = data.tokenizer if settings.tokenizer == "auto" else settings.tokenizer
     settled: dict[str, Any] = {"tokenizer": tokenizer}
+    files = tokenizer_files(tokenizer)
+    if settings.vocab_size is None and not files:
+        settled["vocab_size"] = DataConfig.declared()["vocab_size"].default
     if isinstance(data, ParallelData) and settings.shared_vocabulary is None:
-        settled["shared_vocabulary"] = data.shared_vocabulary
+        settled["shared_vocabulary"] = len(files) == 1 if files else data.shared_vocabulary
     if isinstance(data, LabelledData):
         settled |= {"classes": data.classes, "parts": list(data.parts)}
     return dataclasses.replace(settings, **settled)
+
+
+def suggested(recipe: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of data that a recipe suggests beside those that are asked for.
+
+    How vocabularies are made is no matter of a recipe where files have them.
+    """
+    if not tokenizer_files(asked.get("tokenizer", "")):
+        return dict(recipe)
+    others = {key: value for key, value in recipe.items() if key not in VOCABULARY_SETTINGS}
+    return {**others, "vocab_size": None}
+
+
+def with_files(settings: DataConfig, task: str) -> DataConfig:
+    """Returns the settings of a new run with what the files of its tokenizers say, if it has such files.
+
+    Raises:
+        InputError: See `read_tokenizers`.
+    """
+    if not tokenizer_files(settings.tokenizer):
+        return settings
+    sizes = [tokenizer.vocab_size for tokenizer in read_tokenizers(settings.to_dict(), task).values()]
+    return dataclasses.replace(
+        settings,
+        tokenizer_sha256=checksums(settings.tokenizer),
+        vocab_size=max(sizes) if settings.vocab_size is None else settings.vocab_size,
+    )
 
 
 def is_one_text(settings: DataConfig, data: Dataset[Any]) -> bool:
@@ -32,11 +70,13 @@ def is_one_text(settings: DataConfig, data: Dataset[Any]) -> bool:
 
 
 def make_tokenizers(settings: DataConfig, data: Dataset[Any]) -> Tokenizers:
-    """Returns tokenizers trained on the training split, as settled settings say.
+    """Returns tokenizers trained on the training split, as settled settings say, or those of the files that they name.
 
     Raises:
-        InputError: If the data do not suffice for a vocabulary.
+        InputError: If the data do not suffice for a vocabulary, or a file cannot be read.
     """
+    if tokenizer_files(settings.tokenizer):
+        return read_tokenizers(settings.to_dict(), data.task)
     learn, examples = _learner(settings), data.split("train")
     if isinstance(data, ParallelData):
         if settings.shared_vocabulary:

@@ -39,7 +39,7 @@ class SubwordSampler:
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float):
-        if type(tokenizer) is not SubwordTokenizer:
+        if not (isinstance(tokenizer, SubwordTokenizer) and tokenizer.is_unigram):
             raise InputError(f"data.sampling draws from a unigram model of subwords; {tokenizer.kind} have none.")
         self.tokenizer, self.alpha = tokenizer, alpha
         self._pieces = tokenizer.piece_table()

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 
@@ -90,6 +91,15 @@ def on_one_device() -> Iterator[None]:
         yield
     finally:
         keras.distribution.set_distribution(before)
+
+
+def build_compiled(model: keras.Model, batch: Any) -> None:
+    """Builds the loss and the metrics of a compiled model from a batch, where several devices compute under TensorFlow.
+
+    Keras would build them from the mean of the devices' batches, in which ids are no integers any more.
+    """
+    if keras.backend.backend() == "tensorflow" and model.distribute_strategy.num_replicas_in_sync > 1:
+        model._symbolic_build(data_batch=batch)
 
 
 @contextlib.contextmanager

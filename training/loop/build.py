@@ -1,5 +1,7 @@
 """The compiled model of a run, its batches, and the model that is kept of it."""
 
+from collections.abc import Sequence
+
 import keras
 
 from training.config.run_config import RunConfig
@@ -9,6 +11,7 @@ from training.hardware.cores import share_batches
 from training.hardware.devices import on_one_device
 from training.hardware.processes import bring_home
 from training.loop.prepare import PreparedRun
+from training.optimization.class_weights import weigh_classes
 from training.optimization.consistency import regularise, repeat_rows, rows_together
 from training.optimization.cross_entropy import MeanOverSymbols, TokenCrossEntropy, average_over_steps
 from training.optimization.fine_tuning import add_lora, copy_weights, start_from
@@ -21,10 +24,13 @@ from zoo.registry import create_model
 from zoo.workdir import WorkDir
 
 
-def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) -> keras.Model:
+def compile_model(
+    config: RunConfig, hardware: Hardware, begun: bool = False, class_weights: Sequence[float] | None = None
+) -> keras.Model:
     """Returns the model of a configuration with its optimizer and loss.
 
-    If the run has `begun`, its weights will come from a checkpoint, not from the initial run.
+    If the run has `begun`, its weights will come from a checkpoint, not from the initial run. The classes of a
+    classifier count in the loss by their `class_weights`, if there are any.
     """
     settings = config.training
     model = create_model(config.spec.name, dtype=hardware.precision, **config.model)
@@ -42,6 +48,8 @@ def compile_model(config: RunConfig, hardware: Hardware, begun: bool = False) ->
         jit_compile=hardware.jit,
     )
     average_over_steps(model)
+    if class_weights is not None:
+        weigh_classes(model, get_loss(settings.loss), settings.label_smoothing, class_weights)
     if config.data.alignments:
         guide(model, settings.guided_alignment)
     regularise(model, settings)

@@ -43,7 +43,7 @@ def dry_run(workdir: WorkDir, run: Run) -> dict[str, Any]:
             batches, _ = make_batches(prepared)
             prepared = settle_precision(prepared, batches)
             random.seed(prepared.config.training.seed)
-            model = compile_model(prepared.config, prepared.hardware, begun=run.begun)
+            model = compile_model(prepared.config, prepared.hardware, run.begun, prepared.class_weights)
             batch = max((batches.batch_of(step)[0] for step in range(min(len(batches), _LOOKED_AT))), key=_symbols)
             cost = step_cost(compile_step(model, batch))
     return {

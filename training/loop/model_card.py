@@ -15,6 +15,7 @@ from training.config.initial_run import may_differ
 from training.config.options import DataConfig, TrainingConfig
 from training.config.run_config import RunConfig
 from training.config.settings import AUTOMATIC, SECTIONS
+from training.config.tokenizer_files import tokenizer_files
 from training.data.registry import data_format
 from training.loop.prepare import PreparedRun, complete
 from training.loop.resolve import resolve
@@ -77,7 +78,7 @@ def model_card(run: PreparedRun, model: keras.Model, state: RunState, metrics: d
 
 ## Training
 
-{_training(config.training, model, state)}
+{_training(config.training, model, state)}{_class_weights(run)}
 
 ```
 {command(run)}
@@ -184,6 +185,15 @@ def _training(settings: TrainingConfig, model: keras.Model, state: RunState) -> 
     )
 
 
+def _class_weights(run: PreparedRun) -> str:
+    """Returns how much each class counted, where they did not count alike."""
+    if run.class_weights is None:
+        return ""
+    weights = zip(run.config.data.classes or (), run.class_weights, strict=True)
+    shown = ", ".join(f"{name} {weight:.4g}" for name, weight in weights)
+    return f" The loss of training, not that of validation, counts the classes by their weights: {shown}."
+
+
 def _changes(config: RunConfig) -> str:
     """Returns what the command does not say: settings that were changed on the way."""
     return "".join(
@@ -214,7 +224,10 @@ def _settings(run: PreparedRun) -> list[str]:
     settings = [
         f"{section}.{key}={value}"
         for section, key, value in _differences(run.config, defaults)
-        if section == "training" or defaults[section][key] not in AUTOMATIC
+        if section == "training"
+        or defaults[section][key] not in AUTOMATIC
+        # Data decide for no file.
+        or (key == "tokenizer" and tokenizer_files(value))
     ]
     # What the data decide depends on the settings so far, and is a setting where they would decide otherwise.
     while True:

@@ -1,9 +1,11 @@
 """From a resolved run to one that can be trained: its tokenizers, and the settings that only the data can tell."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from training.config.class_weights import class_weights
 from training.config.initial_run import open_workdir
 from training.config.run_config import RunConfig
 from training.config.vocabularies import Tokenizers
@@ -27,6 +29,7 @@ class PreparedRun:
     task: Task[Any]
     data: Dataset[Any]
     tokenizers: Tokenizers
+    class_weights: Sequence[float] | None = None  # of each class of a classifier, if they differ
 
     def with_precision(self, precision: str) -> Self:
         """Returns the run with another precision."""
@@ -51,7 +54,8 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
             raise InputError(f"{workdir.config} is damaged: the configuration of a begun classifier has data.classes.")
         with reading:
             check_unchanged(workdir, data, run.accepts_changed_data)
-        return PreparedRun(config, hardware, task, data, load_tokenizers(workdir, task.tokenizer_names, config.model))
+        tokenizers = load_tokenizers(workdir, task.tokenizer_names, config.model)
+        return PreparedRun(config, hardware, task, data, tokenizers, _class_weights(config, data))
     with reading:
         data.check()
     if config.training.init_from:
@@ -63,12 +67,20 @@ def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
     else:
         with taking_long("making the tokenizers"):
             tokenizers = task.make_tokenizers(task.settle(config.data, data), data)
+    config = complete(config, task, data, tokenizers)
+    weights = _class_weights(config, data)
     save_fingerprint(workdir, data)
     for name, tokenizer in tokenizers.items():
         tokenizer.save(workdir.tokenizer(name), workdir.replacing)
-    config = complete(config, task, data, tokenizers)
     training = dataclasses.replace(config.training, precision=hardware.precision, cores=hardware.cores)
-    return PreparedRun(dataclasses.replace(config, training=training), hardware, task, data, tokenizers)
+    return PreparedRun(dataclasses.replace(config, training=training), hardware, task, data, tokenizers, weights)
+
+
+def _class_weights(config: RunConfig, data: Dataset[Any]) -> list[float] | None:
+    """Returns the weight of each class; raises InputError if one that the data do not have is named."""
+    if config.spec.task != "classifier":
+        return None
+    return class_weights(config.training.class_weights, config.data.classes or (), data.split("train").labels)
 
 
 def _check_shards(data: Dataset[Any], tokenizers: Tokenizers, initial: str) -> None:

@@ -1,5 +1,6 @@
 """From what a user asks for to one run, resolved and checked: defaults, recipe, file, `--set`, and the run so far."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from training.config.recipes import recipe
 from training.config.resume import ACCEPT_CHANGED_DATA, resume
 from training.config.run_config import RunConfig, data_spec, read_model_options
 from training.config.settings import AUTOMATIC, SECTIONS, Settings, parse_settings
+from training.config.vocabularies import suggested, with_files
 from training.data import Dataset
 from training.data.formats.prepared import fixed_settings
 from training.loop.checkpoint_files import last_step
@@ -47,7 +49,10 @@ class Request:
                 raise InputError(f"data.{key} is found in the data and cannot be set. Received: data.{key}={value}.")
         # A file may be the `config.json` of a run, whose data decide anew.
         model = {key: value for key, value in self.file["model"].items() if key not in ("name", *spec.required)}
-        data = {key: value for key, value in {**self.file["data"], **texts["data"]}.items() if key not in _DERIVED}
+        filed = dict(self.file["data"])
+        if texts["data"].get("tokenizer") not in (None, filed.get("tokenizer")):
+            filed.pop("tokenizer_sha256", None)  # that of another file
+        data = {key: value for key, value in {**filed, **texts["data"]}.items() if key not in _DERIVED}
         data.pop("spec", None)
         training = {**self.file["training"], **texts["training"]}
         return {
@@ -105,6 +110,7 @@ def resolve(
     spec = get_spec(model)
     requested = request.requested(spec)
     chosen = recipe(model, data, requested["model"])
+    chosen["data"] = suggested(chosen["data"], requested["data"])
     if initial := requested["training"].get("init_from"):
         inherited = inherited_settings(initial, spec)
         check_inherited(initial, inherited, requested)
@@ -150,7 +156,10 @@ def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
     if not resuming:
         config = resolve(str(model), str(data), request.settings, request.file)
         check_vacant(workdir)
-        return Run(config, config.open_data())
+        opened = config.open_data()
+        if not config.training.init_from and opened.shards is None:  # else their tokenizers are there already
+            config = dataclasses.replace(config, data=with_files(config.data, opened.task))
+        return Run(config, opened)
     kept = RunConfig.of_workdir(workdir)
     name, spec = first(model, kept.spec.name), first(data, kept.data.spec)
     if (name, spec) != (kept.spec.name, kept.data.spec):

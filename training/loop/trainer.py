@@ -20,7 +20,7 @@ from training.config.run_config import RunConfig
 from training.data.batching import Batches
 from training.data.fingerprint import USED, identify
 from training.hardware.choice import Hardware, choose_hardware
-from training.hardware.devices import spread_over
+from training.hardware.devices import build_compiled, spread_over
 from training.hardware.peaks import symbols_per_second_at_peak
 from training.hardware.precision import without_rewriting
 from training.hardware.processes import ALONE, Processes, backend_versions
@@ -148,7 +148,8 @@ def _train(workdir: WorkDir, run: PreparedRun, observers: Sequence[Any]) -> dict
     config, settings = run.config, run.config.training
     # All of Keras' seeds are drawn from here. `keras.utils.set_random_seed` would import TensorFlow on every backend.
     random.seed(settings.seed)
-    model = compile_model(config, run.hardware, begun=bool(list_checkpoints(workdir.checkpoints)))
+    begun = bool(list_checkpoints(workdir.checkpoints))
+    model = compile_model(config, run.hardware, begun, run.class_weights)
     # After everything that can fail for bad data or options: a directory with a configuration counts as a run.
     workdir.write_text(workdir.config, config.to_json())
     _introduce(run, model)
@@ -237,6 +238,7 @@ def fit(
     checkpoints = Checkpoints(workdir, state, settings.eval_every, keep, settings.patience, writer)
     closing: list[Any] = [progress, checkpoints, *observers]
     averages = [Averages()] if settings.ema else []
+    build_compiled(model, batches.batch_of(0)[0])
     training_feed, validation_feed = TrainingFeed(batches), ValidationFeed(validation)
     try:
         with without_rewriting(), holding_signals() as hold:

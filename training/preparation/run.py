@@ -12,7 +12,14 @@ from typing import Any
 
 from training.config.options import DataConfig
 from training.config.recipes import data_recipe
-from training.config.vocabularies import VOCABULARY_SETTINGS, is_one_text, make_tokenizers, settle
+from training.config.vocabularies import (
+    VOCABULARY_SETTINGS,
+    is_one_text,
+    make_tokenizers,
+    settle,
+    suggested,
+    with_files,
+)
 from training.data import SPLITS, Dataset, Labelled, LabelledData, Pairs, ParallelData, TextData, Texts, load_data
 from training.data.shards.manifest import NAME, FileEntry, Manifest, SplitEntry
 from training.preparation.by_length import write_order
@@ -75,7 +82,7 @@ def _difference(before: Any, request: Request) -> str:
         return f"of {before['spec']}, not {now['spec']}"
     usual = DataConfig.declared()
     pairs = {
-        f"data.{key}": (before["settings"].get(key, usual[key].default), now["settings"].get(key))
+        f"data.{key}": (before["settings"].get(key, usual[key].default), now["settings"].get(key, usual[key].default))
         for key in VOCABULARY_SETTINGS
     }
     pairs |= {f"--{key}": (before["options"].get(key), value) for key, value in now["options"].items()}
@@ -141,7 +148,8 @@ class _Preparation:
         asked, options = self.request.settings, self.request.options
         data = load_data(self.request.spec, max_examples=asked.get("max_examples", 0))
         _check(self.request, data)
-        settings = DataConfig(**{**data_recipe(data.spec, data.task), **asked, "spec": data.spec})
+        recipe = suggested(data_recipe(data.spec, data.task), asked)
+        settings = with_files(DataConfig(**{**recipe, **asked, "spec": data.spec}), data.task)
         sample, staged = Sample(options.sample, options.seed), dict[str, StagedSplit]()
         for split in (name for name in SPLITS if name in data.splits):
             _say(f"reading {data.spec}, {split}")
@@ -152,7 +160,8 @@ class _Preparation:
         classes = _labels(staged["train"]) if isinstance(data, LabelledData) else []
         seen = _of_sample(data, sample)
         settings = settle(settings, seen)
-        _say(f"learning the vocabulary from {len(seen.split('train')):,} examples")
+        if not settings.tokenizer_sha256:
+            _say(f"learning the vocabulary from {len(seen.split('train')):,} examples")
         for name, tokenizer in make_tokenizers(settings, seen).items():
             tokenizer.save(self.folder / "tokenizers" / name)
         chosen = {key: getattr(settings, key) for key in VOCABULARY_SETTINGS}

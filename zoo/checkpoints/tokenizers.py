@@ -27,6 +27,8 @@ from zoo.text.subwords import read_model
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
 _CONFIG, _ADDED = "tokenizer_config.json", "added_tokens.json"
+# Options of a BPE that has pieces of something else than bytes, or merges them in another way.
+_OTHER_BPE = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix")
 
 
 def byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
@@ -36,18 +38,27 @@ def byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokeni
         InputError: If there are no such files, they do not go together, or they cut text in another way than GPT-2.
     """
     if (checkpoint.path / "tokenizer.json").is_file():
-        return _described_byte_level(checkpoint, order)
+        return described_byte_level(checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json"), order)
     vocabulary = checkpoint.json("vocab.json")
     lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     _check_added(checkpoint, vocabulary)
     if _tokenizer_config(checkpoint).get("add_prefix_space"):
         raise InputError(f"{checkpoint.path / _CONFIG}: add_prefix_space must be false to be imported. Received: true.")
-    return _byte_level_bpe(checkpoint, order, vocabulary, merges)
+    return _byte_level_bpe(checkpoint.path, order, vocabulary, merges)
 
 
-def _described_byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
-    path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
+def described_byte_level(path: Path, described: Mapping[str, Any], order: Arrangement) -> ByteLevelBPETokenizer:
+    """Returns the byte-level tokenizer that a `tokenizer.json` describes.
+
+    Args:
+        path: The file, for the error.
+        described: What it says.
+        order: Our order of the ids.
+
+    Raises:
+        InputError: If it is another kind of tokenizer, or cuts text in another way than GPT-2.
+    """
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
     model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
     found = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
@@ -56,8 +67,7 @@ def _described_byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLev
         f"{name}={received!r}"
         for name, received, is_ours in (
             ("model.type", kind, kind == "BPE"),
-            ("model.dropout", model.get("dropout"), not model.get("dropout")),
-            ("model.byte_fallback", model.get("byte_fallback"), not model.get("byte_fallback")),
+            *((f"model.{name}", model.get(name), not model.get(name)) for name in _OTHER_BPE),
             ("pre_tokenizer", splits, {key: found[key] for key in levels} == levels),
             ("normalizer", normalizer, normalizer.get("type") in (None, "NFC")),
         )
@@ -73,11 +83,11 @@ def _described_byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLev
     special = {token["id"] for token in added if token["special"]}
     runs = _runs(path, {token["content"]: token["id"] for token in added if not token["special"]})
     vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
-    return _byte_level_bpe(checkpoint, order, vocabulary, merges, special, runs, normalizer.get("type") == "NFC")
+    return _byte_level_bpe(path, order, vocabulary, merges, special, runs, normalizer.get("type") == "NFC")
 
 
 def _byte_level_bpe(
-    checkpoint: Checkpoint,
+    path: Path,
     order: Arrangement,
     vocabulary: Mapping[str, int],
     merges: Sequence[Sequence[str]],
@@ -88,7 +98,7 @@ def _byte_level_bpe(
     size = max(order.original_ids) + 1
     pieces = {index: piece for piece, index in vocabulary.items()}
     if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{checkpoint.path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
+        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
     pieces |= {index: byte_alphabet()[ord(" ")] * length for length, index in enumerate(runs, start=2)}
     controls = [  # and rows that only fill up the table
         ours for ours, original in enumerate(order.original_ids) if original in special or original not in pieces
@@ -178,8 +188,21 @@ def single_characters(
     return CharTokenizer(symbols, lowercase)
 
 
-SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer)
+SUBWORDS = (SubwordTokenizer, WordTokenizer, MappedSubwordTokenizer, ReorderedSubwordTokenizer)
 """Tokenizers of a SentencePiece model whose pieces are symbols."""
+_BYTE = "<0x00>"
+
+
+def has_bytes(tokenizer: Tokenizer) -> bool:
+    """Returns whether some pieces of a SentencePiece model are single bytes, which are not joined like the others."""
+    return isinstance(tokenizer, ReorderedSubwordTokenizer) and _BYTE in tokenizer.piece_table()
+
+
+def original_ids_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Returns the id of each of our ids in the vocabulary that a tokenizer comes from; its own if there is none."""
+    if isinstance(tokenizer, ReorderedSubwordTokenizer):
+        return tokenizer.model_ids
+    return getattr(tokenizer, "original_ids", tuple(range(tokenizer.vocab_size)))
 
 
 def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
@@ -196,6 +219,8 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
     if {type(source), type(target)} - {*SUBWORDS}:
         known = " or ".join(kind.kind for kind in SUBWORDS)
         reason = f"are {known}. Received: tokenizer={source.kind!r} and {target.kind!r}"
+    elif has_bytes(source) or has_bytes(target):
+        reason = f"have no pieces that are single bytes. Received: {_BYTE} among them"
     elif source.lowercase or target.lowercase:
         reason = "keep upper case. Received: lowercase=True"
     elif not source.has_end:
@@ -204,7 +229,7 @@ def marian_order(tokenizers: Mapping[str, Tokenizer]) -> Arrangement:
         reason = "have one vocabulary for both sides. Received: shared_vocabulary=False"
     if reason:
         raise InputError(f"The tokenizers of Marian {reason}.")
-    ids = {getattr(each, "original_ids", tuple(range(each.vocab_size))) for each in (source, target)}
+    ids = {original_ids_of(each) for each in (source, target)}
     if len(ids) > 1:
         raise InputError("The tokenizers of Marian have the same ids on both sides; those of this model do not.")
     return Arrangement(ids.pop())
@@ -420,30 +445,60 @@ def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Ar
     Raises:
         InputError: If there are no such files, they are no WordPiece as BERT has it, or do not go with the model.
     """
-    config, longest = _tokenizer_config(checkpoint), 100
+    config = _tokenizer_config(checkpoint)
     if (checkpoint.path / "tokenizer.json").is_file():
-        path, described = checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json")
-        for part, expected in _WORDPIECE.items():
-            found = {key: (described.get(part) or {}).get(key) for key in expected}
-            if found != expected:
-                raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
-        _check_special(path, described.get("post_processor") or {}, config)
-        vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", longest)
-        for token in described.get("added_tokens") or []:
-            if not token["special"] or vocabulary.get(token["content"]) != token["id"]:
-                raise _added(path, token["content"])
-        normalizer = described["normalizer"]
-        lowercase, accents = normalizer.get("lowercase", True), normalizer.get("strip_accents")
-        ideographs = normalizer.get("handle_chinese_chars", True)
-    else:
-        path = checkpoint.file("vocab.txt")
-        lines = path.read_bytes().decode("utf-8", "replace").split("\n")
-        vocabulary = {
-            line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)
-        }
-        _check_added(checkpoint, vocabulary)
-        lowercase, accents = config.get("do_lower_case", True), config.get("strip_accents")
-        ideographs = config.get("tokenize_chinese_chars", True)
+        return described_wordpiece(checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json"), config, size)
+    path = checkpoint.file("vocab.txt")
+    lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+    vocabulary = {line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)}
+    _check_added(checkpoint, vocabulary)
+    reading = _reading(config, ("do_lower_case", "strip_accents", "tokenize_chinese_chars"))
+    return _wordpiece(path, vocabulary, config, size, reading)
+
+
+def described_wordpiece(
+    path: Path, described: Mapping[str, Any], config: Mapping[str, Any], size: int | None = None
+) -> tuple[WordPieceTokenizer, Arrangement]:
+    """Returns the tokenizer that a `tokenizer.json` describes, and the order of ids.
+
+    Args:
+        path: The file, for the error.
+        described: What it says.
+        config: What `tokenizer_config.json` says.
+        size: Number of symbols of the model. Default: those of the tokenizer.
+
+    Raises:
+        InputError: If it is no WordPiece as BERT has it, or does not go with the model.
+    """
+    for part, expected in _WORDPIECE.items():
+        found = {key: (described.get(part) or {}).get(key) for key in expected}
+        if found != expected:
+            raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
+    _check_special(path, described.get("post_processor") or {}, config)
+    vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", 100)
+    for token in described.get("added_tokens") or []:
+        if not token["special"] or vocabulary.get(token["content"]) != token["id"]:
+            raise _added(path, token["content"])
+    reading = _reading(described["normalizer"], ("lowercase", "strip_accents", "handle_chinese_chars"))
+    size = max(vocabulary.values(), default=-1) + 1 if size is None else size
+    return _wordpiece(path, vocabulary, config, size, reading, longest)
+
+
+def _reading(options: Mapping[str, Any], names: tuple[str, str, str]) -> Reading:
+    """Returns how characters are read, by the names that lower case, accents and ideographs have in the options."""
+    usual = dict(zip(names, (True, None, True), strict=True))
+    lowercase, accents, ideographs = ({**usual, **options}[name] for name in names)
+    return Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
+
+
+def _wordpiece(
+    path: Path,
+    vocabulary: Mapping[str, int],
+    config: Mapping[str, Any],
+    size: int,
+    reading: Reading,
+    longest: int = 100,
+) -> tuple[WordPieceTokenizer, Arrangement]:
     names = {key: _content(config.get(key, name)) for key, name in _BERT_NAMES.items()}
     for name in names.values():
         if name not in vocabulary:
@@ -454,7 +509,6 @@ def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Ar
     order = arrange(size, start, end, pad, unknown)
     pieces = {index: piece for piece, index in vocabulary.items()}
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
-    reading = Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
     return WordPieceTokenizer([*SPECIAL_PIECES, *texts[4:]], order.original_ids, reading, longest), order
 
 

@@ -81,6 +81,12 @@ class Tokenizer(abc.ABC):
         tokenizer.has_end = False
         return tokenizer
 
+    def without_start(self) -> Self:
+        """Returns the same tokenizer for a model whose whole texts do not begin with the start symbol."""
+        tokenizer = copy.copy(self)
+        tokenizer.has_start = False
+        return tokenizer
+
     def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
         """Writes the tokenizer beside a model, to temporary names that are then renamed.
 
@@ -122,12 +128,12 @@ class Tokenizer(abc.ABC):
 
     def _saved(self) -> dict[str, bytes]:
         files = self._files()
-        if self.has_end:
+        left_out = {} if self.has_end else {"ends": False}
+        if self.has_start != type(self).has_start:
+            left_out |= {"starts": False}
+        if not left_out:
             return files
-        return {
-            **files,
-            ".json": json.dumps({**json.loads(files[".json"]), "ends": False}, ensure_ascii=False).encode(),
-        }
+        return {**files, ".json": json.dumps({**json.loads(files[".json"]), **left_out}, ensure_ascii=False).encode()}
 
     @abc.abstractmethod
     def _files(self) -> dict[str, bytes]:

@@ -53,6 +53,10 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[self.ids_of_model[i] for i in row] for row in super().encode(texts)]
 
+    def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
+        found = super().segmentations(word, count)
+        return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in found]
+
     def _decode(self, rows: list[list[int]]) -> list[str]:
         return super()._decode([[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows])
 

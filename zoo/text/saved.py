@@ -69,7 +69,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         raise InputError(f"{described}: {unknown_name('tokenizer', str(kind), _KINDS)}")
     try:
         tokenizer = _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
-        return tokenizer if state.get("ends", True) else tokenizer.without_end()
+        tokenizer = tokenizer if state.get("ends", True) else tokenizer.without_end()
+        return tokenizer if state.get("starts", True) else tokenizer.without_start()
     except InputError as error:
         raise InputError(f"{described}: {error}") from error
 

@@ -128,6 +128,14 @@ class SubwordTokenizer(Tokenizer):
         rows: list[list[int]] = self._processor.encode([clean(text, self.lowercase) for text in texts])
         return rows
 
+    @property
+    def is_unigram(self) -> bool:
+        """Whether words have several segmentations, each with its probability."""
+        try:
+            return bool(self._processor.nbest_encode("a", nbest_size=1))
+        except RuntimeError:  # how SentencePiece says that the model is another one, such as BPE
+            return False
+
     def segmentations(self, word: str, count: int) -> list[tuple[tuple[int, ...], float]]:
         """Returns the most probable segmentations of a word, of characters as `piece_table` has them.
 

@@ -102,6 +102,27 @@ MUTANTS: list[Mutant] = [
         ("tests/training/optimization/test_rematerialization.py",),
     ),
     Mutant(
+        "weights of classes are ignored",
+        "training/optimization/class_weights.py",
+        "mean + mean_surplus(y, y_pred, sample_weight) if training else mean",
+        "mean",
+        ("tests/training/optimization/test_class_weights.py::test_the_loss_of_training_alone_is_weighted",),
+    ),
+    Mutant(
+        "weights of classes count in validation",
+        "training/optimization/class_weights.py",
+        "mean + mean_surplus(y, y_pred, sample_weight) if training else mean",
+        "mean + mean_surplus(y, y_pred, sample_weight)",
+        ("tests/training/optimization/test_class_weights.py::test_the_loss_of_training_alone_is_weighted",),
+    ),
+    Mutant(
+        "balanced classes have weights for one class",
+        "training/config/class_weights.py",
+        "len(labels) / (len(counts) * counts[name])",
+        "len(labels) / counts[name]",
+        ("tests/training/config/test_class_weights.py::test_weights_of_classes",),
+    ),
+    Mutant(
         "Chinese is cut by 13a",
         "training/tasks/metrics.py",
         '("zh", "zho", "cmn", "yue"), ("zh", "")',

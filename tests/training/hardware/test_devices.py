@@ -70,6 +70,14 @@ def test_two_devices_are_as_one_for_pairs(backend, text_spec, tmp_path):
     assert (done.stdout.splitlines()[-1] == "True") == (backend == "tensorflow")
 
 
+@pytest.mark.nightly
+def test_two_devices_are_as_one_for_weighted_classes(labelled_spec, tmp_path):
+    options = "model.model_dim=8 model.word_dropout=0 training.class_weights=balanced"
+    (one, two), done = run(tmp_path, "self_attention_classifier", labelled_spec, *options.split())
+    assert "float32, 2 devices" in done.stderr
+    assert_alike(one, two)
+
+
 @pytest.fixture
 def machine(monkeypatch):
     def make(names, backend="tensorflow"):

@@ -8,10 +8,10 @@ import numpy as np
 
 from zoo.checkpoints.families.base import Tensors, attentions_of
 from zoo.checkpoints.families.layouts import Mapped, linear, normalization
-from zoo.checkpoints.tokenizers import SUBWORDS
+from zoo.checkpoints.tokenizers import SUBWORDS, has_bytes, original_ids_of
 from zoo.checkpoints.vocabulary import Arrangement
 from zoo.errors import InputError
-from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer
+from zoo.text import CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
 from zoo.text.reordered_subwords import UNUSED
 from zoo.vocabulary import END, PAD, SPECIAL_PIECES, START, UNKNOWN
 
@@ -144,7 +144,9 @@ def order_of(tokenizer: Tokenizer, side: str) -> Arrangement:
     if type(tokenizer) not in (*SUBWORDS, CharTokenizer):
         known = " or ".join(kind.kind for kind in (*SUBWORDS, CharTokenizer))
         raise InputError(f"The tokenizer of the {side} must be {known}. Received: tokenizer={tokenizer.kind!r}.")
-    return Arrangement(getattr(tokenizer, "original_ids", tuple(range(tokenizer.vocab_size))))
+    if has_bytes(tokenizer):
+        raise InputError(f"The tokenizer of the {side} must have no pieces that are single bytes. Received: some.")
+    return Arrangement(original_ids_of(tokenizer))
 
 
 def symbols_of(tokenizer: Tokenizer, order: Arrangement) -> list[str]:
@@ -177,5 +179,5 @@ def special_names(symbols: Sequence[str], order: Arrangement) -> dict[str, str]:
 
 def lowercase_of(tokenizers: Mapping[str, Tokenizer]) -> dict[str, bool]:
     """Returns what `config.json` says, to us alone, of tokenizers that are not imported: whether they lower case."""
-    ours = (CharTokenizer, SubwordTokenizer)
-    return {name: each.lowercase for name, each in tokenizers.items() if isinstance(each, ours)}
+    ours = (CharTokenizer, SubwordTokenizer, WordTokenizer)
+    return {name: each.lowercase for name, each in tokenizers.items() if type(each) in ours}

@@ -1,0 +1,94 @@
+"""Tokenizers of the user's own, in the files that `data.tokenizer` names. Without Keras."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoints.tokenizer_file import read_tokenizer_file
+from zoo.errors import InputError
+from zoo.text import Tokenizer
+from zoo.vocabulary import SPECIAL_PIECES
+from zoo.workdir import checksum
+
+_PREFIX = "file:"
+_SIDES = ("source", "target")
+
+
+def tokenizer_files(setting: str) -> list[Path]:
+    """Returns the files that `data.tokenizer` names; none where it names a kind.
+
+    Example:
+        >>> [str(path) for path in tokenizer_files("file:a,b.model,file:c d.json")]
+        ['a,b.model', 'c d.json']
+    """
+    if not setting.startswith(_PREFIX):
+        return []
+    return [Path(part.removeprefix(_PREFIX)) for part in re.split(f",(?={_PREFIX}.)", setting)]
+
+
+def checksums(setting: str) -> str:
+    """Returns `data.tokenizer_sha256` of the files that `data.tokenizer` names; empty for none.
+
+    Raises:
+        InputError: If one cannot be read.
+    """
+    return ",".join(map(_checksum, tokenizer_files(setting)))
+
+
+def read_tokenizers(values: Mapping[str, Any], task: str) -> dict[str, Tokenizer]:
+    """Returns the tokenizers that settings of data name, by the name of their file in a work directory.
+
+    Args:
+        values: The settings; `tokenizer` names files.
+        task: The task of the data. Texts begin with a start symbol, as the WordPiece of BERT has it, in classifiers
+            only: the others have their own.
+
+    Raises:
+        InputError: If there are more files than texts, one cannot be read, is not the one that `tokenizer_sha256`
+            says, or has more symbols than `vocab_size`.
+    """
+    names = _SIDES if task == "seq2seq" else ("text",)
+    files = tokenizer_files(values["tokenizer"])
+    if len(files) > len(names):
+        raise InputError(
+            f"data.tokenizer: a {task} has {len(names)}, and {len(files)} files are named. "
+            f"Received: data.tokenizer={values['tokenizer']}."
+        )
+    _check_sums(files, values["tokenizer_sha256"])
+    tokenizers = [_read(path, values["vocab_size"]) for path in files]
+    if task != "classifier":
+        tokenizers = [tokenizer.without_start() for tokenizer in tokenizers]
+    return {name: tokenizers[min(place, len(files) - 1)] for place, name in enumerate(names)}
+
+
+def _read(path: Path, limit: int | None) -> Tokenizer:
+    try:
+        tokenizer = read_tokenizer_file(path)
+    except InputError as error:
+        raise InputError(f"data.tokenizer: {error}") from None
+    # Special symbols that a file lacks are new.
+    if limit is not None and tokenizer.vocab_size > limit + len(SPECIAL_PIECES):
+        raise InputError(
+            f"data.tokenizer: {path} has {tokenizer.vocab_size:,} symbols, none of which can be left out. Received: "
+            f"data.vocab_size={limit}. Leave that out."
+        )
+    return tokenizer
+
+
+def _check_sums(files: list[Path], expected: str) -> None:
+    """Raises InputError if files are others than those that a run was begun with."""
+    sums = [_checksum(path) for path in files]
+    for place, path in enumerate(files):
+        if expected and [*expected.split(","), ""][place] != sums[place]:
+            raise InputError(
+                f"data.tokenizer: {path} is another file: its SHA-256 sum is {sums[place]}. Received: "
+                f"data.tokenizer_sha256={expected}. Restore the file, or take the new one: --set data.tokenizer_sha256="
+            )
+
+
+def _checksum(path: Path) -> str:
+    try:
+        return checksum(path)
+    except OSError as error:
+        raise InputError(f"data.tokenizer: {path} cannot be read ({error.strerror}).") from None

@@ -1,0 +1,88 @@
+"""A tokenizer by itself, without a checkpoint: a SentencePiece model, or a `tokenizer.json`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoints.checkpoint import check_content
+from zoo.checkpoints.tokenizers import described_byte_level, described_wordpiece
+from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
+from zoo.errors import InputError
+from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
+from zoo.text.subwords import read_model
+
+# What others call start, end and the unknown symbol.
+_NAMES = (
+    ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
+    ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
+    ("<unk>", "[UNK]", "<|unk|>"),
+)
+
+
+def read_tokenizer_file(path: Path) -> Tokenizer:
+    """Returns the tokenizer in a file, whose content says which kind it is.
+
+    Our ids 0 to 3 are padding, start, end and unknown; those that the file lacks are new, and all others keep their
+    order. What the file puts around texts does not count, but for WordPiece, nor do its limits of length.
+
+    Raises:
+        InputError: If the file cannot be read, is damaged, or reads text in a way that we do not have; it is named.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
+    check_content(path)
+    return _described(path, content) if content.lstrip()[:1] == b"{" else _sentencepiece(path, content)
+
+
+def _sentencepiece(path: Path, content: bytes) -> ReorderedSubwordTokenizer:
+    try:
+        processor = read_model(content)
+    except InputError as error:
+        raise InputError(f"{path} is neither a SentencePiece model nor a tokenizer.json: {error}") from None
+    special = [processor.pad_id(), processor.bos_id(), processor.eos_id(), processor.unk_id()]  # −1 for none
+    others = (index for index in range(processor.vocab_size()) if index not in special)
+    return ReorderedSubwordTokenizer(content, [*special, *others])
+
+
+def _described(path: Path, content: bytes) -> Tokenizer:
+    """Returns the tokenizer that a `tokenizer.json` describes."""
+    try:
+        described = json.loads(content)
+        kind = described["model"].get("type", "BPE" if "merges" in described["model"] else None)
+        if kind == "WordPiece":
+            return _wordpiece(path, described)
+        if kind != "BPE":
+            raise InputError(
+                f"{path}: model.type must be BPE or WordPiece; what SentencePiece has made is read from its own model. "
+                f"Received: model.type={kind!r}."
+            )
+        return described_byte_level(path, described, _order(described))
+    except InputError as error:
+        raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} is damaged, or no tokenizer.json ({type(error).__name__}: {error}).") from None
+
+
+def _wordpiece(path: Path, described: Mapping[str, Any]) -> WordPieceTokenizer:
+    """Returns a WordPiece, whose texts begin with a symbol if the file puts one there."""
+    if described.get("post_processor"):
+        return described_wordpiece(path, described, {})[0]
+    around = {"type": "BertProcessing", "cls": ["[CLS]"], "sep": ["[SEP]"]}
+    return described_wordpiece(path, {**described, "post_processor": around}, {})[0].without_start()
+
+
+def _order(described: Mapping[str, Any]) -> Arrangement:
+    """Returns our order of the ids of a byte-level vocabulary; start, end and unknown come last if it lacks them.
+
+    Padding is new, as it is for checkpoints of decoders, which may write that of the file.
+    """
+    added = described.get("added_tokens") or []
+    special = {token["content"]: token["id"] for token in added if token["special"]}
+    ids = [*described["model"]["vocab"].values(), *(token["id"] for token in added)]
+    size = max(ids, default=-1) + 1
+    found = [next((special[name] for name in names if name in special), NEW) for names in _NAMES]
+    start, end, unknown = (size + found[:n].count(NEW) if index == NEW else index for n, index in enumerate(found))
+    return arrange(size + found.count(NEW), start, end, unknown=unknown)
