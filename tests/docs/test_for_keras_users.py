@@ -3,9 +3,12 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.nightly  # the site runs it, too
 def test_every_block_runs(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     monkeypatch.chdir(tmp_path)

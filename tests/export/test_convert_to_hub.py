@@ -201,7 +201,9 @@ WINDOWS = {"llama": (None, "mistral"), "qwen3": (None, "qwen3"), "gemma2": (["fu
 def test_windows_leave_and_come_in_again(family, tmp_path):
     layer_types, model_type = WINDOWS[family]
     folder = checkpoints.copy(family, tmp_path / "checkpoint")
-    config = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 0, "layer_types": layer_types}
+    config = {"sliding_window": 5, "layer_types": layer_types}
+    if family != "gemma2":  # which has no such switches
+        config |= {"use_sliding_window": True, "max_window_layers": 0}
     checkpoints.change_config(folder, **({"model_type": "mistral"} if family == "llama" else {}), **config)
     if family == "llama":  # Mistral has no biases
         file = SafetensorsFile(folder / "model.safetensors")

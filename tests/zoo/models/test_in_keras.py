@@ -66,7 +66,7 @@ def test_a_classifier_is_fitted_in_three_lines(models):
 
 def test_a_model_is_loaded_from_its_file_by_a_program_that_imports_zoo_alone(models, tmp_path):
     models["classifier"].save(tmp_path / "model.keras")
-    program = "import sys, numpy, zoo; print(zoo.load_model(sys.argv[1])(numpy.array([[4, 6, 2, 0]])).shape)"
+    program = "import sys, numpy, zoo; print(tuple(zoo.load_model(sys.argv[1])(numpy.array([[4, 6, 2, 0]])).shape))"
     words = [sys.executable, "-c", program, str(tmp_path / "model.keras")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "(1, 3)" in done.stdout, done.stderr

@@ -62,7 +62,8 @@ def gemma(checkpoint: Checkpoint) -> Imported:
         raise InputError(f"{checkpoint.path / 'config.json'}: use_bidirectional_attention is not supported.")
     second = checkpoint.config["model_type"] == "gemma2"
     layers = checkpoint.option("num_hidden_layers", 26 if second else 28)
-    activation = checkpoint.option("hidden_activation") or checkpoint.option("hidden_act", "gelu_pytorch_tanh")
+    former = checkpoint.option("hidden_act", "gelu_pytorch_tanh")  # which files of Gemma 2 have besides
+    activation = checkpoint.option("hidden_activation") or former
     options = {
         # The first Gemma once had the wrong name of the approximation.
         "activation": "gelu_tanh" if activation == "gelu" and not second else activation,
@@ -134,7 +135,9 @@ def to_gemma(trained: Trained) -> Exported:
 
 def _windows(options: Any) -> dict[str, Any]:
     if options["visibility"] == "window":
-        return window_config(options)
+        config = window_config(options)
+        del config["use_sliding_window"]  # which it has not
+        return config
     return {"layer_types": ["full_attention"] * options["num_layers"]}
 
 
