@@ -8,6 +8,8 @@ import numpy as np
 from keras import ops
 
 from zoo.errors import InputError
+from zoo.inspection import graph
+from zoo.inspection.counting import SYMBOL
 from zoo.inspection.figures import new_figure
 from zoo.layers import BaseAttention
 from zoo.layers.core.kernels import gradient
@@ -48,7 +50,8 @@ def reach(layer: Any, inputs: Any) -> np.ndarray:
     rows = np.asarray(inputs, "float32")
     if rows.ndim != 2 or 0 in rows.shape:
         raise InputError(f"`inputs` must be [T, D]. Received: shape={rows.shape}.")
-    output = _called(layer, ops.convert_to_tensor(rows[None]))
+    with graph.without_traces(layer):
+        output = _called(layer, SYMBOL((1, *rows.shape), "float32"))
     shape = tuple(getattr(output, "shape", ()))
     if len(shape) != 3 or shape[1] == 0:
         raise InputError(
