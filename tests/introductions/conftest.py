@@ -31,11 +31,17 @@ class Ran:
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
+def pictures(tmp_path_factory):
+    """Returns the folder in which the page is run, where its pictures are."""
+    return tmp_path_factory.mktemp("introductions")
+
+
+@pytest.fixture(scope="session")
+def page(pictures):
     """Returns what each part left behind: all of the page in one process and one namespace, with nothing injected."""
     names, ran = {"__name__": "introductions"}, {}
     random.seed(0)  # from which Keras draws weights: what holds today holds tomorrow
-    with contextlib.chdir(tmp_path_factory.mktemp("introductions")), pytest.MonkeyPatch.context() as patch:
+    with contextlib.chdir(pictures), pytest.MonkeyPatch.context() as patch:
         patch.setattr(zoo, "load", functools.cache(zoo.load))  # each preset once
         for part in parts():
             if part.language == "python":
@@ -51,12 +57,6 @@ def _run(part, names):
         except Exception as raised:
             error = raised
     return Ran(dict(names), printed.getvalue(), error)
-
-
-@pytest.fixture(scope="session")
-def pictures(page, tmp_path_factory):
-    """Returns the folder in which the page was run."""
-    return tmp_path_factory.getbasetemp() / "introductions0"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import ast
 import builtins
 import functools
 import re
+import symtable
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,50 +70,45 @@ def openings(part):
 
 def binds(code):
     """Returns the names that a block binds, outside functions and comprehensions."""
-    return {name for statement in ast.parse(code).body for name in _bound(statement)}
+    return set().union(*(bound for _, bound in _uses(code)))
 
 
 def reads(code):
     """Returns the names that a block reads before it binds them, without those of Python."""
-    bound, read = set(dir(builtins)), set()
+    known, unknown = set(dir(builtins)), set()
+    for read, bound in _uses(code):
+        unknown |= read - known
+        known |= bound
+    return unknown
+
+
+def _uses(code):
+    """Yields the names that each statement reads, and those that it binds, in the order in which they run."""
     for statement in _statements(ast.parse(code).body):
-        read |= _read(statement) - bound
-        bound |= _bound(statement)
-    return read
+        symbols = symtable.symtable(ast.unparse(statement), PAGE.name, "exec")
+        bound = {each.get_name() for each in symbols.get_symbols() if each.is_assigned() or each.is_imported()}
+        read = {each.get_name() for each in symbols.get_symbols() if each.is_referenced()} | _read_inside(symbols)
+        yield read | (bound if isinstance(statement, ast.AugAssign) else set()), bound
+
+
+def _read_inside(symbols):
+    """Returns the names that the functions and comprehensions of a statement read from outside themselves."""
+    inside = symbols.get_children()
+    own = {each.get_name() for scope in inside for each in scope.get_symbols() if each.is_global()}
+    return own.union(*map(_read_inside, inside))
 
 
 def _statements(body):
     """Yields statements in their order; of a loop first its head, then what is inside."""
     for statement in body:
         if isinstance(statement, ast.For):
-            yield ast.Assign([statement.target], statement.iter)
+            yield ast.fix_missing_locations(ast.Assign([statement.target], statement.iter))
             yield from _statements(statement.body)
         elif isinstance(statement, ast.While):
             yield ast.Expr(statement.test)
             yield from _statements(statement.body)
         else:
             yield statement
-
-
-def _bound(node):
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    if isinstance(node, ast.ClassDef | ast.FunctionDef):
-        return {node.name}
-    stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    return stored - _inner(node)
-
-
-def _read(node):
-    loaded = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
-    return loaded - _inner(node)
-
-
-def _inner(node):
-    """Returns the names of arguments and of the targets of comprehensions."""
-    targets = [each.target for each in ast.walk(node) if isinstance(each, ast.comprehension)]
-    names = {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
-    return names | {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
 
 
 _IS_NO_CLAIM = re.compile(

@@ -65,12 +65,12 @@ def test_blocks_need_the_openings_alone():
 
 
 def test_what_is_read_and_bound_is_found():
-    code = (
-        "for a in b:\n    c = [d * e for d in a if f]\ndef g(h): return h + i\nj, k = (lambda l: l + m)(c), c\nk += n"
-    )
-    assert reads(code) == {"b", "e", "f", "i", "m", "n"} and binds(code) == {"a", "c", "g", "j", "k"}
-    assert reads("o = o + 1") == {"o"} and binds("import p.q, r as s\nfrom t import u as v") == {"p", "s", "v"}
-    assert reads("while w:\n    w = len(x)") == {"w", "x"}
+    code = "for a in b:\n    c = [d * e for d in a if f]\n"
+    code += "def g(h): return h + i\nj, k = (lambda m: m + n)(c), c\nk += o"
+    assert reads(code) == {"b", "e", "f", "i", "n", "o"} and binds(code) == {"a", "c", "g", "j", "k"}
+    assert reads("p = [p for p in p]") == reads("p += 1") == {"p"}
+    assert binds("import q.r, s as t\nfrom u import v as w") == {"q", "t", "w"}
+    assert reads("while x:\n    x = len(y)") == {"x", "y"} and reads("class Z:\n    def a(self): return b") == {"b"}
 
 
 def test_the_page_runs_from_top_to_bottom(page):
