@@ -1,4 +1,4 @@
-"""Operations that differ by backend: fused attention, random bits, and loops with gradients of their own.
+"""Operations that differ by backend: fused attention, random bits, gradients, and loops with gradients of their own.
 
 But for `running_softmax`, no other module of the layers knows the backends. Keras has no operation for a loop that
 keeps nothing for the backward pass (`checkpointed_map`), nor for one that computes the gradients of its weights after
