@@ -1,14 +1,15 @@
 """How the cost of each attention layer grows with the length: slopes beside theory, and a plot.
 
-`python -m benchmarks.growth [--layer NAME …] [--rounds N] [--processor] [--plot FILE]`
+`python -m benchmarks.growth [--layer NAME …] [--length T …] [--rounds N] [--processor] [--plot FILE]`
 
 Few features, so that what grows with T outweighs what is the same for every position; and as many rows as it takes for
 the work of a row to outweigh the start of the operations.
 """
 
+import dataclasses
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,6 +105,12 @@ def _case(name: str, layer: Layer) -> Case:
 CASES = {name: _case(name, layer) for name, layer in LAYERS.items()}
 
 
+def _of_lengths(case: Case, lengths: Sequence[int]) -> Case:
+    """Returns the case with some of its lengths alone."""
+    chosen = tuple(each for each in case.contestants if each.work["length"] in lengths)
+    return dataclasses.replace(case, contestants=chosen)
+
+
 def medians_by_length(case: Case, measurements: Mapping[str, Any], kind: str = "seconds") -> dict[int, float]:
     """Returns the median time by length of what was measured of a layer, in `"seconds"` or of the `"processor"`."""
     results = measurements["results"]
@@ -135,6 +142,8 @@ def row(case: Case, measurements: Mapping[str, Any], kind: str = "seconds") -> l
         text, verdict = f"not measured: {reasons[0]}" if reasons else "not yet measured", ""
     else:
         text, verdict = f"{value:.2f}", "met" if abs(value - layer.exponent) <= TOLERANCE else "missed"
+    if len(case.contestants) < len(LENGTHS):  # too few for a verdict
+        verdict = ""
     in_theory = [layer.multiplications, layer.steps, layer.longest_path]
     return [case.title, *in_theory, *times, text, f"{layer.exponent} ± {TOLERANCE}", verdict]
 
@@ -170,13 +179,17 @@ def main(arguments=None) -> int:
         help="time of all processor cores in place of the clock's, which counts what else the machine does",
     )
     parser.add_cases(CASES, "layer")
+    parser.add_argument(
+        "--length", type=int, action="append", choices=LENGTHS, help="a length, more than once for several (all)"
+    )
     options = parser.parse_args(arguments)
     kind = "processor" if options.processor else "seconds"
     names, rows, medians, places = options.layer or list(CASES), [], {}, {}
     for name in names:
-        measurements = load_or_measure_case("growth", CASES[name], options, rounds=options.rounds)
-        rows.append(row(CASES[name], measurements, kind))
-        medians[name] = medians_by_length(CASES[name], measurements, kind)
+        case = _of_lengths(CASES[name], options.length or LENGTHS)
+        measurements = load_or_measure_case("growth", case, options, rounds=options.rounds)
+        rows.append(row(case, measurements, kind))
+        medians[name] = medians_by_length(case, measurements, kind)
         places[measurements["where"]] = None
     report = Report(options)
     report.begin(

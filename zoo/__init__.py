@@ -22,7 +22,9 @@ __all__ = [
     "cost",
     "create_model",
     "draw_model",
+    "draw_paths",
     "draw_positions",
+    "draw_reach",
     "get_spec",
     "layers",
     "list_models",
@@ -31,6 +33,7 @@ __all__ = [
     "load_model",
     "models",
     "position_terms",
+    "reach",
     "register_model",
     "trace",
 ]
@@ -66,7 +69,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return importlib.import_module("zoo.inference").load_model(path)
 
 
-_INSPECTION = ("Cost", "Diagram", "Trace", "cost", "draw_model", "draw_positions", "position_terms", "trace")
+_INSPECTION = (
+    *("Cost", "Diagram", "Trace", "cost", "draw_model", "draw_paths", "draw_positions", "draw_reach"),
+    *("position_terms", "reach", "trace"),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -64,10 +64,11 @@ def test_what_is_compared_has_its_size_and_paths():
 
 
 def test_command(monkeypatch, tmp_path, capsys):
-    asked = []
+    asked, lengths = [], []
 
     def measured(case, **settings):
         asked.append((case.name, settings))
+        lengths.append([each.work["length"] for each in case.contestants])
         return _found("dot", lambda length: length**2 / 1e9)
 
     monkeypatch.setattr(store, "FOLDER", tmp_path / "bench")
@@ -83,6 +84,9 @@ def test_command(monkeypatch, tmp_path, capsys):
         "| DotAttention, B4 | n²·d | 1 | 1 | 0.0 | 0.1 | 0.3 | 1.0 | 4.2 | 16.8 | 67.1 | 2.00 | 2 ± 0.15 | met |" in out
     )
     assert "a machine." in out
+    assert growth.main([*arguments, "--length", "1024", "--length", "2048"]) == 0
+    assert lengths == [[*LENGTHS], [1024, 2048]]
+    assert "| – | – | – | 1.0 | 4.2 | – | – | 2.00 | 2 ± 0.15 |  |" in capsys.readouterr().out
 
 
 def test_processor_time(monkeypatch, tmp_path, capsys):

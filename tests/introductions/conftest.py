@@ -1,101 +1,89 @@
-"""The lines of docs/introductions.md, to run."""
+"""Runs docs/introductions.md from top to bottom, for the functions that check its rows."""
 
+import contextlib
 import functools
 import inspect
-import re
+import io
+import random
 import shlex
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from introductions.page import PAGE, parts, rows
 from support.every import every
 
-import export.heatmap  # noqa: F401 - lines use it by its full name
-import zoo
-from zoo import layers
-
-PAGE = Path(__file__).parents[2] / "docs" / "introductions.md"
-_ROW = re.compile(r"^#### (?P<number>\d+)\. (?P<title>.+?)$(?P<text>.*?)(?=^#{2,4} |\Z)", re.M | re.S)
-_BLOCK = re.compile(r"```(?P<language>python|sh)\n(?P<lines>.*?)```", re.S)
+import export.heatmap  # noqa: F401 - what the page imports is kept out of the garbage collections of its run
+import zoo.layers  # noqa: F401
 
 
-def name_of(title):
-    """Returns the name that a row's check has after `row_`, such as `the_context_vector`."""
-    return re.sub(r"\W+", "_", title.lower()).strip("_")
+class Ran:
+    """What a block left behind.
+
+    Args:
+        names: All names after it.
+        printed: What it printed.
+        error: What it raised; `None` if nothing.
+    """
+
+    def __init__(self, names, printed, error):
+        self.names, self.printed, self.error = names, printed, error
 
 
-def numbers():
-    """Returns the numbers of the rows, in their order."""
-    return [int(row["number"]) for row in _ROW.finditer(PAGE.read_text(encoding="utf-8"))]
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """Returns the folder in which the page is run, where its pictures are."""
+    return tmp_path_factory.mktemp("introductions")
 
 
-@functools.cache
-def rows():
-    """Returns language and lines of each row by the name of its check."""
-    found = {}
-    for row in _ROW.finditer(PAGE.read_text(encoding="utf-8")):
-        (block,) = _BLOCK.finditer(row["text"])
-        name = name_of(row["title"])
-        assert name not in found, f"two rows have the check {name}"
-        found[name] = block["language"], block["lines"]
-    return found
+@pytest.fixture(scope="session")
+def page(pictures):
+    """Returns what each part left behind: all of the page in one process and one namespace, with nothing injected."""
+    names, ran = {"__name__": "introductions"}, {}
+    random.seed(0)  # from which Keras draws weights: what holds today holds tomorrow
+    with contextlib.chdir(pictures), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zoo, "load", functools.cache(zoo.load))  # each preset once
+        for part in parts():
+            if part.language == "python":
+                ran[part] = _run(part, names)
+    return ran
 
 
-@pytest.fixture(autouse=True)
-def each_preset_is_loaded_once(monkeypatch):
-    monkeypatch.setattr(zoo, "load", _load)
-
-
-_load = functools.cache(zoo.load)
-
-
-class Row:
-    """A row of the page, for the function that checks it."""
-
-    def __init__(self, name):
-        self.language, self.code = rows()[name]
-
-    def lines(self, **variables):
-        """Runs the lines with some variables, and returns all variables."""
-        assert self.language == "python"
-        names = {"np": np, "keras": keras, "zoo": zoo, "layers": layers, "export": export, **variables}
-        exec(compile(self.code, str(PAGE), "exec"), names)
-        return names
-
-    def command_lines(self):
-        """Module and arguments of each command."""
-        assert self.language == "sh"
-        return [(words[2], words[3:]) for words in map(shlex.split, self.code.strip().splitlines())]
-
-
-def long(function):
-    """Marks the check of a row that takes long, for the nightly tier."""
-    function.is_long = True
-    return function
+def _run(part, names):
+    printed, error = io.StringIO(), None
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(compile(part.code, f"{PAGE.name}, {part.title}", "exec"), names)
+        except Exception as raised:
+            error = raised
+    return Ran(dict(names), printed.getvalue(), error)
 
 
 @pytest.fixture
-def check_rows(request):
+def check_rows(request, page):
     """Returns a function that checks all rows for which the test's file has a `row_…`, and tells each that fails.
 
-    Such a function takes `lines` and `command_lines`, see `Row`, or fixtures; those that are `long` are checked apart.
+    Such a function takes some of `names` and `printed`, see `Ran`, of `command_lines`, module and arguments of each
+    command, and of fixtures.
     """
 
-    def check(are_long=False):
+    def check():
         functions = {name: each for name, each in vars(request.module).items() if name.startswith("row_")}
-        functions = {name: each for name, each in functions.items() if getattr(each, "is_long", False) == are_long}
         assert functions
         with every() as failures:
             for name, function in functions.items():
-                with failures.of(name), pytest.MonkeyPatch.context() as patch:
-                    row, wanted = Row(name.removeprefix("row_")), inspect.signature(function).parameters
-                    if "capsys" in wanted:
-                        request.getfixturevalue("capsys").readouterr()  # of the rows before
-                    own = {"lines": row.lines, "monkeypatch": patch}
-                    if "command_lines" in wanted:
-                        own["command_lines"] = row.command_lines()
-                    function(**{each: own[each] if each in own else request.getfixturevalue(each) for each in wanted})
+                with failures.of(name):
+                    function(**_arguments(function, rows()[name.removeprefix("row_")]))
+
+    def _arguments(function, row):
+        wanted = inspect.signature(function).parameters
+        if row.language == "python":
+            assert page[row].error is None, page[row].error
+            own = {"names": page[row].names, "printed": page[row].printed}
+        else:
+            lines = map(shlex.split, row.code.strip().splitlines())
+            own = {"command_lines": [(words[2], words[3:]) for words in lines]}
+        return {name: own[name] if name in own else request.getfixturevalue(name) for name in wanted}
 
     return check
 

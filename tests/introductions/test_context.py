@@ -6,32 +6,34 @@ from support.commands import parse
 
 import zoo
 
-PRESET = "preset:senses_self_attention_classifier"
 
-
-def row_the_apple_that_is_eaten(lines):
-    answer = lines()["answer"]
+def row_the_apple_that_is_eaten(names):
+    answer = names["answer"]
     assert answer.label == "apple.fruit" and answer.probabilities.max() >= 0.9
 
 
-def row_the_apple_that_is_updated(lines):
-    answers = lines()["answers"]
+def row_the_apple_that_is_updated(names):
+    answers = names["answers"]
     assert [answer.label for answer in answers] == ["apple.company"] * 2
     assert all(answer.probabilities.max() >= 0.9 for answer in answers)
 
 
-def row_one_word_and_its_vectors(lines):
-    cosines = lines()["comparison"].cosines
+def row_one_word_and_its_vectors(names, printed):
+    vectors = np.stack(apples(names["senses"].embed(names["texts"])))
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    cosines = names["comparison"].cosines
+    close(cosines, vectors @ vectors.T)
     assert cosines[0, 1] >= 0.8 and cosines[0, 2] <= 0.5 and cosines[1, 2] <= 0.5
+    assert f"0:  1.00  {cosines[0, 1]:.2f}  {cosines[0, 2]:.2f}" in printed
 
 
-def row_it_leans_towards_its_neighbours(lines):
-    fruit, company = ([word for word, _, _ in nearest[:3]] for nearest in lines()["neighbours"])
+def row_it_leans_towards_its_neighbours(names):
+    fruit, company = ([word for word, _, _ in nearest[:3]] for nearest in names["neighbours"])
     assert set(fruit) == {"juicy", "ate", "lunch"} and "phone" in company
 
 
-def row_what_apple_looks_at(lines):
-    assert set(lines()["looked_at"]) == {"▁juicy", "▁ate", "▁lunch"}
+def row_what_apple_looks_at(names):
+    assert set(names["looked_at"]) == {"▁juicy", "▁ate", "▁lunch"}
 
 
 def row_a_picture_of_what_it_looks_at(command_lines):
@@ -44,13 +46,13 @@ def apples(embedded):
     return [vectors[tokens.index("▁apple")] for tokens, vectors in embedded]
 
 
-def row_static_vectors(lines):
-    first, second = apples(lines()["static"])
+def row_static_vectors(names):
+    first, second = apples(names["static"])
     close(first, second)
 
 
-def row_contextual_vectors(lines):
-    first, second = apples(lines()["contextual"])
+def row_contextual_vectors(names):
+    first, second = apples(names["contextual"])
     assert first @ second / np.linalg.norm(first) / np.linalg.norm(second) < 0.5
 
 

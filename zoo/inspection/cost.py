@@ -9,12 +9,10 @@ from typing import Any
 import keras
 
 from zoo.errors import InputError
-from zoo.inspection.counting import SYMBOL, CountedStep, count_steps
+from zoo.inspection.counting import CountedStep, count_steps
 from zoo.inspection.operations import Operations
 from zoo.inspection.steps import find_step, in_table, shape_text
-from zoo.layers import AttentionRNN, BaseAttention
-from zoo.models.seq2seq.base import Seq2SeqModel
-from zoo.models.shared.base import ZooModel
+from zoo.inspection.symbols import symbolic_arguments
 
 
 class Cost(Mapping[str, CountedStep]):
@@ -139,7 +137,7 @@ def cost(model_or_layer: Any, query_length: int, value_length: int | None = None
             f"{type(model_or_layer).__name__} is not built, so that its sizes are not known: call it first, or its "
             "`build` with shapes such as (None, None, 512)."
         )
-    args = _symbolic_arguments(model_or_layer, query_length, value_length, batch_size)
+    args = symbolic_arguments(model_or_layer, query_length, value_length, batch_size)
     name = f"{type(model_or_layer).__name__} {model_or_layer.name!r}, T = {query_length}"
     name += f", S = {value_length}" * (value_length is not None) + f", B = {batch_size}" * (batch_size != 1)
     return Cost(name, _numbered_inside(model_or_layer, count_steps(model_or_layer, *args)))
@@ -167,58 +165,3 @@ def _numbered_inside(layer: keras.layers.Layer, steps: list[CountedStep]) -> lis
             path = (*path, names[name])
         renamed.append(replace(step, name="/".join(path)))
     return renamed
-
-
-def _symbolic_arguments(layer: Any, query_length: int, value_length: int | None, batch: int) -> list[Any]:
-    """Returns the arguments of a call of a layer or model, symbolic tensors of those lengths."""
-    values = query_length if value_length is None else value_length
-    if isinstance(layer, Seq2SeqModel):
-        return [{"source": SYMBOL((batch, values), "int32"), "target": SYMBOL((batch, query_length), "int32")}]
-    if isinstance(layer, ZooModel):
-        inputs = {"tokens": (None, None)}
-    elif isinstance(layer, keras.Model) and getattr(layer, "inputs", None):
-        inputs = {tensor.name: tensor.shape for tensor in layer.inputs}
-    else:
-        inputs = _built_shapes(layer)
-        if isinstance(layer, BaseAttention) and len(inputs) == 1:  # built for self-attention alone
-            (own,) = inputs.values()
-            inputs = {"query": own, "value": own}
-    has_value = any(name.startswith(_VALUE_NAMES) for name in inputs)
-    if value_length not in (None, query_length) and not has_value:
-        raise InputError(
-            f"{type(layer).__name__} has one sequence as its input: leave out `value_length`. "
-            f"Received: query_length={query_length}, value_length={value_length}."
-        )
-    symbols = []
-    for name, shape in inputs.items():
-        length = values if name.startswith(_VALUE_NAMES) else query_length
-        if isinstance(layer, (ZooModel, keras.layers.Embedding)):
-            symbols.append(SYMBOL((batch, length), "int32"))
-        elif isinstance(layer, keras.Model):
-            known = (batch, *(length if size is None else size for size in shape[1:]))
-            symbols.append(SYMBOL(known, next(tensor.dtype for tensor in layer.inputs if tensor.name == name)))
-        else:
-            symbols.append(SYMBOL((batch, length, *shape[2 if len(shape) > 2 else 1 :]), layer.compute_dtype))
-    if isinstance(layer, ZooModel):
-        return [{"tokens": symbols[0]}]
-    return [symbols] if isinstance(layer, keras.Model) and len(symbols) > 1 else symbols
-
-
-_VALUE_NAMES = ("value", "key", "memory")
-
-
-def _built_shapes(layer: Any) -> dict[str, Any]:
-    """Returns the shapes that a layer was built with, by the names of the arguments of its call."""
-    config = layer.get_build_config() or {}
-    shapes = config.get("shapes_dict") or {"inputs": config.get("input_shape")}
-    if isinstance(layer, keras.layers.Embedding):
-        return {"inputs": (None, None)}
-    shapes = {name.removesuffix("_shape"): shape for name, shape in shapes.items() if shape is not None}
-    if isinstance(layer, AttentionRNN):
-        shapes.setdefault("memory", (None, None, layer.cell.memory_dim))
-    if not shapes:
-        raise InputError(
-            f"{type(layer).__name__} does not know the shapes that it was built with: build it by its `build`, with "
-            "shapes such as (None, None, 512)."
-        )
-    return shapes

@@ -1,11 +1,12 @@
 """The architecture of a model as a picture."""
 
-from html import escape
-
 import keras
 
 from zoo.errors import InputError
 from zoo.inspection.architecture import Architecture, Part
+from zoo.inspection.inside import AttentionSteps
+from zoo.inspection.svg import MARGIN, Diagram, arrow, page, text
+from zoo.layers import BaseAttention
 from zoo.models.shared.base import ZooModel
 from zoo.registry import ModelSpec, create_model, get_spec
 
@@ -21,30 +22,24 @@ _COLOURS = {  # of the box and of its border
 }
 _WIDTH, _HEIGHT, _FLAT_HEIGHT, _GAP = 250, 42, 26, 20  # of boxes, in pixels
 _LANE = 14  # between lines beside the boxes
-_MARGIN = 18
 _HEAD = 62  # for the title
 
 # Sizes that no layer has by itself: they stand for what depends on the data.
 _SIZES = {"source_vocab_size": 997, "target_vocab_size": 991, "vocab_size": 983, "num_classes": 977}
 
 
-class Diagram(str):
-    """An SVG picture: its text, which notebooks show as the picture."""
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-
-def draw_model(name: str | keras.Model) -> Diagram:
-    """Returns a diagram of a model's architecture as SVG: what it computes from its inputs, at the bottom, upwards.
+def draw_model(name: str | keras.layers.Layer) -> Diagram:
+    """Returns a diagram of a model, or of an attention layer, as SVG: from its inputs, at the bottom, upwards.
 
     It is drawn from the model itself, which is called with symbolic tensors: boxes are its layers, lines what they take
     from one another (dashed: from the position before), and + is a residual connection. Of an encoder-decoder the
     encoder stands on the left. Attention is orange. Blocks in a row that differ only in their weights are drawn once,
-    with their number.
+    with their number. Of an attention layer the boxes are its steps, with their formulas and shapes, as `zoo.trace` has
+    them; those of each head are framed, with the number of heads.
 
     Args:
-        name: A name from `list_models()`, for the model with its default options, or a built model of this library.
+        name: A name from `list_models()`, for the model with its default options, or a built model or attention layer
+            of this library.
 
     Returns:
         The text of the SVG, to be written to a file; notebooks show it as a picture.
@@ -63,10 +58,14 @@ def draw_model(name: str | keras.Model) -> Diagram:
         sizes = {option: size for option, size in _SIZES.items() if option in spec.required}
         if getattr(spec.options, "one_vocabulary", False):
             sizes["source_vocab_size"] = sizes["target_vocab_size"]
-        return Diagram(_svg(Architecture(create_model(name, **sizes)), name, _subtitle(spec)))
+        return _svg(Architecture(create_model(name, **sizes)), name, _subtitle(spec))
+    if isinstance(name, BaseAttention):
+        return _svg(AttentionSteps(name), type(name).__name__, f"{name.count_params():,} weights")
     if not isinstance(name, ZooModel):
-        raise InputError(f"`name` must be a name from list_models(), or a model. Received: {name!r}.")
-    return Diagram(_svg(Architecture(name), name.name, f"{name.count_params():,} weights"))
+        raise InputError(
+            f"`name` must be a name from list_models(), a model or an attention layer. Received: {name!r}."
+        )
+    return _svg(Architecture(name), name.name, f"{name.count_params():,} weights")
 
 
 def _subtitle(spec: ModelSpec) -> str:
@@ -81,15 +80,15 @@ class _Layout:
         self.columns = [int(two and part.inputs != frozenset({"source"})) for part in parts]
         self.heights = [_HEIGHT if part.detail else _FLAT_HEIGHT for part in parts]
         self.lanes = [self._lanes(parts, column) for column in (0, 1)]
-        widths = [max([0, *lanes.values()]) * _LANE + 2 * _MARGIN for lanes in self.lanes]
+        widths = [max([0, *lanes.values()]) * _LANE + 2 * MARGIN for lanes in self.lanes]
         between = _LANE * (len(self.crossing(parts)) + 2)
         # Lines beside the boxes are on the left of the left column, and on the right of the right one.
-        self.lefts = [widths[0] if two else _MARGIN + _LANE, widths[0] + _WIDTH + between + _MARGIN]
+        self.lefts = [widths[0] if two else MARGIN + _LANE, widths[0] + _WIDTH + between + MARGIN]
         right = self.lefts[1] + _WIDTH + widths[1] if two else self.lefts[0] + _WIDTH + widths[0]
         self.width = right
         self.two = two
         self.bottoms = self._stack(parts)
-        self.height = max(self.bottoms, default=0) + _HEIGHT + _MARGIN + _HEAD
+        self.height = max(self.bottoms, default=0) + _HEIGHT + MARGIN + _HEAD
 
     def crossing(self, parts: list[Part]) -> list[tuple[int, int]]:
         """Returns the lines from the left column to the right one."""
@@ -102,7 +101,7 @@ class _Layout:
 
     def _stack(self, parts: list[Part]) -> list[int]:
         """Returns how high above the bottom each box begins."""
-        bottoms, levels = [], [_MARGIN, _MARGIN]
+        bottoms, levels = [], [MARGIN, MARGIN]
         previous: list[tuple[int, ...]] = [(), ()]
         for part, column, height in zip(parts, self.columns, self.heights, strict=True):
             if part.groups != previous[column]:
@@ -140,30 +139,12 @@ class _Layout:
         return self.lefts[self.columns[number]], self.height - self.bottoms[number] - height, _WIDTH, height
 
 
-def _svg(architecture: Architecture, title: str, subtitle: str) -> str:
+def _svg(architecture: Architecture | AttentionSteps, title: str, subtitle: str) -> Diagram:
     parts = architecture.parts
     layout = _Layout(parts)
-    width = max(layout.width, 9 * len(title) + 2 * _MARGIN, 6.5 * len(subtitle) + 2 * _MARGIN)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {layout.height:g}" width="{width:g}" '
-        f'height="{layout.height:g}" font-family="Helvetica, Arial, sans-serif" text-anchor="middle">',
-        f"<title>{escape(title)}</title>",
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-        'orient="auto-start-reverse"><path d="M 0 0 L 8 4 L 0 8 z" fill="#444444"/></marker></defs>',
-        f'<rect width="{width:g}" height="{layout.height:g}" fill="#ffffff"/>',
-        _text(width / 2, 26, title, 17, weight="bold"),
-        _text(width / 2, 46, subtitle, 12, colour="#555555"),
-        *_frames(architecture, layout),
-        *_arrows(parts, layout),
-        *(line for number, part in enumerate(parts) for line in _box(part, *layout.box(number))),
-        "</svg>",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _text(x: float, y: float, text: str, size: int, weight: str = "normal", colour: str = "#222222") -> str:
-    style = f'font-size="{size}" font-weight="{weight}" fill="{colour}"'
-    return f'<text x="{x:g}" y="{y:g}" {style}>{escape(text)}</text>'
+    boxes = [element for number, part in enumerate(parts) for element in _box(part, *layout.box(number))]
+    drawn = [*_frames(architecture, layout), *_arrows(parts, layout), *boxes]
+    return page(layout.width, layout.height, title, subtitle, drawn)
 
 
 def _box(part: Part, left: float, top: float, width: float, height: float) -> list[str]:
@@ -171,13 +152,13 @@ def _box(part: Part, left: float, top: float, width: float, height: float) -> li
     middle = left + width / 2
     if part.kind == "add":
         circle = f'<circle cx="{middle:g}" cy="{top + height / 2:g}" r="11" fill="{fill}" stroke="{border}"/>'
-        return [circle, _text(middle, top + height / 2 + 5, "+", 16)]
+        return [circle, text(middle, top + height / 2 + 5, "+", 16)]
     box = (
         f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" stroke="{border}"/>'
     )
     if not part.detail:
-        return [box, _text(middle, top + height / 2 + 4, part.title, 13)]
-    title, detail = _text(middle, top + 18, part.title, 13, "bold"), _text(middle, top + 34, _named(part.detail), 11)
+        return [box, text(middle, top + height / 2 + 4, part.title, 13)]
+    title, detail = text(middle, top + 18, part.title, 13, "bold"), text(middle, top + 34, _named(part.detail), 11)
     return [box, title, detail]
 
 
@@ -189,7 +170,7 @@ def _named(detail: str) -> str:
     return detail
 
 
-def _frames(architecture: Architecture, layout: _Layout) -> list[str]:
+def _frames(architecture: Architecture | AttentionSteps, layout: _Layout) -> list[str]:
     """Returns the frames of the groups, with their titles."""
     lines = []
     for number, group in enumerate(architecture.groups):
@@ -203,7 +184,7 @@ def _frames(architecture: Architecture, layout: _Layout) -> list[str]:
             )
             title = f"{group.times} ×" if group.times > 1 else group.title
             if title:
-                lines.append(_text(left + _WIDTH - 4 - 3 * len(title), top + 15, title, 11, "bold", "#555555"))
+                lines.append(text(left + _WIDTH - 4 - 3 * len(title), top + 15, title, 11, "bold", "#555555"))
     return lines
 
 
@@ -222,17 +203,17 @@ def _arrow(before: int, number: int, parts: list[Part], layout: _Layout, crossin
         sources = sorted({source for source, _ in crossing})
         x = start_left + width + 8 + _LANE * (1 + sources.index(before))
         start_x, end_x = _side(parts[before], start_left, 1), _side(parts[number], left, -1)
-        return _line([(start_x, start_y), (x, start_y), (x, end_y), (end_x, end_y)])
+        return arrow([(start_x, start_y), (x, start_y), (x, end_y), (end_x, end_y)])
     lane = layout.lanes[column].get((before, number))
     if lane is None:
         middle = left + width / 2
         first, last = (_inset(parts[end], layout.heights[end]) for end in (before, number))
-        return _line([(middle, start_top + first), (middle, top + height - last)])
+        return arrow([(middle, start_top + first), (middle, top + height - last)])
     direction = -1 if layout.two and column == 0 else 1
     edge = left if direction < 0 else left + width
     x = edge + direction * (10 + _LANE * (lane - 0.5))
     start_x, end_x = _side(parts[before], left, direction), _side(parts[number], left, direction)
-    return _line([(start_x, start_y), (x, start_y), (x, end_y), (end_x, end_y)], dashed=before > number)
+    return arrow([(start_x, start_y), (x, start_y), (x, end_y), (end_x, end_y)], dashed=before > number)
 
 
 def _inset(part: Part, height: float) -> float:
@@ -244,9 +225,3 @@ def _side(part: Part, left: float, direction: int) -> float:
     """Returns where lines leave or reach a box, or the circle in its place, on its right side or its left (−1)."""
     reach = 11 if part.kind == "add" else _WIDTH / 2
     return left + _WIDTH / 2 + direction * reach
-
-
-def _line(points: list[tuple[float, float]], dashed: bool = False) -> str:
-    text = " ".join(f"{x:g},{y:g}" for x, y in points)
-    style = 'stroke="#444444" stroke-width="1.2"' + ' stroke-dasharray="4 3"' * dashed
-    return f'<polyline points="{text}" fill="none" {style} marker-end="url(#arrow)"/>'

@@ -1,13 +1,12 @@
 """Positions to look at: their encodings and frequencies, and the terms that they add to the scores."""
 
-import importlib
 from typing import Any
 
 import numpy as np
 from keras import ops
 
 from zoo.errors import InputError, unknown_name
-from zoo.extras import missing_extra
+from zoo.inspection.figures import new_figure
 from zoo.inspection.recording import copy_with
 from zoo.layers import LearnedPositions, MultiHeadAttention, RotaryPositions, SinusoidalPositions
 from zoo.layers.positions.absolute import AbsolutePositions
@@ -86,12 +85,8 @@ def _frequencies(layer: Any, dim: int) -> Any:
 
 
 def _figure(table: np.ndarray, frequencies: np.ndarray | None, title: str) -> Any:
-    try:
-        figure_class = importlib.import_module("matplotlib.figure").Figure
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from error
     panels = 1 if frequencies is None else 2
-    figure = figure_class(figsize=(6.0 * panels, 4.5), layout="constrained")
+    figure = new_figure(figsize=(6.0 * panels, 4.5))
     grid = figure.subplots(1, panels, squeeze=False)[0]
     largest = max(float(np.abs(table).max()), 1e-6)
     image = grid[0].imshow(table, cmap="RdBu", aspect="auto", vmin=-largest, vmax=largest, interpolation="nearest")

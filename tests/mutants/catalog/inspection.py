@@ -98,4 +98,25 @@ MUTANTS: list[Mutant] = [
         "(of_content, of_sum)",
         ("tests/zoo/inspection/test_positions.py::test_four_terms_of_a_layer_sum_up_to_its_scores",),
     ),
+    Mutant(
+        "the reach is that of one number of the last output",
+        "zoo/inspection/reach.py",
+        "number = ops.eye(shape[-1], dtype=output.dtype)",
+        "number = ops.eye(shape[-1], dtype=output.dtype)[:1]",
+        ("tests/zoo/inspection/test_reach.py::test_norms_of_derivatives",),
+    ),
+    Mutant(
+        "an output reads what reads it",
+        "zoo/inspection/paths.py",
+        "max(axis=-1).T",
+        "max(axis=-1)",
+        ("tests/zoo/inspection/test_paths.py::test_what_each_output_reads",),
+    ),
+    Mutant(
+        "the step of a projection takes another step",
+        "zoo/inspection/inside.py",
+        "origins = frozenset(named) or self._of([tensor])",
+        "origins = self._of([tensor])",
+        (f"{DIAGRAM}::test_steps_of_an_attention_layer",),
+    ),
 ]

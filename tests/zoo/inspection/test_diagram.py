@@ -10,6 +10,7 @@ from support.model_cases import case, create
 import zoo
 from zoo.errors import InputError
 from zoo.inspection.architecture import Architecture
+from zoo.inspection.inside import AttentionSteps
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -72,6 +73,41 @@ def test_the_decoder_of_a_recurrent_model_attends_with_its_state():
     drawn = architecture("luong_dot")
     names = titles(drawn.parts)
     assert names.index("LSTM cell") in drawn.parts[names.index("cross-attention")].before
+
+
+def test_steps_of_an_attention_layer():
+    layer = zoo.layers.MultiHeadAttention(num_heads=3, key_dim=5, use_bias=False)
+    with pytest.raises(InputError, match="not built"):
+        zoo.draw_model(layer)
+    layer.build((None, None, 7), (None, None, 11))
+    drawn = AttentionSteps(layer)
+    steps = ["raw scores", "scaled scores", "weights", "weighted sum", "concatenation", "output"]
+    assert titles(drawn.parts) == ["input: query", "input: value", "query", "key", "value", *steps]
+    before = {part.title: {drawn.parts[number].title for number in part.before} for part in drawn.parts}
+    assert [before[name] for name in ("query", "key", "value")] == [
+        {"input: query"},
+        {"input: value"},
+        {"input: value"},
+    ]
+    assert before["raw scores"] == {"query", "key"} and before["weighted sum"] == {"weights", "value"}
+    assert [before[name] for name in ("scaled scores", "weights", "concatenation", "output")] == [
+        {"raw scores"},
+        {"scaled scores"},
+        {"weighted sum"},
+        {"concatenation"},
+    ]
+    assert [group.times for group in drawn.groups] == [3]
+    assert [part.title for part in drawn.parts if part.groups] == ["query", "key", "value", *steps[:4]]
+    shown = texts(zoo.draw_model(layer))
+    assert shown[0] == "MultiHeadAttention" and "3 ×" in shown and "softmax(scaled_scores), [3, T, T]" in shown
+
+
+def test_an_attention_layer_without_heads_and_weights():
+    layer = zoo.layers.ScaledDotProductAttention()
+    layer.build((None, None, 7), (None, None, 7))
+    drawn = AttentionSteps(layer)
+    assert not drawn.groups and titles(drawn.parts)[:3] == ["input: query", "input: value", "raw scores"]
+    assert drawn.parts[2].before == {0, 1} and {1} < drawn.parts[5].before
 
 
 def test_a_model_without_attention_has_none():

@@ -15,7 +15,7 @@ NAMES = [name for name in zoo.inspection.__all__ if inspect.isfunction(getattr(z
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the examples show TensorFlow")
 def test_examples():
-    assert len(NAMES) == 5
+    assert len(NAMES) == 8
     with every() as failures:
         for name in NAMES:
             with failures.of(name):

@@ -56,7 +56,7 @@ def test_without_matplotlib(monkeypatch):
     def fail(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("zoo.inspection.positions.importlib.import_module", fail)
+    monkeypatch.setattr("zoo.inspection.figures.importlib.import_module", fail)
     monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
     draw_positions = zoo.inspection.draw_positions
     with pytest.raises(InputError, match=r"pip install 'attention-zoo\[pictures\]'"):

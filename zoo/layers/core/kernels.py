@@ -1,4 +1,4 @@
-"""Operations that differ by backend: fused attention, random bits, and loops with gradients of their own.
+"""Operations that differ by backend: fused attention, random bits, gradients, and loops with gradients of their own.
 
 But for `running_softmax`, no other module of the layers knows the backends. Keras has no operation for a loop that
 keeps nothing for the backward pass (`checkpointed_map`), nor for one that computes the gradients of its weights after
@@ -9,6 +9,8 @@ import contextlib
 import functools
 import importlib
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -535,3 +537,18 @@ def scan_states(step, state, inputs):
         lambda index, *_: index < count, body, (0, state, before), parallel_iterations=1, maximum_iterations=count
     )
     return before.stack(), last
+
+
+def gradient(function: Callable[[Any], Any], tensor: Any) -> Any:
+    """Returns the gradient of `function(tensor)`, a scalar, with respect to the tensor."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return importlib.import_module("jax").grad(function)(tensor)
+    if backend == "torch":
+        tensor = tensor.detach().requires_grad_()
+        return importlib.import_module("torch").autograd.grad(function(tensor), tensor, materialize_grads=True)[0]
+    tf = importlib.import_module("tensorflow")
+    with tf.GradientTape() as tape:
+        tape.watch(tensor)
+        value = function(tensor)
+    return tape.gradient(value, tensor, unconnected_gradients="zero")
