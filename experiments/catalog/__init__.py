@@ -12,6 +12,7 @@ NAMES = (
     "cost",
     "distance",
     "context",
+    "classification",
     "heads",
     "positions",
     "masking",

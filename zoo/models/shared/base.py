@@ -50,9 +50,7 @@ class ZooModel(KeepsQuantization, keras.Model):
     def stateless_call(self, trainable_variables, non_trainable_variables, inputs, *arguments, **options):
         # Keras' trainer on JAX calls this, and it `call`: without names of inputs, and without a mask of outputs.
         inputs = self.named(inputs)
-        results = super().stateless_call(
-            trainable_variables, non_trainable_variables, inputs, *arguments, **options
-        )
+        results = super().stateless_call(trainable_variables, non_trainable_variables, inputs, *arguments, **options)
         self._set_mask_metadata(inputs, results[0], None)
         return results
 
