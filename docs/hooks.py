@@ -10,9 +10,10 @@ import posixpath
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from generate import equations, ideas, links, order, repository
+from generate import equations, ideas, links, order, progress, repository
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
@@ -64,22 +65,40 @@ def _that_run():
     return [*sorted(ROOT.glob("docs/learn/*.py")), *pages]
 
 
+def _wait(processes):
+    """Waits for all processes, and shows what they make, a line for each page that takes long."""
+    shown = dict.fromkeys(processes, 0)
+    running = True
+    while running:
+        running = any(process.poll() is None for process in processes.values())
+        for name in processes:
+            lines = [line for line in _log(name).split("\n")[:-1] if line.startswith(progress.MARK)]
+            for line in lines[shown[name] :]:
+                print(line, file=sys.stderr, flush=True)
+            shown[name] = len(lines)
+        if running:
+            time.sleep(0.5)
+
+
+def _log(name):
+    return (MADE / f"{name}.log").read_text("utf-8", errors="replace")
+
+
 def _end(name, process):
-    if process is None:
-        return
-    if process.wait():
-        log = (MADE / f"{name}.log").read_text("utf-8")
-        raise PluginError(f"{MAKERS[name][0]} failed:\n{log[-6000:]}")
+    if process.returncode:
+        raise PluginError(f"{MAKERS[name][0]} failed:\n{_log(name)[-6000:]}")
     (MADE / f"{name}.key").write_text(_key(MAKERS[name][1]))
 
 
 def on_files(files, config):
     """Adds the pages that are made, and those of documents outside docs/, and completes the navigation."""
-    processes = {name: _start(name) for name in MAKERS}
+    processes = {name: process for name in MAKERS if (process := _start(name))}
     for path, page in repository.DOCUMENTS.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text("utf-8")))
+    _wait(processes)
     for name, process in processes.items():
         _end(name, process)
+    for name in MAKERS:
         for path in sorted((MADE / name).rglob("*")):
             if path.is_file():
                 uri = posixpath.join(LOOK_UP if name == "lookup" else name, path.relative_to(MADE / name).as_posix())

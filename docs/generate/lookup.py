@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).res
 
 from generate import commands, layers, models, python_names  # noqa: E402
 from generate.problems import Problems  # noqa: E402
+from generate.progress import making  # noqa: E402
 
 
 def main(folder: Path) -> None:
@@ -20,7 +21,9 @@ def main(folder: Path) -> None:
         folder: Where; `layers/`, `commands/`, `models/` and `python/` are made in it.
     """
     problems = Problems()
-    for part in (commands, python_names, layers, models):
+    parts = (commands, python_names, layers, models)
+    for number, part in enumerate(parts, 1):
+        making(f"pages of {part.__name__.rpartition('.')[2].replace('_', ' ')}", number, len(parts))
         for name, content in part.pages(problems):
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
+
+from generate.progress import making  # noqa: E402
+
 _CELL = re.compile(r"^# %%(?P<kind>.*)$", flags=re.MULTILINE)
 
 
@@ -164,11 +168,11 @@ def main(folder: str, *files: str) -> None:
     """
     import matplotlib
 
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     matplotlib.use("agg")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for file in files:
+    for number, file in enumerate(files, 1):
         begun = time.monotonic()
+        making(file, number, len(files))
         run(Path(file), Path(folder)) if file.endswith(".py") else run_examples(Path(file))
         print(f"{file}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
 

@@ -13,8 +13,8 @@ GENERATED = "senses"
 class Classification(Experiment):
     """Two classifiers with the same bidirectional encoder, the same recipe and the same steps.
 
-    `birnn_classifier` reads its last states, `birnn_attention_classifier` the mean of all, weighted by additive attention.
-    Nothing was chosen on the test set, which is read once, at the end.
+    `birnn_classifier` reads its last states, `birnn_attention_classifier` the mean of all of them, weighted by additive
+    attention. Nothing was chosen on the test set, which is read once, at the end.
     """
 
     name = "classification"

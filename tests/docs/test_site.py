@@ -34,7 +34,8 @@ QUESTIONS = {
 WIDTHS = (390, 1300)
 PAGES = """
     index introductions evidence/zoo look-up/layers/index look-up/layers/MultiHeadAttention look-up/commands/index
-    look-up/commands/training.train look-up/models/transformer_base look-up/python/runs learn/3_queries_keys_values do/your-text
+    look-up/commands/training.train look-up/models/transformer_base look-up/python/runs
+    learn/3_queries_keys_values do/your-text
 """
 # What sticks out of the page to the right, and is in nothing that scrolls.
 STICKING_OUT = """() => [...document.querySelectorAll(".md-content *")].filter(each => {
