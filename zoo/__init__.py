@@ -35,6 +35,7 @@ __all__ = [
     "position_terms",
     "reach",
     "register_model",
+    "save_run",
     "trace",
 ]
 __version__ = "0.2.0"
@@ -67,6 +68,22 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         InputError: (a `ValueError`) If there is no such file, or no model of the zoo in it.
     """
     return importlib.import_module("zoo.inference").load_model(path)
+
+
+def save_run(path: str | os.PathLike[str], model: Any, tokenizers: Any, classes: Sequence[str] | None = None) -> None:
+    """Writes a named model with its tokenizers as a work directory, which `load` and all commands read.
+
+    Args:
+        path: The work directory, which must not exist or be empty.
+        model: What `create_model` returned, trained by `fit` or otherwise.
+        tokenizers: The tokenizer of its texts, of `zoo.text`; of a translator those of source and target.
+        classes: Of a classifier, the labels in the order of its outputs.
+
+    Raises:
+        InputError: (a `ValueError`) If the model is none of the zoo, tokenizers or classes do not fit it, or there is
+            something at `path`. Nothing is written then.
+    """
+    importlib.import_module("zoo.inference.saving").save_run(path, model, tokenizers, classes)
 
 
 _INSPECTION = (

@@ -1,0 +1,85 @@
+"""A model that was trained in Python, as a work directory."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from zoo.errors import InputError
+from zoo.registry import ModelSpec, get_spec, list_models
+from zoo.text import Tokenizer
+from zoo.workdir import WorkDir
+
+UNKNOWN_DATA = "python"
+"""The SPEC of data that no command has read."""
+
+
+def save_run(
+    path: str | os.PathLike[str],
+    model: keras.Model,
+    tokenizers: Tokenizer | Sequence[Tokenizer],
+    classes: Sequence[str] | None = None,
+) -> None:
+    """See `zoo.save_run`."""
+    spec, target = _spec_of(model), Path(path)
+    by_name = _named(spec, model, tokenizers)
+    data: dict[str, Any] = {"spec": UNKNOWN_DATA}
+    if spec.task == "classifier":
+        data["classes"] = _checked_classes(model, classes)
+    elif classes is not None:
+        raise InputError(f"`classes` is for classifiers. Received: {classes!r} for {spec.name}, {spec.task}.")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target} exists already. Name a new folder for the model.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
+    try:
+        _write(WorkDir(temporary), spec, model, by_name, data)
+        temporary.replace(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _spec_of(model: keras.Model) -> ModelSpec:
+    for name in list_models():
+        spec = get_spec(name)
+        if spec.load_class() is type(model):
+            return spec
+    raise InputError(
+        f"`model` must be a named model, as zoo.create_model returns it. Received: {type(model).__name__}."
+    )
+
+
+def _named(spec: ModelSpec, model: Any, tokenizers: Tokenizer | Sequence[Tokenizer]) -> dict[str, Tokenizer]:
+    """Returns the tokenizers by the names of their files, checked against the model's vocabularies."""
+    given = [tokenizers] if isinstance(tokenizers, Tokenizer) else list(tokenizers)
+    names = ("source", "target") if spec.task == "seq2seq" else ("text",)
+    if len(given) != len(names) or not all(isinstance(each, Tokenizer) for each in given):
+        raise InputError(f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}. Received: {tokenizers!r}.")
+    by_name = dict(zip(names, given, strict=True))
+    for name, tokenizer in by_name.items():
+        size = getattr(model, "vocab_size" if name == "text" else f"{name}_vocab_size")
+        if size != tokenizer.vocab_size:
+            raise InputError(f"The {name} tokenizer has {tokenizer.vocab_size} tokens, and the model reads {size}.")
+    return by_name
+
+
+def _checked_classes(model: Any, classes: Sequence[str] | None) -> list[str]:
+    labels = [] if classes is None or isinstance(classes, str) else list(classes)
+    if len(set(labels)) != model.num_classes or not all(isinstance(label, str) for label in labels):
+        raise InputError(f"`classes` must be {model.num_classes} different labels. Received: {classes!r}.")
+    return labels
+
+
+def _write(
+    workdir: WorkDir, spec: ModelSpec, model: Any, tokenizers: dict[str, Tokenizer], data: dict[str, Any]
+) -> None:
+    for name, tokenizer in tokenizers.items():
+        tokenizer.save(workdir.tokenizer(name), workdir.replacing)
+    with workdir.replacing(workdir.model) as file:
+        model.save(file)
+    config = {"model": {"name": spec.name, **model.options.to_dict()}, "data": data, "training": {}}
+    workdir.write_text(workdir.config, json.dumps(config, indent=2) + "\n")
