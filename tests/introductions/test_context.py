@@ -5,6 +5,7 @@ from introductions.conftest import close, numpy
 from support.commands import parse
 
 import zoo
+from experiments.catalog import NAMES, classification
 
 
 def row_the_apple_that_is_eaten(names):
@@ -83,6 +84,12 @@ def row_context_in_sentiment(command_lines):
 
 def row_context_in_questions(command_lines):
     check_training(command_lines, "tsv:", "classifier")
+
+
+def row_attention_in_a_classifier(command_lines):
+    ((module, arguments),) = command_lines
+    assert module == "experiments" and arguments[0] in NAMES
+    assert "attention" in classification.POOLINGS and zoo.get_spec(classification.MODEL).task == "classifier"
 
 
 def test_rows(check_rows):
