@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +25,7 @@ class Attacked(Server):
     """`export.serve` over gRPC and REST."""
 
     def __init__(self, base: Path, *flags: str):
-        with socket.create_server(("", 0)) as free:
-            self.rest_port = free.getsockname()[1]
-        super().__init__(base, f"--rest_api_port={self.rest_port}", "--file_system_poll_wait_seconds=0.2", *flags)
+        super().__init__(base, "--file_system_poll_wait_seconds=0.2", *flags)
 
     def channel(self) -> grpc.Channel:
         """Returns a new connection, to be closed."""
