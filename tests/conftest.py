@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support import made_once, memory, processor_time
+from support.browser import chromium
 from support.tiny_runs import (
     CLASSIFIER,
     LANGUAGE_MODEL,
@@ -230,3 +231,10 @@ def labelled_export(exported, labelled_workdir) -> Path:
 def lines_export(exported, lines_workdir) -> Path:
     """The base path of the exported language model, of which servers warm up all signatures."""
     return exported(lines_workdir, warmup="all")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium without a screen; skips where there is none."""
+    with chromium() as started:
+        yield started

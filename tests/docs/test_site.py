@@ -8,11 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.browser import CHROMIUM, FLAGS, until
+from support.browser import until
 from support.every import every
 
 pytestmark = pytest.mark.nightly
-sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
 pytest.importorskip("material", reason="the extra `docs` is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,16 +62,6 @@ def site():
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def found(page, question):

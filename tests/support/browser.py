@@ -1,13 +1,28 @@
 """A Chromium without a screen, and what the tests of pages ask of it."""
 
+import contextlib
 import shutil
 import time
+
+import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
+
+
+@contextlib.contextmanager
+def chromium():
+    """Yields a Chromium; skips where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
 
 
 def until(page, expression, seconds=20):

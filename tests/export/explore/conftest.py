@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-from support.browser import CHROMIUM, FLAGS
 from support.explorer_models import ScriptedModels, serving
 
 from export.client import Client
@@ -44,17 +43,6 @@ def explorer(models):
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
