@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import check_content
-from zoo.checkpoints.tokenizers import described_byte_level, described_wordpiece
+from zoo.checkpoints.tokenizers import described_byte_level
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
+from zoo.checkpoints.wordpiece import described_wordpiece
 from zoo.errors import InputError
 from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
 from zoo.text.subwords import read_model

@@ -3,7 +3,7 @@
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.families.base import Imported, register_family
 from zoo.checkpoints.families.encoders import SIZES, Encoder, import_encoder, register_encoder
-from zoo.checkpoints.tokenizers import wordpiece, wordpiece_files
+from zoo.checkpoints.wordpiece import wordpiece, wordpiece_files
 from zoo.text import WordPieceTokenizer
 
 _POOLER = "of a pooler that this has no use for"

@@ -8,8 +8,8 @@ from zoo.checkpoints.encoder_tokenizers import NAMES
 from zoo.checkpoints.families.base import Imported, register_family
 from zoo.checkpoints.families.encoders import Encoder, import_encoder, register_encoder
 from zoo.checkpoints.families.layouts import Columns, Mapped, Transposed
-from zoo.checkpoints.tokenizers import wordpiece, wordpiece_files
 from zoo.checkpoints.vocabulary import Arrangement
+from zoo.checkpoints.wordpiece import wordpiece, wordpiece_files
 from zoo.text import WordPieceTokenizer
 
 _NAMES = {**{key: name for key, name in NAMES.items() if key != "mask_token"}, "unk_token": "[UNK]"}
