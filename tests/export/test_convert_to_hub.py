@@ -42,7 +42,7 @@ REFUSED = {
         ({"normalization": "rms_norm"}, "normalization='layer_norm'"),
     ],
     "roberta": [({"num_segments": 2}, "RoBERTa", "num_segments=1")],
-    "distilbert_classifier": [({"projection_activation": "tanh"}, "DistilBERT", "projection_activation='relu'")],
+    "distilbert_classifier": [({"projection_activation": "tanh"}, "DistilBertFor", "projection_activation='relu'")],
     "mpnet": [
         ({"max_distance": 64}, "MPNet", "max_distance=0"),
         ({"positions": "learned"}, "DistilBERT", "epsilon=1e-12"),

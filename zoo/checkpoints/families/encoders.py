@@ -321,7 +321,8 @@ def _common(
     options, tokenizer = trained.options, trained.tokenizers["text"]
     sizes = {key: ours for key, (ours, _) in encoder.sizes.items()}
     free = (*free, *sizes.values(), *_IN_TRAINING, "vocab_size", "activation", "max_length")
-    trained.check(encoder.name, free, **{"num_segments": 1, **encoder.fixed, **fixed})
+    name = architecture if fixed else encoder.name  # a head is what its classifiers have alone
+    trained.check(name, free, **{"num_segments": 1, **encoder.fixed, **fixed})
     files, order = encoder.write_tokenizer(tokenizer)
     config = {
         "architectures": [architecture],
