@@ -64,7 +64,7 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
 def _check_prefix(checkpoint: Checkpoint, expected: bool) -> dict[str, Any]:
     """Checks whether a space is put before texts, and returns what `tokenizer_config.json` says."""
     config = tokenizer_config(checkpoint)
-    if (found := config.get("add_prefix_space", expected)) != expected:
+    if (found := config.get("add_prefix_space")) not in (None, expected):
         raise InputError(
             f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be {str(expected).lower()} to be "
             f"imported. Received: {found}."

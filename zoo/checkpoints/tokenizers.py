@@ -69,7 +69,7 @@ def described_byte_level(
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
     model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
     found = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
-    kind = model.get("type", "BPE" if "merges" in model else None)
+    kind = model_kind(model)
     other = [
         f"{name}={received!r}"
         for name, received, is_ours in (
@@ -91,6 +91,13 @@ def described_byte_level(
     runs = _runs(path, {token["content"]: token["id"] for token in added if not token["special"]})
     vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
     return _byte_level_bpe(path, order, vocabulary, merges, special, runs, normalizer.get("type") == "NFC")
+
+
+def model_kind(model: Mapping[str, Any]) -> str | None:
+    """Returns the kind of the `model` of a `tokenizer.json`; older files do not say it."""
+    if "type" in model:
+        return str(model["type"])
+    return "BPE" if "merges" in model else "WordPiece" if "max_input_chars_per_word" in model else None
 
 
 def _byte_level_bpe(

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.tokenizers import added_symbol_error, check_added, check_special, content_of, tokenizer_config
+from zoo.checkpoints.tokenizers import (
+    added_symbol_error,
+    check_added,
+    check_special,
+    content_of,
+    model_kind,
+    tokenizer_config,
+)
 from zoo.checkpoints.vocabulary import Arrangement, arrange
 from zoo.errors import InputError, unknown_name
 from zoo.text import WordPieceTokenizer
@@ -60,6 +67,8 @@ def described_wordpiece(
     Raises:
         InputError: If it is no WordPiece as BERT has it, or does not go with the model.
     """
+    model = described.get("model") or {}
+    described = {**described, "model": {"type": model_kind(model), **model}}
     for part, expected in _WORDPIECE.items():
         found = {key: (described.get(part) or {}).get(key) for key in expected}
         if found != expected:

@@ -135,10 +135,17 @@ OLDER = {  # keys that older versions wrote
 
 
 @pytest.mark.parametrize("family", OLDER)
-def test_older_configurations_are_read(family, tmp_path):
+def test_older_files_are_read(family, imported, tmp_path):
     folder = checkpoints.copy(family, tmp_path / "checkpoint")
     change_config(folder, **OLDER[family])
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        described = json.loads(path.read_text(encoding="utf-8"))
+        del described["model"]["type"]
+        path.write_text(json.dumps(described), encoding="utf-8")
     import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    one = imported(family)
+    assert [one.theirs(row) for row in zoo.load(tmp_path / "run").ids(one.expected["sentences"])] == one.expected["ids"]
 
 
 LABEL = {"0": "score"}

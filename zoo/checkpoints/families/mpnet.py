@@ -20,6 +20,13 @@ def _read(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Arrang
     return wordpiece(checkpoint, size, _NAMES)
 
 
+def _write(tokenizer: WordPieceTokenizer) -> tuple[dict[str, Any], Arrangement]:
+    files, order = wordpiece_files(tokenizer, _NAMES, "MPNetTokenizer")
+    around = {"type": "RobertaProcessing", "trim_offsets": True, "add_prefix_space": False}
+    files["tokenizer.json"]["post_processor"] |= around  # two ends between the texts of a pair
+    return files, order
+
+
 def _biases(model: Any) -> Iterator[Mapped]:
     positions = model.encoder_blocks[0].attention.positions
     yield Mapped("encoder.relative_attention_bias.weight", (positions.embeddings,), Transposed(Columns()))
@@ -34,7 +41,7 @@ MPNET = register_encoder(
         vocab_size=30527,
         tokenizer=WordPieceTokenizer,
         read_tokenizer=_read,
-        write_tokenizer=lambda tokenizer: wordpiece_files(tokenizer, _NAMES, "MPNetTokenizer"),
+        write_tokenizer=_write,
         only={"relative_attention_num_buckets": (_BUCKETS, _BUCKETS)},
         fixed={"num_segments": 0, "positions": "learned_t5"},
         padding=1,
