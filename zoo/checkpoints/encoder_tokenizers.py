@@ -6,8 +6,8 @@ from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.tokenizers import (
-    added_symbol_error,
-    added_symbols,
+    added_token_error,
+    added_tokens_of,
     byte_level,
     byte_level_files,
     check_special,
@@ -41,7 +41,7 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of symbols of the model.
+        size: Number of tokens of the model.
 
     Raises:
         InputError: If there are no such files, they do not go together, or they read text in another way.
@@ -56,7 +56,7 @@ def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETo
             )
     pad, start, end, unknown, _ = ids = [vocabulary[name] for name in names.values()]
     if max(ids) >= size:
-        raise InputError(f"{path}: the vocabulary has special pieces for which the model has no symbol.")
+        raise InputError(f"{path}: the vocabulary has special pieces for which the model has no token.")
     order = arrange(size, start, end, pad, unknown)
     return byte_level(checkpoint, order, ids).with_start(), order
 
@@ -92,7 +92,7 @@ def roberta_files(tokenizer: ByteLevelBPETokenizer) -> tuple[dict[str, Any], Arr
     pad, start, end = (order.original_ids[ours] for ours in (PAD, START, END))
     if NEW in (pad, start, end) or len({pad, start, end}) < 3:
         raise InputError(
-            "RoBERTa has symbols for padding, start and end, which the vocabulary that this tokenizer comes from has "
+            "RoBERTa has tokens for padding, start and end, which the vocabulary that this tokenizer comes from has "
             f"not. Received: the ids {pad}, {start} and {end}."
         )
     names = {PAD: NAMES["pad_token"], START: NAMES["cls_token"], END: NAMES["sep_token"]}
@@ -112,7 +112,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
 
     Args:
         checkpoint: The checkpoint.
-        size: Number of symbols of the model.
+        size: Number of tokens of the model.
 
     Raises:
         InputError: If there is no such file, its special pieces are others, or words were added to its pieces.
@@ -136,7 +136,7 @@ def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedS
         )
     if size < len(pieces) + _SHIFT:
         raise InputError(
-            f"{checkpoint.path / _MODEL}: has {len(pieces)} pieces, and the model symbols for fewer: "
+            f"{checkpoint.path / _MODEL}: has {len(pieces)} pieces, and the model tokens for fewer: "
             f"vocab_size must be at least {len(pieces) + _SHIFT}. Received: {size}."
         )
     _check_pieces(checkpoint, pieces)
@@ -157,9 +157,9 @@ def _check_pieces(checkpoint: Checkpoint, pieces: list[str]) -> None:
     names = [NAMES[key] for key in ("cls_token", "pad_token", "sep_token", "unk_token")]
     expected = [*names, *pieces[len(names) - _SHIFT :], NAMES["mask_token"]]
     ids = {name: index for index, name in enumerate(expected) if name in NAMES.values()}
-    for path, symbol, index, special in added_symbols(checkpoint):
-        if ids.get(symbol, index) != index or not special:
-            raise added_symbol_error(path, symbol)
+    for path, token, index, special in added_tokens_of(checkpoint):
+        if ids.get(token, index) != index or not special:
+            raise added_token_error(path, token)
     path = checkpoint.path / _DESCRIBED
     if path.is_file():
         model = checkpoint.json(_DESCRIBED).get("model") or {}

@@ -143,12 +143,12 @@ def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
     ):
         for symbol, index in symbols:
             if vocabulary.get(symbol) != index:
-                raise added_symbol_error(checkpoint.path / name, symbol)
+                raise added_token_error(checkpoint.path / name, symbol)
 
 
-def added_symbol_error(path: Path, symbol: str) -> InputError:
-    """Returns the error of a symbol that a file adds to a vocabulary, and that texts would be read without."""
-    return InputError(f"{path}: a symbol that was added to the vocabulary is not read. Received: {symbol!r}.")
+def added_token_error(path: Path, token: str) -> InputError:
+    """Returns the error of a token that a file adds to a vocabulary, and that texts would be read without."""
+    return InputError(f"{path}: a token that was added to the vocabulary is not read. Received: {token!r}.")
 
 
 def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
@@ -298,18 +298,18 @@ def reordered_subwords(checkpoint: Checkpoint, name: str, order: Arrangement) ->
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}
-    for path, symbol, index, special in added_symbols(checkpoint):
+    for path, symbol, index, special in added_tokens_of(checkpoint):
         if index < size and processor.id_to_piece(index) == symbol:
             continue
         if not special:
-            raise added_symbol_error(path, symbol)
+            raise added_token_error(path, symbol)
         named[index] = symbol
     names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
     return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names)
 
 
-def added_symbols(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
-    """Yields what was added to a vocabulary: the file that says so, the symbol, its id, and whether it is special.
+def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
+    """Yields what was added to a vocabulary: the file that says so, the token, its id, and whether it is special.
 
     Texts of the sentinels of T5 are those of no other model.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 from zoo.checkpoints.checkpoint import Checkpoint
 from zoo.checkpoints.tokenizers import (
-    added_symbol_error,
+    added_token_error,
     check_added,
     check_special,
     content_of,
@@ -78,7 +78,7 @@ def described_wordpiece(
     vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", 100)
     for token in described.get("added_tokens") or []:
         if not token["special"] or vocabulary.get(token["content"]) != token["id"]:
-            raise added_symbol_error(path, token["content"])
+            raise added_token_error(path, token["content"])
     reading = _reading(described["normalizer"], ("lowercase", "strip_accents", "handle_chinese_chars"))
     size = max(vocabulary.values(), default=-1) + 1 if size is None else size
     return _wordpiece(path, vocabulary, config, size, reading, longest)

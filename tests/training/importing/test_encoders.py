@@ -155,7 +155,7 @@ REFUSED = [
     ("roberta/config.json", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
     ("roberta/config.json", {"is_decoder": True}, "is_decoder"),
     ("roberta/config.json", {"max_position_embeddings": 2}, "max_position_embeddings", "above 2"),
-    ("roberta/config.json", {"vocab_size": 3}, "vocabulary", "no symbol"),
+    ("roberta/config.json", {"vocab_size": 3}, "vocabulary", "no token"),
     ("roberta/config.json", {"attention_window": 4}, "attention_window"),
     ("roberta/tokenizer_config.json", {"add_prefix_space": True}, "add_prefix_space"),
     ("roberta/tokenizer_config.json", {"cls_token": "[CLS]"}, "tokenizer.json", "[CLS]"),

@@ -61,9 +61,9 @@ class Encoder:
         architecture: What the names of its classes in `transformers` begin with.
         model_type: That of its `config.json`.
         prefix: What the names of its tensors begin with where there is a head.
-        vocab_size: The number of symbols where `config.json` does not say.
+        vocab_size: The number of tokens where `config.json` does not say.
         tokenizer: The kind of its tokenizer.
-        read_tokenizer: Function of a checkpoint and the number of symbols to the tokenizer and the order of its ids.
+        read_tokenizer: Function of a checkpoint and the number of tokens to the tokenizer and the order of its ids.
         write_tokenizer: Function of the tokenizer to its files by name and the order of their ids.
         sizes: Our options, and their defaults, by their names in `config.json`.
         activation: The name of the activation there.
@@ -237,10 +237,10 @@ def tensors(
     Args:
         encoder: The family.
         model: The model.
-        order: The order of its symbols.
+        order: The order of its tokens.
         prefix: What the names of the tensors begin with.
         norm: What scale and shift of a normalisation are called.
-        size: The number of symbols in the checkpoint. Default: those that `order` has.
+        size: The number of tokens in the checkpoint. Default: those that `order` has.
     """
     names = f"{prefix}embeddings.{{}}_embeddings.weight".format
     positions = model.input_positions.positions.embeddings
@@ -317,7 +317,7 @@ def _encoder_of(trained: Trained) -> Encoder:
 def _common(
     trained: Trained, encoder: Encoder, architecture: str, free: tuple[str, ...], fixed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Arrangement, dict[str, Any]]:
-    """Returns what `config.json` says of all models, the order of the symbols, and the files of the tokenizer."""
+    """Returns what `config.json` says of all models, the order of the tokens, and the files of the tokenizer."""
     options, tokenizer = trained.options, trained.tokenizers["text"]
     sizes = {key: ours for key, (ours, _) in encoder.sizes.items()}
     free = (*free, *sizes.values(), *_IN_TRAINING, "vocab_size", "activation", "max_length")
