@@ -12,7 +12,31 @@ DENSE = "2_Dense"
 """The folder of the map that may follow."""
 _NAMED_POOLINGS = {"cls": "first", "mean": "mean", "max": "max"}
 _ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "ReLU": "relu", "GELU": "gelu"}
-_TASK = "feature-extraction"
+_ENCODER, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+_VECTOR = "sentence_embedding"
+_OF_VECTORS: Mapping[str, tuple[Any, ...]] = {"module_input_name": (_VECTOR,), "module_output_name": (_VECTOR, None)}
+_ONLY: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    _ENCODER: {
+        "do_lower_case": (False, None),
+        "transformer_task": ("feature-extraction",),
+        "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
+        "module_output_name": ("token_embeddings",),
+        "processing_kwargs": (None, {}),
+        **dict.fromkeys(("query_length", "document_length"), (None,)),
+        "query_expansion": (None, False),
+    },
+    "Pooling": {},
+    "Dense": {**_OF_VECTORS, "use_residual": (False,)},
+    "Normalize": _OF_VECTORS,
+}
+"""The values that keys must have where they are there, by the file or the module."""
+_FREE = {
+    _ENCODER: ("max_seq_length", "unpad_inputs"),
+    "Pooling": ("embedding_dimension", "word_embedding_dimension", "include_prompt"),  # there are no prompts
+    "Dense": ("in_features", "out_features", "bias", "activation_function"),
+    "Normalize": (),
+}
+"""Keys that are read, or without influence."""
 
 
 def read_modules(checkpoint: Checkpoint, dim: int, length: int) -> tuple[dict[str, Any], Checkpoint | None]:
@@ -28,9 +52,9 @@ def read_modules(checkpoint: Checkpoint, dim: int, length: int) -> tuple[dict[st
     Raises:
         InputError: If there are modules that we do not have.
     """
-    plain = {"pooling": "mean", "normalize": False, "text_length": length}
+    options: dict[str, Any] = {"pooling": "mean", "normalize": False, "text_length": _text_length(checkpoint, length)}
     if not (checkpoint.path / "modules.json").is_file():
-        return plain, None
+        return options, None
     modules = [(each["type"].rpartition(".")[2], each.get("path", "")) for each in checkpoint.json("modules.json")]
     kinds = [kind for kind, _ in modules]
     normalize = kinds[-1] == "Normalize"
@@ -44,8 +68,9 @@ def read_modules(checkpoint: Checkpoint, dim: int, length: int) -> tuple[dict[st
             f"{checkpoint.path / 'modules.json'}: the modules must be Transformer, Pooling and perhaps Dense and "
             f"Normalize, in this order. Received: {', '.join(kinds)}."
         )
-    options = {"pooling": _pooling(checkpoint, f"{modules[1][1]}/config.json"), "normalize": normalize}
-    options["text_length"] = _text_length(checkpoint, length)
+    for kind, path in modules[1:]:
+        _check_keys(checkpoint, f"{path}/config.json", kind)
+    options |= {"pooling": _pooling(checkpoint, f"{modules[1][1]}/config.json"), "normalize": normalize}
     if "Dense" not in kinds:
         return options, None
     head = checkpoint.part(modules[2][1])
@@ -79,23 +104,29 @@ def _pooling(checkpoint: Checkpoint, name: str) -> str:
 
 def _text_length(checkpoint: Checkpoint, length: int) -> int:
     """Returns how many tokens of a text are read; texts are not changed before that in what is imported."""
-    name, prompts = "sentence_bert_config.json", "config_sentence_transformers.json"
-    config = checkpoint.json(name) if (checkpoint.path / name).is_file() else {}
-    if config.get("do_lower_case"):
-        raise InputError(f"{checkpoint.path / name}: do_lower_case must be false to be imported.")
-    if (task := config.get("transformer_task", _TASK)) != _TASK:
-        raise InputError(
-            f"{checkpoint.path / name}: transformer_task must be {_TASK} to be imported. Received: {task}."
-        )
-    if (checkpoint.path / prompts).is_file() and checkpoint.json(prompts).get("default_prompt_name"):
-        raise InputError(f"{checkpoint.path / prompts}: default_prompt_name must be null to be imported.")
+    config = _check_keys(checkpoint, _ENCODER, _ENCODER)
+    if (checkpoint.path / _PROMPTS).is_file() and checkpoint.json(_PROMPTS).get("default_prompt_name"):
+        raise InputError(f"{checkpoint.path / _PROMPTS}: default_prompt_name must be null to be imported.")
     limit = config.get("max_seq_length") or min(length, _tokenizer_length(checkpoint) or length)
     if not 2 <= limit <= length:
         raise InputError(
-            f"{checkpoint.path / name}: max_seq_length must be from 2 to {length}, the tokens that the model reads at "
-            f"most (max_position_embeddings). Received: {limit}."
+            f"{checkpoint.path / _ENCODER}: max_seq_length must be from 2 to {length}, the tokens that the model reads "
+            f"at most (max_position_embeddings). Received: {limit}."
         )
     return int(limit)
+
+
+def _check_keys(checkpoint: Checkpoint, name: str, kind: str) -> dict[str, Any]:
+    """Returns what a file says, nothing where it is missing; raises InputError for a key that is not known or read."""
+    path = checkpoint.path / name
+    config: dict[str, Any] = checkpoint.json(name) if path.is_file() else {}
+    for key, value in config.items():
+        known = _ONLY[kind].get(key)
+        if known is not None and value not in known:
+            raise InputError(f"{path}: {key} must be {known[0]!r} to be imported. Received: {value!r}.")
+        if known is None and key not in _FREE[kind] and not (kind == "Pooling" and key.startswith("pooling_mode")):
+            raise InputError(f"{path}: {key} is not known to have no influence, and nothing here reads it.")
+    return config
 
 
 def _tokenizer_length(checkpoint: Checkpoint) -> int:
