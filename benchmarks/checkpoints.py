@@ -112,7 +112,7 @@ def write_marian(pretrained: Path, folder: Path, tiny: bool) -> None:
     """Writes an OPUS-MT checkpoint with random weights, whose end has no probability."""
     from transformers import MarianConfig, MarianMTModel
 
-    from benchmarks.parity.families import copy_tokenizer
+    from benchmarks.parity.vocabularies import copy_tokenizer
 
     sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1} if tiny else {}
     config = {**copy_tokenizer(pretrained, "opus-mt-en-pt", folder), **sizes, "forced_eos_token_id": None}
@@ -125,7 +125,7 @@ def write_minilm(pretrained: Path, folder: Path, tiny: bool) -> None:
     """Writes a checkpoint of sentence-transformers with random weights."""
     from transformers import BertConfig, BertModel
 
-    from benchmarks.parity.families import copy_tokenizer
+    from benchmarks.parity.vocabularies import copy_tokenizer
 
     sizes = {"num_hidden_layers": 1} if tiny else {}
     BertModel(BertConfig(**{**copy_tokenizer(pretrained, "all-minilm-l6-v2", folder), **sizes})).save_pretrained(folder)
@@ -136,7 +136,7 @@ def write_gpt2(pretrained: Path, folder: Path, tiny: bool) -> None:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from benchmarks.parity.families import gpt2_vocabulary
+    from benchmarks.parity.vocabularies import gpt2_vocabulary
 
     tokenizer = gpt2_vocabulary(pretrained)
     for name in ("vocab.json", "merges.txt"):

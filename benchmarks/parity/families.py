@@ -11,16 +11,16 @@ from typing import Any
 import sentencepiece
 
 from benchmarks.parity.ctranslate2_model import CTranslate2
+from benchmarks.parity.encoders import bert, encoder
 from benchmarks.parity.hugging_face import (
     causal_logits,
-    class_logits,
     continued,
-    mean_vectors,
     randomized,
     translated,
     translator_logits,
 )
 from benchmarks.parity.reference import DIM, HEADS, INNER, LAYERS, MAX_LENGTH, Reference, Vocabulary
+from benchmarks.parity.vocabularies import copy_tokenizer, fast_vocabulary, gpt2_vocabulary
 
 POSITIONS = 512
 WINDOW = 5
@@ -48,18 +48,6 @@ class Family:
     source: str = "hf"
     vocabulary: str = ""
     words: bool = False
-
-
-def _fast_vocabulary(tokenizer: Any) -> Vocabulary:
-    """Returns that of the package `tokenizers`, special symbols in texts read as text."""
-    import tokenizers
-
-    tokenizer.encode_special_tokens = True
-    return Vocabulary(
-        f"tokenizers {tokenizers.__version__}",
-        lambda texts: [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)],
-        lambda rows: tokenizer.decode_batch([list(row) for row in rows], skip_special_tokens=False),
-    )
 
 
 def _pieces(path: Path) -> Vocabulary:
@@ -101,16 +89,6 @@ def _reference_of_translator(model: Any, vocabulary: Vocabulary, max_length: int
     )
 
 
-def gpt2_vocabulary(pretrained: Path) -> Any:
-    """Returns the tokenizer of GPT-2 of the package `tokenizers`."""
-    from transformers import GPT2TokenizerFast
-
-    files = {
-        name: str(pretrained / "gpt2" / file) for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))
-    }
-    return GPT2TokenizerFast(**files).backend_tokenizer
-
-
 def _gpt2(pretrained: Path, folder: Path) -> Reference:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -128,7 +106,7 @@ def _gpt2(pretrained: Path, folder: Path) -> Reference:
         bos_token_id=end,
         eos_token_id=end,
     )
-    return _causal(GPT2LMHeadModel(config), folder, _fast_vocabulary(vocabulary), end)
+    return _causal(GPT2LMHeadModel(config), folder, fast_vocabulary(vocabulary), end)
 
 
 def _pythia(pretrained: Path, folder: Path) -> Reference:
@@ -148,7 +126,7 @@ def _pythia(pretrained: Path, folder: Path) -> Reference:
         bos_token_id=end,
         eos_token_id=end,
     )
-    return _causal(GPTNeoXForCausalLM(config), folder, _fast_vocabulary(vocabulary), end)
+    return _causal(GPTNeoXForCausalLM(config), folder, fast_vocabulary(vocabulary), end)
 
 
 def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
@@ -157,7 +135,7 @@ def _llama_like(kind: str, pretrained: Path, folder: Path) -> Reference:
     if kind.startswith("Qwen"):
         tokenizer = gpt2_vocabulary(pretrained)
         tokenizer.save(str(folder / "tokenizer.json"))
-        vocabulary, size = _fast_vocabulary(tokenizer), tokenizer.get_vocab_size()
+        vocabulary, size = fast_vocabulary(tokenizer), tokenizer.get_vocab_size()
         start, end = None, tokenizer.token_to_id("<|endoftext|>")
     else:
         shutil.copy(pretrained / "llama2" / "tokenizer.model", folder)
@@ -205,15 +183,6 @@ def _marian_vocabulary(folder: Path) -> tuple[Any, Vocabulary]:
     )
 
 
-def copy_tokenizer(pretrained: Path, name: str, folder: Path) -> Mapping[str, Any]:
-    """Copies the files of a tokenizer, and returns the configuration of the model."""
-    shutil.copytree(pretrained / name, folder, dirs_exist_ok=True)
-    for path in folder.iterdir():
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    config: Mapping[str, Any] = json.loads((pretrained / name / "config.json").read_text(encoding="utf-8"))
-    return config
-
-
 def _marian(name: str, pretrained: Path, folder: Path) -> Reference:
     from transformers import MarianConfig, MarianMTModel
 
@@ -259,26 +228,6 @@ def _t5(kind: str, pretrained: Path, folder: Path) -> Reference:
     )
     model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
     return _translator(model, folder, _pieces(folder / "spiece.model"))
-
-
-def _bert(pretrained: Path, folder: Path, classes: int = 0) -> Reference:
-    from tokenizers import Tokenizer
-    from transformers import BertConfig, BertForSequenceClassification, BertModel
-
-    config = BertConfig(**copy_tokenizer(pretrained, "all-minilm-l6-v2", folder))
-    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    vocabulary.no_truncation()
-    vocabulary.no_padding()
-    if classes:
-        (folder / "modules.json").unlink()
-        config.architectures = None
-        config.id2label = {number: f"class {number}" for number in range(classes)}
-        model: Any = randomized(BertForSequenceClassification(config), scale=0.05)
-        logits = class_logits
-    else:
-        model, logits = randomized(BertModel(config), scale=0.05), mean_vectors
-    model.save_pretrained(folder)
-    return Reference(config.vocab_size, _fast_vocabulary(vocabulary), functools.partial(logits, model))
 
 
 def _of_ctranslate2(folder: Path, vocabularies: Mapping[str, Sequence[str]], vocabulary: Vocabulary) -> Reference:
@@ -330,6 +279,7 @@ def _transliteration(pretrained: Path, folder: Path) -> Reference:
 _LLAMA, _GPT2 = ["llama2/tokenizer.model"], ["gpt2/vocab.json", "gpt2/merges.txt"]
 _MG, _PT = ["opus-mt-en-mg/vocab.json"], ["opus-mt-en-pt/vocab.json"]
 _T5, _BERT = ["firefox-spm/vocab.ende.spm"], ["all-minilm-l6-v2/tokenizer.json", "all-minilm-l6-v2/config.json"]
+_SPM = ["opus-mt-en-mg/source.spm"]
 _WORDS = ["aren-transliteration/model.bin"]
 _of = functools.partial
 FAMILIES = [
@@ -345,8 +295,16 @@ FAMILIES = [
     Family("OPUS-MT en-pt", "seq2seq", _PT, _of(_marian, "opus-mt-en-pt"), vocabulary="OPUS-MT en-pt"),
     Family("T5", "seq2seq", _T5, _of(_t5, "T5"), vocabulary="Firefox en-de, as T5's"),
     Family("mT5", "seq2seq", _T5, _of(_t5, "MT5")),
-    Family("MiniLM", "sentence_encoder", _BERT, _bert, vocabulary="MiniLM"),
-    Family("BERT, classifier", "classifier", _BERT, _of(_bert, classes=5)),
+    Family("MiniLM", "sentence_encoder", _BERT, bert, vocabulary="MiniLM"),
+    Family("BERT, classifier", "classifier", _BERT, _of(bert, classes=5)),
+    Family("RoBERTa", "sentence_encoder", _GPT2, _of(encoder, "Roberta"), vocabulary="GPT-2, as RoBERTa's"),
+    Family("RoBERTa, classifier", "classifier", _GPT2, _of(encoder, "Roberta", classes=5)),
+    Family("XLM-RoBERTa", "sentence_encoder", _SPM, _of(encoder, "XLMRoberta"), vocabulary="OPUS-MT, as XLM-RoBERTa's"),
+    Family("XLM-RoBERTa, classifier", "classifier", _SPM, _of(encoder, "XLMRoberta", classes=5)),
+    Family("DistilBERT", "sentence_encoder", _BERT, _of(encoder, "DistilBert")),
+    Family("DistilBERT, classifier", "classifier", _BERT, _of(encoder, "DistilBert", classes=5)),
+    Family("MPNet", "sentence_encoder", _BERT, _of(encoder, "MPNet"), vocabulary="MiniLM, as MPNet's"),
+    Family("MPNet, classifier", "classifier", _BERT, _of(encoder, "MPNet", classes=5)),
     Family("CTranslate2, OPUS-MT en-mg", "seq2seq", _MG, _converted_marian, "ctranslate2"),
     Family("CTranslate2, transliteration", "seq2seq", _WORDS, _transliteration, "ctranslate2", words=True),
 ]

@@ -86,10 +86,11 @@ class Ids:
     Args:
         tokenizer: One of our tokenizers.
         size: The number of symbols of the checkpoint.
+        order: The id there of each of our ids. Default: what the tokenizer says.
     """
 
-    def __init__(self, tokenizer: Any, size: int):
-        known = _original_ids(tokenizer)
+    def __init__(self, tokenizer: Any, size: int, order: Sequence[int] = ()):
+        known = order or _original_ids(tokenizer)
         # Rows that only fill up a table have no id in the tokenizer; like all others, they are in order.
         others = iter(sorted(set(range(size)) - set(known)))
         self.original = [
@@ -123,8 +124,8 @@ class Comparison:
         self.workdir, self.reference = workdir, reference
         self.run: Any = zoo.load(workdir)
         self.task = self.run.spec.task
-        self.read = Ids(self.run.tokenizers[0], reference.size)
-        self.written = Ids(self.run.tokenizers[-1], reference.size)
+        self.read = Ids(self.run.tokenizers[0], reference.size, reference.order)
+        self.written = Ids(self.run.tokenizers[-1], reference.size, reference.order)
 
     def logits(self, texts: Sequence[str]) -> dict[str, float]:
         """Returns the largest differences of logits, alone, in batches with padding, and step by step."""

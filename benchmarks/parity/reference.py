@@ -40,6 +40,7 @@ class Reference:
             model after the row itself.
         rules: Whose rules its beam search follows; empty if it has none.
         max_length: The most symbols of a text that it writes, the end included; of a language model of the whole text.
+        order: The id there of each of our ids, where our tokenizer does not say.
         log_probs: Whether `logits` gives log probabilities of the symbols alone, those of a translator and its end.
     """
 
@@ -49,4 +50,5 @@ class Reference:
     write: Callable[[Rows, int], list[list[int]]] | None = None
     rules: str = ""
     max_length: int = 0
+    order: Sequence[int] = ()
     log_probs: bool = False

@@ -38,16 +38,18 @@ def markdown(results: Sequence[Result], missing: Mapping[str, str], command: str
         f"Written by `{command}`. " + " ".join(f"{where}." for where in dict.fromkeys(each.where for each in results)),
         f"Each checkpoint is written by its own software, with random weights and a real tokenizer: {LAYERS} layers "
         f"of {DIM} features and {HEADS} heads; MiniLM and BERT have the configuration of all-MiniLM-L6-v2, Qwen2 and "
-        "Qwen3 the vocabulary of GPT-2, T5 and mT5 the SentencePiece model of Firefox's en-de translator. The end is "
-        "made more probable than by chance, so that texts end at different lengths. One model is trained, the "
-        "transliteration. All is float32.",
+        "Qwen3 the vocabulary of GPT-2, T5 and mT5 the SentencePiece model of Firefox's en-de translator, DistilBERT "
+        "the vocabulary of MiniLM, XLM-RoBERTa the SentencePiece model of OPUS-MT en-mg; RoBERTa has GPT-2's "
+        "vocabulary, and MPNet MiniLM's, with special pieces of its own. The end is made more probable than by chance, "
+        "so that texts end at different lengths. One model is trained, the transliteration. All is float32.",
         *(
             f"{'; '.join(name for name in missing if missing[name] == reason)}: {reason}."
             for reason in dict.fromkeys(missing.values())
         ),
         "## Logits",
-        "Largest difference, relative to the largest logit, of 21 texts and what the reference writes; of MiniLM of "
-        "vectors, of CTranslate2 of log probabilities. The reference reads each text alone, without padding.",
+        "Largest difference, relative to the largest logit, of 21 texts and what the reference writes; of sentence "
+        "encoders of vectors, of CTranslate2 of log probabilities. The reference reads each text alone, without "
+        "padding.",
         "\n".join(table(["family", *_LOGITS.values()], map(_logits_row, results))),
         "## Answers",
         "How many are the same, letter for letter. Language models go on after the first words of sentences, up to "

@@ -20,9 +20,12 @@ from zoo.text.byte_level_bpe import byte_alphabet
 from zoo.vocabulary import PAD, SPECIAL_PIECES, START
 
 TEXTS = ["", " a man  rides", "it's 25 €", "ein Mann 😀", "naïve\tcafé"]
-FAMILIES = ("gpt2", "marian", "minilm", "bert", "gpt_neox", "llama", "qwen3", "gemma2", "t5", "t5_gated")
+_ENCODERS = ("roberta", "distilbert", "xlm_roberta", "mpnet")
+ENCODERS = (*_ENCODERS, *(f"{name}_classifier" for name in _ENCODERS))
+FAMILIES = ("gpt2", "marian", "minilm", "bert", *ENCODERS, "gpt_neox", "llama", "qwen3", "gemma2", "t5", "t5_gated")
+FAST = ("gpt2", "marian", "llama", "t5", "roberta", "distilbert_classifier", "xlm_roberta", "mpnet")
 LEFT_OUT = {
-    "minilm": {"pooler.dense.weight", "pooler.dense.bias"},
+    **dict.fromkeys(("minilm", "roberta", "xlm_roberta", "mpnet"), {"pooler.dense.weight", "pooler.dense.bias"}),
     **dict.fromkeys(("t5", "t5_gated"), {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}),
 }
 """What a fixture has and is not written: nothing needs it, or it is there once more."""
@@ -35,8 +38,14 @@ REFUSED = {
     "bert": [({"pooling": "mean"}, "pooling='mean'"), ({"projection_dim": 5}, "projection_dim=6")],
     "minilm": [
         ({"pooling": "attention"}, "first, mean, max", "attention"),
-        ({"num_segments": 0}, "one segment or more"),
+        ({"num_segments": 0, "epsilon": 1e-5}, "DistilBERT", "epsilon=1e-12"),
         ({"normalization": "rms_norm"}, "normalization='layer_norm'"),
+    ],
+    "roberta": [({"num_segments": 2}, "RoBERTa", "num_segments=1")],
+    "distilbert_classifier": [({"projection_activation": "tanh"}, "DistilBertFor", "projection_activation='relu'")],
+    "mpnet": [
+        ({"max_distance": 64}, "MPNet", "max_distance=0"),
+        ({"positions": "learned"}, "DistilBERT", "epsilon=1e-12"),
     ],
     "llama": [
         ({"scale_embeddings": True}, "Llama", "scale_embeddings=True"),
@@ -75,7 +84,7 @@ def write_family(tmp_path_factory):
     return functools.cache(lambda family: Written(family, tmp_path_factory.mktemp("hub")))
 
 
-@pytest.mark.parametrize("family", nightly_unless(("gpt2", "marian", "llama", "t5").__contains__, FAMILIES))
+@pytest.mark.parametrize("family", nightly_unless(FAST.__contains__, FAMILIES))
 def test_a_family_leaves_and_comes_in_again(family, write_family):
     written = write_family(family)
     check_tensors(written)
@@ -250,7 +259,8 @@ def test_transformers_reads_what_was_written(family, write_family):
         model_class.from_pretrained(folders[0]),
         model_class.from_pretrained(folders[1], output_loading_info=True),
     )
-    assert {*loading["missing_keys"]} == (LEFT_OUT["minilm"] if family == "minilm" else set())
+    pooler = {name for name in LEFT_OUT.get(family, ()) if name.startswith("pooler.")}
+    assert {*loading["missing_keys"]} == pooler
     assert not loading["unexpected_keys"] and not loading["mismatched_keys"]
     ids = torch.tensor([[5, 9, 7, 3], [8, 6, 11, 4]])
     inputs = {"input_ids": ids, **({"decoder_input_ids": ids} if out.config.is_encoder_decoder else {})}
@@ -265,7 +275,7 @@ def test_transformers_reads_what_was_written(family, write_family):
 def test_ids_of_transformers_are_those_of_the_model(family, write_family):
     transformers = pytest.importorskip("transformers")
     written = write_family(family)
-    if {"tokenizer.model", "spiece.model"} & {file.name for file in written.out.iterdir()}:
+    if {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"} & {file.name for file in written.out.iterdir()}:
         try:
             transformers.convert_slow_tokenizer.import_protobuf()
         except Exception as error:  # made by a newer protobuf than TensorFlow's

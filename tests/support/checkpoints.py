@@ -20,8 +20,10 @@ def expected(family):
 
 
 def copy(family, path):
-    """Copies a fixture, to be spoiled, and returns the path."""
+    """Copies a fixture, to be spoiled, and returns the path; one of XLM-RoBERTa gets its file of SentencePiece."""
     shutil.copytree(FIXTURES / family, path, ignore=shutil.ignore_patterns("expected.json"))
+    if family.startswith("xlm_roberta"):
+        shutil.copy(FIXTURES / "marian" / "source.spm", path / "sentencepiece.bpe.model")
     return path
 
 

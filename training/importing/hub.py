@@ -23,6 +23,7 @@ FILES = (
     "model.safetensors.index.json",
     "modules.json",
     "sentence_bert_config.json",
+    "sentencepiece.bpe.model",
     "source.spm",
     "spiece.model",
     "target.spm",

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.checkpoints.checkpoint import check_content
-from zoo.checkpoints.tokenizers import described_byte_level, described_wordpiece
+from zoo.checkpoints.tokenizers import described_byte_level, model_kind
 from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
+from zoo.checkpoints.wordpiece import described_wordpiece
 from zoo.errors import InputError
 from zoo.text import ReorderedSubwordTokenizer, Tokenizer, WordPieceTokenizer
 from zoo.text.subwords import read_model
@@ -51,7 +52,7 @@ def _described(path: Path, content: bytes) -> Tokenizer:
     """Returns the tokenizer that a `tokenizer.json` describes."""
     try:
         described = json.loads(content)
-        kind = described["model"].get("type", "BPE" if "merges" in described["model"] else None)
+        kind = model_kind(described["model"])
         if kind == "WordPiece":
             return _wordpiece(path, described)
         if kind != "BPE":

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from zoo.checkpoints.checkpoint import Checkpoint
-from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
-from zoo.errors import InputError, unknown_name
+from zoo.checkpoints.vocabulary import NEW, Arrangement
+from zoo.errors import InputError
 from zoo.text import (
     ByteLevelBPETokenizer,
     CharTokenizer,
@@ -17,10 +17,8 @@ from zoo.text import (
     ReorderedSubwordTokenizer,
     SubwordTokenizer,
     Tokenizer,
-    WordPieceTokenizer,
     WordTokenizer,
 )
-from zoo.text.bert_characters import Reading
 from zoo.text.byte_level_bpe import byte_alphabet
 from zoo.text.reordered_subwords import UNUSED
 from zoo.text.subwords import read_model
@@ -31,30 +29,39 @@ _CONFIG, _ADDED = "tokenizer_config.json", "added_tokens.json"
 _OTHER_BPE = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix")
 
 
-def byte_level(checkpoint: Checkpoint, order: Arrangement) -> ByteLevelBPETokenizer:
+def byte_level(checkpoint: Checkpoint, order: Arrangement, special: Collection[int] = ()) -> ByteLevelBPETokenizer:
     """Returns the byte-level tokenizer of `tokenizer.json`, or of `vocab.json` and `merges.txt`.
+
+    Args:
+        checkpoint: The checkpoint.
+        order: Our order of the ids.
+        special: Ids that are no text; those that `tokenizer.json` calls special are none either.
 
     Raises:
         InputError: If there are no such files, they do not go together, or they cut text in another way than GPT-2.
     """
     if (checkpoint.path / "tokenizer.json").is_file():
-        return described_byte_level(checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json"), order)
+        path = checkpoint.path / "tokenizer.json"
+        return described_byte_level(path, checkpoint.json(path.name), order, special)
     vocabulary = checkpoint.json("vocab.json")
     lines = checkpoint.file("merges.txt").read_text(encoding="utf-8").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    _check_added(checkpoint, vocabulary)
-    if _tokenizer_config(checkpoint).get("add_prefix_space"):
+    check_added(checkpoint, vocabulary)
+    if tokenizer_config(checkpoint).get("add_prefix_space"):
         raise InputError(f"{checkpoint.path / _CONFIG}: add_prefix_space must be false to be imported. Received: true.")
-    return _byte_level_bpe(checkpoint.path, order, vocabulary, merges)
+    return _byte_level_bpe(checkpoint.path, order, vocabulary, merges, special)
 
 
-def described_byte_level(path: Path, described: Mapping[str, Any], order: Arrangement) -> ByteLevelBPETokenizer:
+def described_byte_level(
+    path: Path, described: Mapping[str, Any], order: Arrangement, special: Collection[int] = ()
+) -> ByteLevelBPETokenizer:
     """Returns the byte-level tokenizer that a `tokenizer.json` describes.
 
     Args:
         path: The file, for the error.
         described: What it says.
         order: Our order of the ids.
+        special: Ids that are no text, besides those that the file calls special.
 
     Raises:
         InputError: If it is another kind of tokenizer, or cuts text in another way than GPT-2.
@@ -62,7 +69,7 @@ def described_byte_level(path: Path, described: Mapping[str, Any], order: Arrang
     splits, normalizer = described.get("pre_tokenizer") or {}, described.get("normalizer") or {}
     model, levels = described.get("model") or {}, {"type": "ByteLevel", "use_regex": True, "add_prefix_space": False}
     found = {"type": None, "use_regex": True, "add_prefix_space": False, **splits}
-    kind = model.get("type", "BPE" if "merges" in model else None)
+    kind = model_kind(model)
     other = [
         f"{name}={received!r}"
         for name, received, is_ours in (
@@ -80,10 +87,17 @@ def described_byte_level(path: Path, described: Mapping[str, Any], order: Arrang
         )
     merges = [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
     added = described.get("added_tokens") or []
-    special = {token["id"] for token in added if token["special"]}
+    special = {*special, *(token["id"] for token in added if token["special"])}
     runs = _runs(path, {token["content"]: token["id"] for token in added if not token["special"]})
     vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in added if token["special"]}}
     return _byte_level_bpe(path, order, vocabulary, merges, special, runs, normalizer.get("type") == "NFC")
+
+
+def model_kind(model: Mapping[str, Any]) -> str | None:
+    """Returns the kind of the `model` of a `tokenizer.json`; older files do not say it."""
+    if "type" in model:
+        return str(model["type"])
+    return "BPE" if "merges" in model else "WordPiece" if "max_input_chars_per_word" in model else None
 
 
 def _byte_level_bpe(
@@ -109,31 +123,32 @@ def _byte_level_bpe(
     return ByteLevelBPETokenizer(texts, merges, controls, order.original_ids, our_runs, compose)
 
 
-def _tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
+def tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns what `tokenizer_config.json` says; nothing where it is missing."""
     config: dict[str, Any] = checkpoint.json(_CONFIG) if (checkpoint.path / _CONFIG).is_file() else {}
     return config
 
 
-def _check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
+def check_added(checkpoint: Checkpoint, vocabulary: Mapping[str, int]) -> None:
     """Checks that no symbols were added to a vocabulary beside its file.
 
     Raises:
         InputError: If one was; texts would be read without it.
     """
     added = checkpoint.json(_ADDED) if (checkpoint.path / _ADDED).is_file() else {}
-    described = _tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
+    described = tokenizer_config(checkpoint).get("added_tokens_decoder") or {}
     for name, symbols in (
         (_ADDED, added.items()),
-        (_CONFIG, ((_content(token), int(index)) for index, token in described.items())),
+        (_CONFIG, ((content_of(token), int(index)) for index, token in described.items())),
     ):
         for symbol, index in symbols:
             if vocabulary.get(symbol) != index:
-                raise _added(checkpoint.path / name, symbol)
+                raise added_token_error(checkpoint.path / name, symbol)
 
 
-def _added(path: Path, symbol: str) -> InputError:
-    return InputError(f"{path}: a symbol that was added to the vocabulary is not read. Received: {symbol!r}.")
+def added_token_error(path: Path, token: str) -> InputError:
+    """Returns the error of a token that a file adds to a vocabulary, and that texts would be read without."""
+    return InputError(f"{path}: a token that was added to the vocabulary is not read. Received: {token!r}.")
 
 
 def _runs(path: Path, added: Mapping[str, int]) -> list[int]:
@@ -161,7 +176,7 @@ def mapped_subwords(
     """
     pieces = {index: piece for piece, index in vocabulary.items()}
     texts = order.pieces([pieces.get(index, UNUSED) for index in range(max(order.original_ids) + 1)])
-    config = _tokenizer_config(checkpoint)
+    config = tokenizer_config(checkpoint)
     tidy = bool(config.get("clean_up_tokenization_spaces", False))
     return MappedSubwordTokenizer(checkpoint.file(model).read_bytes(), texts, order.original_ids, tidy)
 
@@ -283,26 +298,26 @@ def reordered_subwords(checkpoint: Checkpoint, name: str, order: Arrangement) ->
     processor = read_model(model)
     size = processor.vocab_size()
     named = {}
-    for path, symbol, index, special in _added_symbols(checkpoint):
+    for path, symbol, index, special in added_tokens_of(checkpoint):
         if index < size and processor.id_to_piece(index) == symbol:
             continue
         if not special:
-            raise _added(path, symbol)
+            raise added_token_error(path, symbol)
         named[index] = symbol
     names = {ours: named[i] for ours, i in enumerate(order.original_ids) if i >= size and i in named and ours <= END}
     return ReorderedSubwordTokenizer(model, [i if i < size else NEW for i in order.original_ids], names)
 
 
-def _added_symbols(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
-    """Yields what was added to a vocabulary: the file that says so, the symbol, its id, and whether it is special.
+def added_tokens_of(checkpoint: Checkpoint) -> Iterator[tuple[Path, str, int, bool]]:
+    """Yields what was added to a vocabulary: the file that says so, the token, its id, and whether it is special.
 
     Texts of the sentinels of T5 are those of no other model.
     """
     if (checkpoint.path / _ADDED).is_file():  # which does not tell special symbols from words
         for symbol, index in checkpoint.json(_ADDED).items():
             yield checkpoint.path / _ADDED, symbol, index, symbol.startswith("<") and symbol.endswith(">")
-    for index, token in (_tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
-        yield checkpoint.path / _CONFIG, _content(token), int(index), bool(token.get("special"))
+    for index, token in (tokenizer_config(checkpoint).get("added_tokens_decoder") or {}).items():
+        yield checkpoint.path / _CONFIG, content_of(token), int(index), bool(token.get("special"))
     if (checkpoint.path / "tokenizer.json").is_file():
         for token in checkpoint.json("tokenizer.json").get("added_tokens") or []:
             yield checkpoint.path / "tokenizer.json", token["content"], token["id"], bool(token.get("special"))
@@ -362,15 +377,25 @@ def decoder_files(
         return {"tokenizer.model": tokenizer.model, "tokenizer_config.json": config}, order, True
     if isinstance(tokenizer, ByteLevelBPETokenizer):
         order = Arrangement(tokenizer.original_ids).with_start(tables)
-        return _byte_level_files(tokenizer, order), order, False
+        return byte_level_files(tokenizer, order), order, False
     kinds = " or ".join(kind.kind for kind in (ReorderedSubwordTokenizer, ByteLevelBPETokenizer))
     raise InputError(f"The tokenizer of {family} is {kinds}. Received: tokenizer={tokenizer.kind!r}.")
 
 
-def _byte_level_files(tokenizer: ByteLevelBPETokenizer, order: Arrangement) -> dict[str, Any]:
+def byte_level_files(
+    tokenizer: ByteLevelBPETokenizer, order: Arrangement, special: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """Returns the files of a byte-level tokenizer by name, which put nothing around texts.
+
+    Args:
+        tokenizer: The tokenizer.
+        order: The id there of each of our ids.
+        special: What start, end and perhaps padding are called, by our id.
+    """
     ids = order.original_ids
     vocabulary, merges = tokenizer.vocabulary()
-    names = {ids[START]: _START, ids[END]: _END}  # where they are one, it has the name of the end
+    special = special or {START: _START, END: _END}
+    names = {ids[ours]: name for ours, name in special.items()}  # where two are one, it has the name of the end
     table = tokenizer.piece_table()
     names |= {ids[i]: table[i] for i in tokenizer.controls if i > END and table[i] != UNUSED}
     runs = {ids[index]: " " * length for length, index in enumerate(tokenizer.runs, start=2)}
@@ -392,7 +417,7 @@ def _byte_level_files(tokenizer: ByteLevelBPETokenizer, order: Arrangement) -> d
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": names[ids[START]],
-        "eos_token": _END,
+        "eos_token": special[END],
         "clean_up_tokenization_spaces": False,
     }
     return {"tokenizer.json": described, "tokenizer_config.json": config}
@@ -427,129 +452,21 @@ def t5_files(tokenizers: Mapping[str, Tokenizer], tables: Sequence[np.ndarray]) 
     return {"spiece.model": source.model, "tokenizer_config.json": config}, order
 
 
-_BERT_NAMES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
-_WORDPIECE: dict[str, dict[str, object]] = {
-    "model": {"type": "WordPiece", "continuing_subword_prefix": "##"},
-    "normalizer": {"type": "BertNormalizer", "clean_text": True},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-}
-
-
-def wordpiece(checkpoint: Checkpoint, size: int) -> tuple[WordPieceTokenizer, Arrangement]:
-    """Returns the tokenizer of `tokenizer.json`, or of `vocab.txt` and `tokenizer_config.json`, and the order of ids.
-
-    Args:
-        checkpoint: The checkpoint.
-        size: Number of symbols of the model.
-
-    Raises:
-        InputError: If there are no such files, they are no WordPiece as BERT has it, or do not go with the model.
-    """
-    config = _tokenizer_config(checkpoint)
-    if (checkpoint.path / "tokenizer.json").is_file():
-        return described_wordpiece(checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json"), config, size)
-    path = checkpoint.file("vocab.txt")
-    lines = path.read_bytes().decode("utf-8", "replace").split("\n")
-    vocabulary = {line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)}
-    _check_added(checkpoint, vocabulary)
-    reading = _reading(config, ("do_lower_case", "strip_accents", "tokenize_chinese_chars"))
-    return _wordpiece(path, vocabulary, config, size, reading)
-
-
-def described_wordpiece(
-    path: Path, described: Mapping[str, Any], config: Mapping[str, Any], size: int | None = None
-) -> tuple[WordPieceTokenizer, Arrangement]:
-    """Returns the tokenizer that a `tokenizer.json` describes, and the order of ids.
+def check_special(path: Path, processor: Mapping[str, Any], start: str, end: str) -> None:
+    """Checks that texts get a start and an end around them.
 
     Args:
         path: The file, for the error.
-        described: What it says.
-        config: What `tokenizer_config.json` says.
-        size: Number of symbols of the model. Default: those of the tokenizer.
+        processor: The `post_processor` of a `tokenizer.json`.
+        start: The piece that begins texts.
+        end: The piece that ends them.
 
     Raises:
-        InputError: If it is no WordPiece as BERT has it, or does not go with the model.
+        InputError: If they get something else.
     """
-    for part, expected in _WORDPIECE.items():
-        found = {key: (described.get(part) or {}).get(key) for key in expected}
-        if found != expected:
-            raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
-    _check_special(path, described.get("post_processor") or {}, config)
-    vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", 100)
-    for token in described.get("added_tokens") or []:
-        if not token["special"] or vocabulary.get(token["content"]) != token["id"]:
-            raise _added(path, token["content"])
-    reading = _reading(described["normalizer"], ("lowercase", "strip_accents", "handle_chinese_chars"))
-    size = max(vocabulary.values(), default=-1) + 1 if size is None else size
-    return _wordpiece(path, vocabulary, config, size, reading, longest)
-
-
-def _reading(options: Mapping[str, Any], names: tuple[str, str, str]) -> Reading:
-    """Returns how characters are read, by the names that lower case, accents and ideographs have in the options."""
-    usual = dict(zip(names, (True, None, True), strict=True))
-    lowercase, accents, ideographs = ({**usual, **options}[name] for name in names)
-    return Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
-
-
-def _wordpiece(
-    path: Path,
-    vocabulary: Mapping[str, int],
-    config: Mapping[str, Any],
-    size: int,
-    reading: Reading,
-    longest: int = 100,
-) -> tuple[WordPieceTokenizer, Arrangement]:
-    names = {key: _content(config.get(key, name)) for key, name in _BERT_NAMES.items()}
-    for name in names.values():
-        if name not in vocabulary:
-            raise InputError(f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT.")
-    if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
-        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
-    pad, start, end, unknown = (vocabulary[name] for name in names.values())
-    order = arrange(size, start, end, pad, unknown)
-    pieces = {index: piece for piece, index in vocabulary.items()}
-    texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
-    return WordPieceTokenizer([*SPECIAL_PIECES, *texts[4:]], order.original_ids, reading, longest), order
-
-
-def wordpiece_files(tokenizer: WordPieceTokenizer, order: Arrangement) -> dict[str, Any]:
-    """Returns the files of BERT's tokenizer, by name; special pieces have the names that BERT gives them.
-
-    Args:
-        tokenizer: The tokenizer.
-        order: The id there of each of our ids.
-    """
-    special = dict(zip(_BERT_NAMES.values(), order.original_ids, strict=False))
-    rows = list(zip(tokenizer.piece_table(), order.original_ids, strict=True))[len(special) :]
-    vocabulary = {piece: i for piece, i in rows if piece != UNUSED} | special
-    start, end = ([name, special[name]] for name in (_BERT_NAMES["cls_token"], _BERT_NAMES["sep_token"]))
-    unknown, reading = _BERT_NAMES["unk_token"], tokenizer.reading
-    model = {"unk_token": unknown, "max_input_chars_per_word": tokenizer.max_word_length}
-    normalizer = {
-        "lowercase": reading.lowercase,
-        "strip_accents": reading.strip_accents,
-        "handle_chinese_chars": reading.split_ideographs,
-    }
-    as_they_are = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    described = {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": name, **as_they_are, "special": True}
-            for name, i in sorted(special.items(), key=lambda item: item[1])
-        ],
-        "normalizer": {**_WORDPIECE["normalizer"], **normalizer},
-        "pre_tokenizer": _WORDPIECE["pre_tokenizer"],
-        "post_processor": {"type": "BertProcessing", "sep": end, "cls": start},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {**_WORDPIECE["model"], **model, "vocab": dict(sorted(vocabulary.items(), key=lambda item: item[1]))},
-    }
-    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": reading.lowercase, **_BERT_NAMES}
-    return {"tokenizer.json": described, "tokenizer_config.json": config}
-
-
-def _check_special(path: Path, processor: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Checks that texts get the symbols of BERT around them."""
-    start, end = (_content(config.get(key, _BERT_NAMES[key])) for key in ("cls_token", "sep_token"))
+    if processor.get("type") == "Sequence":  # the other one says where pieces come from
+        around = [each for each in processor["processors"] if each["type"] != "ByteLevel"]
+        processor = around[0] if len(around) == 1 else processor
     found = [processor.get(key, [None])[0] for key in ("cls", "sep")]
     if processor.get("type") == "TemplateProcessing":
         parts = [next(iter(part.values()))["id"] for part in processor["single"]]
@@ -561,6 +478,6 @@ def _check_special(path: Path, processor: Mapping[str, Any], config: Mapping[str
         )
 
 
-def _content(token: str | Mapping[str, str]) -> str:
+def content_of(token: str | Mapping[str, str]) -> str:
     """Returns the text of a special piece, which some files describe by more than that."""
     return token if isinstance(token, str) else token["content"]

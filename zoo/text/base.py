@@ -87,6 +87,12 @@ class Tokenizer(abc.ABC):
         tokenizer.has_start = False
         return tokenizer
 
+    def with_start(self) -> Self:
+        """Returns the same tokenizer for a model whose whole texts begin with the start symbol."""
+        tokenizer = copy.copy(self)
+        tokenizer.has_start = True
+        return tokenizer
+
     def save(self, path: str | os.PathLike[str], replace: Replace = replacing) -> None:
         """Writes the tokenizer beside a model, to temporary names that are then renamed.
 
@@ -128,12 +134,12 @@ class Tokenizer(abc.ABC):
 
     def _saved(self) -> dict[str, bytes]:
         files = self._files()
-        left_out = {} if self.has_end else {"ends": False}
+        differs = {} if self.has_end else {"ends": False}
         if self.has_start != type(self).has_start:
-            left_out |= {"starts": False}
-        if not left_out:
+            differs |= {"starts": self.has_start}
+        if not differs:
             return files
-        return {**files, ".json": json.dumps({**json.loads(files[".json"]), **left_out}, ensure_ascii=False).encode()}
+        return {**files, ".json": json.dumps({**json.loads(files[".json"]), **differs}, ensure_ascii=False).encode()}
 
     @abc.abstractmethod
     def _files(self) -> dict[str, bytes]:

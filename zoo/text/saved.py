@@ -70,7 +70,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     try:
         tokenizer = _KINDS[kind].from_saved(state, lambda suffix: _read(path.with_name(f"{path.name}{suffix}")))
         tokenizer = tokenizer if state.get("ends", True) else tokenizer.without_end()
-        return tokenizer if state.get("starts", True) else tokenizer.without_start()
+        starts = state.get("starts", tokenizer.has_start)
+        return tokenizer.with_start() if starts else tokenizer.without_start()
     except InputError as error:
         raise InputError(f"{described}: {error}") from error
 

@@ -165,21 +165,21 @@ MUTANTS: list[Mutant] = [
     # BERT.
     Mutant(
         "the two normalisations of a block of BERT are exchanged",
-        "zoo/checkpoints/families/bert.py",
-        '("attention.output", "output"), strict=True',
-        '("output", "attention.output"), strict=True',
+        "zoo/checkpoints/families/encoders.py",
+        '("attention.output.LayerNorm", "output.LayerNorm")',
+        '("output.LayerNorm", "attention.output.LayerNorm")',
         _BERT,
     ),
     Mutant(
         "a sentence encoder reads more symbols than its limit",
-        "zoo/checkpoints/families/bert.py",
-        'limit = config.get("max_seq_length") or length',
-        "limit = length",
+        "zoo/checkpoints/families/sentence_transformers.py",
+        'limit = config.get("max_seq_length") or ',
+        "limit = ",
         _WORDPIECE,
     ),
     Mutant(
         "accents are kept where text is lower-cased",
-        "zoo/checkpoints/tokenizers.py",
+        "zoo/checkpoints/wordpiece.py",
         "bool(lowercase if accents is None else accents)",
         "bool(accents)",
         _WORDPIECE,
@@ -318,7 +318,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "words that were added to BERT are dropped",
-        "zoo/checkpoints/tokenizers.py",
+        "zoo/checkpoints/wordpiece.py",
         'if not token["special"] or vocabulary.get(token["content"]) != token["id"]:',
         "if False:",
         ("tests/training/importing/test_bert.py::test_words_that_were_added_to_the_vocabulary_are_refused",),

@@ -40,7 +40,7 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "a saved tokenizer forgets that it has no start",
         "zoo/text/base.py",
-        'left_out |= {"starts": False}',
+        'differs |= {"starts": self.has_start}',
         "pass",
         ("tests/zoo/checkpoints/test_tokenizer_file.py::test_ids_are_those_of_the_file[minilm/tokenizer.json]",),
     ),

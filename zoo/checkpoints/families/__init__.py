@@ -8,12 +8,15 @@ from zoo.checkpoints.families import (  # noqa: F401 (they register their famili
     bert,
     ctranslate2,
     ctranslate2_decoder,
+    distilbert,
     gemma,
     gpt2,
     gpt_neox,
     llama,
     marian,
     marian_native,
+    mpnet,
+    roberta,
     t5,
 )
 from zoo.checkpoints.families.base import (

@@ -227,6 +227,29 @@ class Shifted:
         return values[0] - self._by
 
 
+class Later:
+    """One variable whose rows come after others in the tensor, which nobody reads and are written as zeros.
+
+    Args:
+        first: How many rows come before.
+    """
+
+    def __init__(self, first: int):
+        self._first = first
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """See `Layout`."""
+        return (self._first + shapes[0][0], *shapes[0][1:])
+
+    def split(self, tensor: np.ndarray) -> Sequence[np.ndarray]:
+        """See `Layout`."""
+        return [tensor[self._first :]]
+
+    def join(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """See `Layout`."""
+        return np.pad(values[0], [(self._first, 0), *[(0, 0)] * (values[0].ndim - 1)])
+
+
 @dataclass(frozen=True)
 class Mapped:
     """A tensor of a checkpoint, and the variables of ours that are made of it.

@@ -52,7 +52,7 @@ class InputPositions(SavesOptions):
         self.output_dense = None
 
     def _positions(self):
-        if self.kind not in INPUT_POSITIONS:
+        if self.kind not in (*INPUT_POSITIONS, "learned_t5"):
             return None
         options = {"dtype": self.dtype_policy, "name": "positions"}
         if self.kind in CONCATENATED:

@@ -10,7 +10,13 @@ from zoo.layers.core.activations import get_activation
 from zoo.layers.core.normalization import make_normalization
 from zoo.models.shared.positions import InputPositions, TwoSidedALiBiPositions
 from zoo.models.shared.scores import model_score
-from zoo.models.shared.transformer_options import CONVOLUTIONS, MAX_DISTANCES, ROTARY_POSITIONS, VARIANTS
+from zoo.models.shared.transformer_options import (
+    CONVOLUTIONS,
+    MAX_DISTANCES,
+    ROTARY_POSITIONS,
+    T5_POSITIONS,
+    VARIANTS,
+)
 
 FIRST_TEMPERATURE = 0.1
 BY_STATES = {
@@ -89,7 +95,7 @@ class TransformerLayers:
 
         The layers share the biases of T5 (Raffel et al. 2020, section 2.1), and nothing else.
         """
-        if self.options.positions == "t5":
+        if self.options.positions in T5_POSITIONS:
             return [self._positions(causal)] * self.num_layers
         return [self._positions(causal) for _ in range(self.num_layers)]
 
@@ -107,7 +113,7 @@ class TransformerLayers:
             return layers.ALiBiPositions(**arguments) if causal else TwoSidedALiBiPositions(first_slope, **arguments)
         if kind == "relative":
             return layers.ShawRelativePositions(distance, initializer=self._relative_initializer(), **arguments)
-        if kind == "t5":
+        if kind in T5_POSITIONS:
             return layers.T5RelativePositions(max_distance=distance, bidirectional=not causal, **arguments)
         return None
 

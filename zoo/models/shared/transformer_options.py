@@ -39,7 +39,9 @@ VISIBILITY_SIZES = {
 VISIBILITIES = tuple(VISIBILITY_SIZES)
 WITH_VISIBILITY = ("full", *VARIANTS)
 INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
-SCORE_POSITIONS = ("alibi", "relative", "t5")
+# Biases for distances; the second adds learned positions to the embeddings as well.
+T5_POSITIONS = ("t5", "learned_t5")
+SCORE_POSITIONS = ("alibi", "relative", *T5_POSITIONS)
 POSITIONS = (*INPUT_POSITIONS, "rotary", "xpos", *SCORE_POSITIONS, "none")
 # Their queries and keys must have one size.
 OF_EQUAL_SIZES = {"score": ("dot", "scaled_dot", "cosine"), "positions": ("rotary", "xpos", "relative")}
@@ -48,7 +50,7 @@ ROPE_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 NORMALIZATIONS = ("layer_norm", "rms_norm")
 ATTENTION_NORMALIZATIONS = ("softmax", "sink", "off_by_one", "sigmoid", "sparsemax", "entmax15")
 # Distances that the papers distinguish: Shaw et al. 2018, section 4.1; Raffel et al. 2020, section 2.1.
-MAX_DISTANCES = {"relative": 16, "t5": 128}
+MAX_DISTANCES = {"relative": 16, "t5": 128, "learned_t5": 128}
 # Of the 32 buckets of T5, a decoder has one for each distance below this.
 T5_EXACT = 16
 
@@ -101,7 +103,7 @@ class AttentionOptions(Options):
         "At the embeddings sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
         "put beside them; for study integer, which adds the position p itself to every feature, or integer_normalized, "
         "p / (max_length - 1). In self-attention rotary, xpos (in an encoder as rotary), alibi (in an encoder one side "
-        "counts double), relative (Shaw) or t5. With none, an encoder knows no order.",
+        "counts double), relative (Shaw) or t5; in both learned_t5, as in MPNet. With none, an encoder knows no order.",
     )
     concat_projection: bool = flag(
         True,
@@ -124,7 +126,7 @@ class AttentionOptions(Options):
         True, "Whether embeddings are multiplied by √D before positions, as in the paper; else by 1: E + P."
     )
     max_distance: int = count(
-        0, "Distance from which on relative and t5 treat all keys alike; 0: that of the papers, 16 and 128."
+        0, "Distance from which on relative, t5 and learned_t5 treat all keys alike; 0: that of the papers, 16 and 128."
     )
     max_wavelength: float = number(10000.0, "w of rotary and xpos positions, the base of their angles.", above=1)
     rotary_fraction: float = number(
@@ -167,10 +169,10 @@ class AttentionOptions(Options):
     def check(self) -> None:
         self._check_concatenated()
         self._check_rope()
-        if self.positions == "t5" and 0 < self.max_distance <= T5_EXACT:
+        if self.positions in T5_POSITIONS and 0 < self.max_distance <= T5_EXACT:
             raise InputError(
-                f"`max_distance` must be above {T5_EXACT} with positions='t5', which keep nearer ones apart. "
-                f"Received: max_distance={self.max_distance}."
+                f"`max_distance` must be above {T5_EXACT} with positions={self.positions!r}, which keep nearer "
+                f"ones apart. Received: max_distance={self.max_distance}."
             )
 
     def rope_parameters(self, max_length: int) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from support.seq2seq_models import batch, create, logits, unbuilt, without_weigh
 import zoo
 from zoo import layers
 from zoo.layers.scores import SCORES
-from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS
+from zoo.models.shared.transformer_options import INPUT_POSITIONS, POSITIONS, T5_POSITIONS
 from zoo.vocabulary import START
 
 SMALL = {"num_layers": 1, "model_dim": 6, "intermediate_dim": 11, "num_heads": 3, "dropout": 0.25}
@@ -93,24 +93,24 @@ def test_tying_saves_embeddings():
 
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_positions_stand_where_they_belong_and_tell_the_order(kind):
-    shared = kind in ("t5", "relative")
+    shared = kind in (*T5_POSITIONS, "relative")
     model = create("transformer_tiny", {**SMALL, "positions": kind, "num_layers": 1 + shared})
     classes = {
         "rotary": layers.RotaryPositions,
         "xpos": layers.RotaryPositions,
         "alibi": layers.ALiBiPositions,
         "relative": layers.ShawRelativePositions,
-        "t5": layers.T5RelativePositions,
+        **dict.fromkeys(T5_POSITIONS, layers.T5RelativePositions),
     }
     expected = classes.get(kind, type(None))
     inside = [block.attention.positions for block in model.encoder_blocks]
     inside += [block.self_attention.positions for block in model.decoder_blocks]
     assert all(isinstance(positions, expected) for positions in inside)
     assert all(block.cross_attention.positions is None for block in model.decoder_blocks)
-    assert (model.source_positions.positions is not None) == (kind in INPUT_POSITIONS)
+    assert (model.source_positions.positions is not None) == (kind in (*INPUT_POSITIONS, "learned_t5"))
     if kind == "xpos":  # only where a mask hides what is after the query
         assert [type(positions) for positions in inside] == [layers.RotaryPositions, layers.XPosPositions]
-    if kind == "t5":  # one object in a stack; the decoder looks back only
+    if kind in T5_POSITIONS:  # one object in a stack; the decoder looks back only
         assert len({id(positions) for positions in inside}) == 2
         assert [positions.bidirectional for positions in inside] == [True, True, False, False]
         assert {positions.max_distance for positions in inside} == {128}
@@ -134,7 +134,7 @@ def test_alibi_tells_the_sides_of_an_encoder_apart():
 
 
 def test_distances_have_a_limit():
-    for kind in ("relative", "t5"):
+    for kind in ("relative", *T5_POSITIONS):
         assert (
             unbuilt(**SMALL, positions=kind, max_distance=19).encoder_blocks[0].attention.positions.max_distance == 19
         )

@@ -1,0 +1,182 @@
+"""The tokenizers of RoBERTa and XLM-RoBERTa, which put `<s>` and `</s>` around texts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.tokenizers import (
+    added_token_error,
+    added_tokens_of,
+    byte_level,
+    byte_level_files,
+    check_special,
+    content_of,
+    tokenizer_config,
+)
+from zoo.checkpoints.vocabulary import NEW, Arrangement, arrange
+from zoo.errors import InputError, unknown_name
+from zoo.text import ByteLevelBPETokenizer, ReorderedSubwordTokenizer
+from zoo.text.subwords import read_model
+from zoo.vocabulary import END, PAD, START
+
+NAMES = {
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
+"""The special pieces of both."""
+_MODEL, _DESCRIBED = "sentencepiece.bpe.model", "tokenizer.json"
+_SHIFT = 1
+"""How much larger an id is than that of SentencePiece, as fairseq puts padding before its pieces."""
+_SPECIAL = (1, 0, 2, 3)
+"""The ids of padding, start, end and what is unknown, as fairseq numbers them."""
+_OF_SENTENCEPIECE = {"unk": 0, "bos": 1, "eos": 2}
+
+
+def roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ByteLevelBPETokenizer, Arrangement]:
+    """Returns the byte-level tokenizer of `tokenizer.json`, or of `vocab.json` and `merges.txt`, and the order of ids.
+
+    Args:
+        checkpoint: The checkpoint.
+        size: Number of tokens of the model.
+
+    Raises:
+        InputError: If there are no such files, they do not go together, or they read text in another way.
+    """
+    config = _check_prefix(checkpoint, False)
+    names = {key: content_of(config.get(key) or name) for key, name in NAMES.items()}
+    path, vocabulary = _vocabulary(checkpoint, names)
+    for name in names.values():
+        if name not in vocabulary:
+            raise InputError(
+                f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of RoBERTa."
+            )
+    pad, start, end, unknown, _ = ids = [vocabulary[name] for name in names.values()]
+    if max(ids) >= size:
+        raise InputError(f"{path}: the vocabulary has special pieces for which the model has no token.")
+    order = arrange(size, start, end, pad, unknown)
+    return byte_level(checkpoint, order, ids).with_start(), order
+
+
+def _check_prefix(checkpoint: Checkpoint, expected: bool) -> dict[str, Any]:
+    """Checks whether a space is put before texts, and returns what `tokenizer_config.json` says."""
+    config = tokenizer_config(checkpoint)
+    if (found := config.get("add_prefix_space")) not in (None, expected):
+        raise InputError(
+            f"{checkpoint.path / 'tokenizer_config.json'}: add_prefix_space must be {str(expected).lower()} to be "
+            f"imported. Received: {found}."
+        )
+    return config
+
+
+def _vocabulary(checkpoint: Checkpoint, names: Mapping[str, str]) -> tuple[Path, dict[str, int]]:
+    """Returns the file that has the ids of pieces, and these."""
+    if not (checkpoint.path / _DESCRIBED).is_file():
+        return checkpoint.path / "vocab.json", checkpoint.json("vocab.json")
+    path, described = checkpoint.path / _DESCRIBED, checkpoint.json(_DESCRIBED)
+    check_special(path, described.get("post_processor") or {}, names["cls_token"], names["sep_token"])
+    added = {token["content"]: token["id"] for token in described.get("added_tokens") or []}
+    return path, {**(described.get("model") or {}).get("vocab", {}), **added}
+
+
+def roberta_files(tokenizer: ByteLevelBPETokenizer) -> tuple[dict[str, Any], Arrangement]:
+    """Returns the files of RoBERTa's tokenizer by name, and the order of their ids.
+
+    Raises:
+        InputError: If padding, start and end have no ids of their own.
+    """
+    order = Arrangement(tokenizer.original_ids)
+    pad, start, end = (order.original_ids[ours] for ours in (PAD, START, END))
+    if NEW in (pad, start, end) or len({pad, start, end}) < 3:
+        raise InputError(
+            "RoBERTa has tokens for padding, start and end, which the vocabulary that this tokenizer comes from has "
+            f"not. Received: the ids {pad}, {start} and {end}."
+        )
+    names = {PAD: NAMES["pad_token"], START: NAMES["cls_token"], END: NAMES["sep_token"]}
+    files = byte_level_files(tokenizer, order, names)
+    around = {"sep": [names[END], end], "cls": [names[START], start], "trim_offsets": True, "add_prefix_space": False}
+    files[_DESCRIBED]["post_processor"] = {"type": "RobertaProcessing", **around}
+    files["tokenizer_config.json"] |= {"tokenizer_class": "RobertaTokenizer", **_named(NAMES)}
+    return files, order
+
+
+def _named(names: Mapping[str, str]) -> dict[str, Any]:
+    return {"bos_token": names["cls_token"], "eos_token": names["sep_token"], **names}
+
+
+def xlm_roberta_tokenizer(checkpoint: Checkpoint, size: int) -> tuple[ReorderedSubwordTokenizer, Arrangement]:
+    """Returns the tokenizer of `sentencepiece.bpe.model`, and the order of ids, which fairseq has shifted.
+
+    Args:
+        checkpoint: The checkpoint.
+        size: Number of tokens of the model.
+
+    Raises:
+        InputError: If there is no such file, its special pieces are others, or words were added to its pieces.
+    """
+    if not (checkpoint.path / _MODEL).is_file():
+        raise InputError(
+            f"{checkpoint.path / _MODEL} is missing: what SentencePiece has made is read from its own model, and not "
+            f"from {_DESCRIBED}."
+        )
+    config = _check_prefix(checkpoint, True)
+    for key, name in NAMES.items():
+        if (found := content_of(config.get(key) or name)) != name:
+            raise InputError(f"{checkpoint.path / 'tokenizer_config.json'}: {key} must be {name}. Received: {found}.")
+    model = checkpoint.file(_MODEL).read_bytes()
+    processor = read_model(model)
+    pieces = [processor.id_to_piece(index) for index in range(processor.vocab_size())]
+    special = {"unk": processor.unk_id(), "bos": processor.bos_id(), "eos": processor.eos_id()}
+    if special != _OF_SENTENCEPIECE:
+        raise InputError(
+            f"{checkpoint.path / _MODEL}: the special pieces must be {_OF_SENTENCEPIECE}. Received: {special}."
+        )
+    if size < len(pieces) + _SHIFT:
+        raise InputError(
+            f"{checkpoint.path / _MODEL}: has {len(pieces)} pieces, and the model tokens for fewer: "
+            f"vocab_size must be at least {len(pieces) + _SHIFT}. Received: {size}."
+        )
+    _check_pieces(checkpoint, pieces)
+    pad, start, end, unknown = _SPECIAL
+    order = arrange(size, start, end, pad, unknown)
+    return ReorderedSubwordTokenizer(model, _shifted(len(order.original_ids), len(pieces))).with_start(), order
+
+
+def _shifted(size: int, count: int) -> tuple[int, ...]:
+    """Returns the id in SentencePiece of each of our ids, given the number of our ids and that of its pieces."""
+    others = range(len(_SPECIAL) - _SHIFT, size - _SHIFT)
+    special = (NEW, *(_OF_SENTENCEPIECE[name] for name in ("bos", "eos", "unk")))
+    return (*special, *(index if index < count else NEW for index in others))
+
+
+def _check_pieces(checkpoint: Checkpoint, pieces: list[str]) -> None:
+    """Checks that a `tokenizer.json` beside the model has the same pieces, and that none were added."""
+    names = [NAMES[key] for key in ("cls_token", "pad_token", "sep_token", "unk_token")]
+    expected = [*names, *pieces[len(names) - _SHIFT :], NAMES["mask_token"]]
+    ids = {name: index for index, name in enumerate(expected) if name in NAMES.values()}
+    for path, token, index, special in added_tokens_of(checkpoint):
+        if ids.get(token, index) != index or not special:
+            raise added_token_error(path, token)
+    path = checkpoint.path / _DESCRIBED
+    if path.is_file():
+        model = checkpoint.json(_DESCRIBED).get("model") or {}
+        found = [piece for piece, _ in model["vocab"]] if model.get("type") == "Unigram" else []
+        if found not in (expected, expected[:-1]):
+            raise InputError(f"{path}: must be a Unigram of the {len(pieces)} pieces of {_MODEL}, in their order.")
+
+
+def xlm_roberta_files(tokenizer: ReorderedSubwordTokenizer) -> tuple[dict[str, Any], Arrangement]:
+    """Returns the files of XLM-RoBERTa's tokenizer by name, and the order of their ids.
+
+    Raises:
+        InputError: If the ids of the tokenizer are not those of SentencePiece as fairseq has shifted them.
+    """
+    processor, size = read_model(tokenizer.model), tokenizer.vocab_size
+    if tokenizer.model_ids != _shifted(size, processor.vocab_size()):
+        raise InputError("XLM-RoBERTa has the ids of SentencePiece plus 1, and this tokenizer has others.")
+    pad, start, end, unknown = _SPECIAL
+    config = {"tokenizer_class": "XLMRobertaTokenizer", **_named(NAMES)}
+    return {_MODEL: tokenizer.model, "tokenizer_config.json": config}, arrange(size, start, end, pad, unknown)

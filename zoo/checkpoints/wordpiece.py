@@ -1,0 +1,151 @@
+"""WordPiece of a checkpoint, as BERT and the models after it have it, in and out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.tokenizers import (
+    added_token_error,
+    check_added,
+    check_special,
+    content_of,
+    model_kind,
+    tokenizer_config,
+)
+from zoo.checkpoints.vocabulary import Arrangement, arrange
+from zoo.errors import InputError, unknown_name
+from zoo.text import WordPieceTokenizer
+from zoo.text.bert_characters import Reading
+from zoo.text.reordered_subwords import UNUSED
+from zoo.vocabulary import SPECIAL_PIECES
+
+BERT_NAMES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+"""The special pieces of BERT: padding, start, end and what is unknown."""
+_WORDPIECE: dict[str, dict[str, object]] = {
+    "model": {"type": "WordPiece", "continuing_subword_prefix": "##"},
+    "normalizer": {"type": "BertNormalizer", "clean_text": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+}
+
+
+def wordpiece(
+    checkpoint: Checkpoint, size: int, names: Mapping[str, str] = BERT_NAMES
+) -> tuple[WordPieceTokenizer, Arrangement]:
+    """Returns the tokenizer of `tokenizer.json`, or of `vocab.txt` and `tokenizer_config.json`, and the order of ids.
+
+    Args:
+        checkpoint: The checkpoint.
+        size: Number of symbols of the model.
+        names: The special pieces, where `tokenizer_config.json` does not name others.
+
+    Raises:
+        InputError: If there are no such files, they are no WordPiece as BERT has it, or do not go with the model.
+    """
+    config = {**names, **tokenizer_config(checkpoint)}
+    if (checkpoint.path / "tokenizer.json").is_file():
+        return described_wordpiece(checkpoint.path / "tokenizer.json", checkpoint.json("tokenizer.json"), config, size)
+    path = checkpoint.file("vocab.txt")
+    lines = path.read_bytes().decode("utf-8", "replace").split("\n")
+    vocabulary = {line.removesuffix("\r"): index for index, line in enumerate(lines) if line or index + 1 < len(lines)}
+    check_added(checkpoint, vocabulary)
+    reading = _reading(config, ("do_lower_case", "strip_accents", "tokenize_chinese_chars"))
+    return _wordpiece(path, vocabulary, config, size, reading)
+
+
+def described_wordpiece(
+    path: Path, described: Mapping[str, Any], config: Mapping[str, Any], size: int | None = None
+) -> tuple[WordPieceTokenizer, Arrangement]:
+    """Returns the tokenizer that a `tokenizer.json` describes, and the order of ids.
+
+    Args:
+        path: The file, for the error.
+        described: What it says.
+        config: What `tokenizer_config.json` says.
+        size: Number of symbols of the model. Default: those of the tokenizer.
+
+    Raises:
+        InputError: If it is no WordPiece as BERT has it, or does not go with the model.
+    """
+    model = described.get("model") or {}
+    described = {**described, "model": {"type": model_kind(model), **model}}
+    for part, expected in _WORDPIECE.items():
+        found = {key: (described.get(part) or {}).get(key) for key in expected}
+        if found != expected:
+            raise InputError(f"{path}: {part} must be {expected} to be imported. Received: {found}.")
+    start, end = (content_of(config.get(key, BERT_NAMES[key])) for key in ("cls_token", "sep_token"))
+    check_special(path, described.get("post_processor") or {}, start, end)
+    vocabulary, longest = described["model"]["vocab"], described["model"].get("max_input_chars_per_word", 100)
+    for token in described.get("added_tokens") or []:
+        if not token["special"] or vocabulary.get(token["content"]) != token["id"]:
+            raise added_token_error(path, token["content"])
+    reading = _reading(described["normalizer"], ("lowercase", "strip_accents", "handle_chinese_chars"))
+    size = max(vocabulary.values(), default=-1) + 1 if size is None else size
+    return _wordpiece(path, vocabulary, config, size, reading, longest)
+
+
+def _reading(options: Mapping[str, Any], names: tuple[str, str, str]) -> Reading:
+    """Returns how characters are read, by the names that lower case, accents and ideographs have in the options."""
+    usual = dict(zip(names, (True, None, True), strict=True))
+    lowercase, accents, ideographs = ({**usual, **options}[name] for name in names)
+    return Reading(bool(lowercase), bool(lowercase if accents is None else accents), bool(ideographs))
+
+
+def _wordpiece(
+    path: Path,
+    vocabulary: Mapping[str, int],
+    config: Mapping[str, Any],
+    size: int,
+    reading: Reading,
+    longest: int = 100,
+) -> tuple[WordPieceTokenizer, Arrangement]:
+    names = {key: content_of(config.get(key, name)) for key, name in BERT_NAMES.items()}
+    for name in names.values():
+        if name not in vocabulary:
+            raise InputError(f"{path}: {unknown_name('piece', name, vocabulary)} Expected the special pieces of BERT.")
+    if beyond := [piece for piece, index in vocabulary.items() if index >= size]:
+        raise InputError(f"{path}: the vocabulary has {beyond[0]!r}, for which the model has no symbol.")
+    pad, start, end, unknown = (vocabulary[name] for name in names.values())
+    order = arrange(size, start, end, pad, unknown)
+    pieces = {index: piece for piece, index in vocabulary.items()}
+    texts = order.pieces([pieces.get(index, UNUSED) for index in range(size)])
+    return WordPieceTokenizer([*SPECIAL_PIECES, *texts[4:]], order.original_ids, reading, longest), order
+
+
+def wordpiece_files(
+    tokenizer: WordPieceTokenizer, names: Mapping[str, str] = BERT_NAMES, kind: str = "BertTokenizer"
+) -> tuple[dict[str, Any], Arrangement]:
+    """Returns the files of a WordPiece by name, and the order of their ids.
+
+    Args:
+        tokenizer: The tokenizer.
+        names: What special pieces are called.
+        kind: The class that reads them in `transformers`.
+    """
+    order = Arrangement(tokenizer.original_ids)
+    special = dict(zip(names.values(), order.original_ids, strict=False))
+    rows = list(zip(tokenizer.piece_table(), order.original_ids, strict=True))[len(special) :]
+    vocabulary = {piece: i for piece, i in rows if piece != UNUSED} | special
+    start, end = ([name, special[name]] for name in (names["cls_token"], names["sep_token"]))
+    unknown, reading = names["unk_token"], tokenizer.reading
+    model = {"unk_token": unknown, "max_input_chars_per_word": tokenizer.max_word_length}
+    normalizer = {
+        "lowercase": reading.lowercase,
+        "strip_accents": reading.strip_accents,
+        "handle_chinese_chars": reading.split_ideographs,
+    }
+    as_they_are = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    described = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": name, **as_they_are, "special": True}
+            for name, i in sorted(special.items(), key=lambda item: item[1])
+        ],
+        "normalizer": {**_WORDPIECE["normalizer"], **normalizer},
+        "pre_tokenizer": _WORDPIECE["pre_tokenizer"],
+        "post_processor": {"type": "BertProcessing", "sep": end, "cls": start},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {**_WORDPIECE["model"], **model, "vocab": dict(sorted(vocabulary.items(), key=lambda item: item[1]))},
+    }
+    config = {"tokenizer_class": kind, "do_lower_case": reading.lowercase, **names}
+    return {"tokenizer.json": described, "tokenizer_config.json": config}, order
