@@ -22,7 +22,7 @@ format: $(READY) ; $(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 bench: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[bench]' && $(BIN)/python -m benchmarks --output runs/bench/RESULTS.md $(BENCH)
 
-docs: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[docs]' && NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet && echo "The site: runs/site/index.html; with its search: $(BIN)/python -m http.server --directory runs/site"
+docs: $(READY) ; $(BIN)/python -m pip install --quiet --editable '.[docs]' && NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet && echo "The site: runs/site/index.html"
 
 $(READY): requirements.txt pyproject.toml
 	@echo "Setting up .venv (about a minute)"
