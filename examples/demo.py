@@ -21,6 +21,9 @@ WORKDIR = Path("runs/demo")
 EXPORTED = WORKDIR / "exported"
 HEATMAP = WORKDIR / "attention.png"
 PAGE = WORKDIR / "attention.html"
+# A shorter training than the recipe's, chosen on validation dates.
+BUDGET = ("training.max_steps=450", "training.eval_every=225", "training.batch_tokens=2048")
+BUDGET += ("training.learning_rate=0.005", "training.warmup_steps=60", "model.dropout=0")
 
 
 def run(*arguments: str) -> str:
@@ -65,8 +68,8 @@ def examples() -> list[tuple[str, str, str]]:
 
 def main() -> None:
     """Runs the demo."""
-    resume = ["--resume"] if (WORKDIR / "config.json").exists() else []
-    run("training.train", "--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), *resume)
+    rest = ["--resume"] if (WORKDIR / "config.json").exists() else ["--set", *BUDGET]
+    run("training.train", "--model", "rnnsearch", "--data", "dates", "--workdir", str(WORKDIR), *rest)
     metrics = json.loads(run("training.evaluate", str(WORKDIR), "--data", "dates", "--split", "test"))
     print(f"exact match on {metrics['examples']:,} dates it has not seen: {metrics['exact_match']:.2%}")
     print(run("export.saved_model", str(WORKDIR), "--output", str(EXPORTED)))
