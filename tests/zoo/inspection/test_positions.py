@@ -59,7 +59,7 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setattr("zoo.inspection.figures.importlib.import_module", fail)
     monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
     draw_positions = zoo.inspection.draw_positions
-    with pytest.raises(InputError, match=r"pip install 'attention-zoo\[pictures\]'"):
+    with pytest.raises(InputError, match=r"pip install .*\[pictures\]"):
         draw_positions("sinusoidal", 7, 6)
 
 
