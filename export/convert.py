@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from zoo.errors import InputError
 from zoo.presets import workdir_path
 from zoo.registry import get_spec
 from zoo.startup import start_backend
-from zoo.workdir import WorkDir
+from zoo.workdir import WorkDir, new_folder
 
 if TYPE_CHECKING:
     from zoo.inference import Run
@@ -44,17 +43,9 @@ def convert(workdir: str | os.PathLike[str], to: str) -> dict[str, Any]:
     kind, _, out = to.partition(":")
     if kind not in KINDS or not out:
         raise InputError(f"--to must be {' or '.join(f'{kind}:OUT' for kind in KINDS)}. Received: {to!r}.")
-    path = Path(out)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Name a new folder to write.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
+    with new_folder(Path(out)) as temporary:
         count = _WRITERS[kind](workdir_path(workdir), WorkDir(temporary))
-        temporary.replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return {"path": str(path), "kind": kind, "tensors": count}
+    return {"path": str(Path(out)), "kind": kind, "tensors": count}
 
 
 def _write_safetensors(path: Path, written: WorkDir) -> int:

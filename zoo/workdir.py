@@ -28,13 +28,9 @@ def checksum(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path` that takes its place if the block succeeds, and is removed if not.
-
-    The temporary name keeps its suffix.
-    """
+    """Yields a temporary path beside `path` that takes its place if the block succeeds, and is removed if not."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not from `tempfile`, whose files only the owner may read.
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    temporary = _temporary(path)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -45,6 +41,29 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder, still to be made, that becomes `path` if the block succeeds, and is removed if not.
+
+    Raises:
+        InputError: If there is something at `path` other than an empty folder.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists already. Name a new folder.")
+    temporary = _temporary(path)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(path: Path) -> Path:
+    """Returns the temporary name beside a path, which keeps its suffix."""
+    # Not from `tempfile`, whose files only the owner may read.
+    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
 
 
 class WorkDir:

@@ -1,8 +1,6 @@
 """An imported model as a work directory, whole or not at all."""
 
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,7 +19,7 @@ from zoo.checkpoints.marian_file import MarianCheckpoint
 from zoo.checkpoints.safetensors_file import SafetensorsFile
 from zoo.errors import InputError
 from zoo.registry import create_model, get_spec
-from zoo.workdir import WorkDir
+from zoo.workdir import WorkDir, new_folder
 
 SOURCES: dict[str, type[Checkpoint]] = {
     "hf": Checkpoint,
@@ -67,31 +65,22 @@ def import_checkpoint(source: str, path: Path, dtype: str = "float32", ignored: 
     Raises:
         InputError: For a checkpoint that cannot be imported; nothing is then left at `path`.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Name a new folder for the imported model.")
-    write = _writer(source, dtype, ignored)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        described = write(WorkDir(temporary))
-        temporary.replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with new_folder(path) as temporary:
+        described = _write_source(WorkDir(temporary), source, dtype, ignored)
     return {"workdir": str(path), **described}
 
 
-def _writer(source: str, dtype: str, ignored: Sequence[str]) -> Callable[[WorkDir], dict[str, Any]]:
-    """Returns the function that writes the work directory of a SOURCE, which is opened."""
+def _write_source(workdir: WorkDir, source: str, dtype: str, ignored: Sequence[str]) -> dict[str, Any]:
+    """Writes the work directory of a SOURCE, and returns what it is."""
     kind, _, path = source.partition(":")
     if ignored and kind != "hf":
         raise InputError(f"--ignore is for hf:, whose config.json has keys that may be unknown. Received: {source}.")
     if kind == _CONVERTED and path:
         converted = WorkDir(path)
-        config = RunConfig.of_workdir(converted)
-        return lambda workdir: _write_converted(workdir, converted, config, dtype)
+        return _write_converted(workdir, converted, RunConfig.of_workdir(converted), dtype)
     checkpoint = open_source(source)
     imported = get_family(checkpoint.config["model_type"])(checkpoint)
-    return lambda workdir: _write(workdir, source, checkpoint, imported, dtype, ignored)
+    return _write(workdir, source, checkpoint, imported, dtype, ignored)
 
 
 def _write_converted(workdir: WorkDir, converted: WorkDir, config: RunConfig, dtype: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import keras
 from zoo.errors import InputError
 from zoo.registry import ModelSpec, get_spec, list_models
 from zoo.text import Tokenizer
-from zoo.workdir import WorkDir
+from zoo.workdir import WorkDir, new_folder
 
 UNKNOWN_DATA = "python"
 """The SPEC of data that no command has read."""
@@ -25,22 +24,15 @@ def save_run(
     classes: Sequence[str] | None = None,
 ) -> None:
     """See `zoo.save_run`."""
-    spec, target = _spec_of(model), Path(path)
+    spec = _spec_of(model)
     by_name = _named(spec, model, tokenizers)
     data: dict[str, Any] = {"spec": UNKNOWN_DATA}
     if spec.task == "classifier":
         data["classes"] = _checked_classes(model, classes)
     elif classes is not None:
         raise InputError(f"`classes` is for classifiers. Received: {classes!r} for {spec.name}, {spec.task}.")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} exists already. Name a new folder for the model.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
-    try:
+    with new_folder(Path(path)) as temporary:
         _write(WorkDir(temporary), spec, model, by_name, data)
-        temporary.replace(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _spec_of(model: keras.Model) -> ModelSpec:

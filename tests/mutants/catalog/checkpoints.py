@@ -57,7 +57,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a failed import leaves its temporary folder",
-        "training/importing/workdir.py",
+        "zoo/workdir.py",
         "shutil.rmtree(temporary, ignore_errors=True)",
         "shutil.rmtree(temporary.parent / 'none', ignore_errors=True)",
         _BAD,
