@@ -35,6 +35,12 @@ class Answer(_Fields):
         answer.classes = tuple(classes)
         return answer
 
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return *self, self.classes
+
+    def _replace(self, **values: Any) -> "Answer":
+        return Answer(**{**self._asdict(), "classes": self.classes, **values})
+
     @property
     def ranked(self) -> dict[str, float]:
         """The probability of each label, the most probable first."""

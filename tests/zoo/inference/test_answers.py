@@ -1,5 +1,8 @@
 """What a person reads of an answer: at most ten lines, the best first."""
 
+import copy
+import pickle
+
 import numpy as np
 
 import zoo
@@ -17,6 +20,8 @@ def test_an_answer_names_the_probable_classes_first():
     assert repr(answer).startswith("Answer: class <7> 80.0%, class <0> 0.6%")
     assert "\n" not in repr(answer) and "28 more" in repr(answer)
     assert "<td>class &lt;7&gt;</td><td>80.0%</td>" in answer._repr_html_()
+    for copied in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer), answer._replace(label="class <7>")):
+        assert copied.label == "class <7>" and repr(copied) == repr(answer)
 
 
 def test_attention_names_what_each_token_attends_to_most():
