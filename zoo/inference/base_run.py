@@ -10,6 +10,7 @@ import numpy as np
 
 from zoo.errors import InputError
 from zoo.explorer import Page, View
+from zoo.inference.answers import TextAttention
 from zoo.inference.comparison import Comparison, compare_word
 from zoo.inference.predictor import Predictor
 from zoo.options import Option
@@ -157,6 +158,10 @@ class Run:
         """Returns what a method of the model returns for one row of ids."""
         vectors: np.ndarray = keras.ops.convert_to_numpy(method(np.array([row], "int32")))[0]
         return vectors
+
+    def _attention_of(self, method: Callable[[np.ndarray], Any], texts: Sequence[str]) -> list[TextAttention]:
+        """Returns the tokens of each text with what a method of the model returns for it, weights [layers, heads, T, T]."""
+        return [TextAttention((self.reader.pieces(row), self._vectors(method, row))) for row in self.ids(texts)]
 
     def compare(self, word: str, texts: Sequence[str], neighbours: int = 5) -> Comparison:
         """Returns how alike the contextual vectors of one word are in several texts.

@@ -80,10 +80,7 @@ class LanguageModelRun(Run):
             InputError: If the model has no such attention, or `texts` is one string.
         """
         self._check_kind(kind)
-        return [
-            TextAttention((self.reader.pieces(row), self._vectors(self._decoder_attention, row)))
-            for row in self.ids(texts)
-        ]
+        return self._attention_of(self._decoder_attention, texts)
 
     def _decoder_attention(self, tokens: np.ndarray) -> Any:
         return self.model.attentions(tokens)["decoder"]

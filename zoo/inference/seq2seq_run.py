@@ -246,10 +246,7 @@ class Seq2SeqRun(Run):
         """
         self._check_kind(kind)
         if kind == "encoder":
-            return [
-                TextAttention((self.reader.pieces(row), self._vectors(self._encoder_attention, row)))
-                for row in self.ids(texts)
-            ]
+            return self._attention_of(self._encoder_attention, texts)
         hypotheses = self._hypotheses(texts, prefixes, batch_size, 1, options)
         if kind == "cross":
             return [TextAttention(self.align(text, best[0])) for text, best in zip(texts, hypotheses, strict=True)]

@@ -44,7 +44,4 @@ class TextEncoderRun(Run):
             InputError: If the model has no such attention, or `texts` is one string.
         """
         self._check_kind(kind)
-        return [
-            TextAttention((self.reader.pieces(row), self._vectors(self.model.attention, row)))
-            for row in self.ids(texts)
-        ]
+        return self._attention_of(self.model.attention, texts)
