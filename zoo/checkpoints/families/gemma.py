@@ -135,9 +135,7 @@ def to_gemma(trained: Trained) -> Exported:
 
 def _windows(options: Any) -> dict[str, Any]:
     if options["visibility"] == "window":
-        config = window_config(options)
-        del config["use_sliding_window"]  # which it has not
-        return config
+        return window_config(options)
     return {"layer_types": ["full_attention"] * options["num_layers"]}
 
 

@@ -231,8 +231,13 @@ def to_llama(trained: Trained) -> Exported:
         "hidden_act": activation_name("Llama", options["activation"]),
         "attention_bias": set(_ATTENTION) <= biased,
         "mlp_bias": set(_FEED_FORWARD) <= biased,
-        **(window_config(options, alone=kind == "mistral") if options["visibility"] == "window" else {}),
     }
+    if options["visibility"] == "window":
+        windows = window_config(options)
+        if kind == "mistral":  # all layers of which have them
+            config["sliding_window"] = windows["sliding_window"]
+        else:
+            config |= {**windows, "use_sliding_window": True}
     return Exported(config, write_mapped(tensors(model, order, order.size, biased)), files)
 
 
@@ -256,19 +261,11 @@ def decoder_config(trained: Trained, order: Arrangement) -> dict[str, Any]:
     }
 
 
-def window_config(options: Mapping[str, Any], alone: bool = False) -> dict[str, Any]:
-    """Returns what `config.json` says of windows, which are there.
-
-    Args:
-        options: Ours.
-        alone: Whether it says nothing else, as all layers have them.
-    """
-    size, every = {"sliding_window": options["window"] + 1}, options["full_attention_every"]
-    if alone:
-        return size
-    numbers = range(1, options["num_layers"] + 1)
+def window_config(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what `config.json` says of the windows of a model with these options of ours, and of its layers."""
+    every, numbers = options["full_attention_every"], range(1, options["num_layers"] + 1)
     kinds = [_FULL if every and number % every == 0 else _WINDOWED for number in numbers]
-    return {**size, "use_sliding_window": True, "layer_types": kinds}
+    return {"sliding_window": options["window"] + 1, "layer_types": kinds}
 
 
 def _kind(model: Any) -> tuple[str, set[str]]:
