@@ -160,7 +160,7 @@ class Run:
         return vectors
 
     def _attention_of(self, method: Callable[[np.ndarray], Any], texts: Sequence[str]) -> list[TextAttention]:
-        """Returns the tokens of each text with what a method of the model returns for it, weights [layers, heads, T, T]."""
+        """Returns the tokens of each text, and the weights [layers, heads, T, T] that a method of the model returns."""
         return [TextAttention((self.reader.pieces(row), self._vectors(method, row))) for row in self.ids(texts)]
 
     def compare(self, word: str, texts: Sequence[str], neighbours: int = 5) -> Comparison:
