@@ -36,10 +36,11 @@ def save_run(
 
 
 def _spec_of(model: keras.Model) -> ModelSpec:
-    for name in list_models():
-        spec = get_spec(name)
-        if spec.load_class() is type(model):
-            return spec
+    """Returns the named model of this class whose options differ least from those of the model."""
+    specs = [spec for spec in map(get_spec, list_models()) if spec.load_class() is type(model)]
+    if specs:
+        options = model.options.to_dict()
+        return min(specs, key=lambda spec: sum(options[name] != value for name, value in spec.config.items()))
     raise InputError(
         f"`model` must be a named model, as zoo.create_model returns it. Received: {type(model).__name__}."
     )

@@ -53,6 +53,7 @@ def test_each_task_is_saved(models, tmp_path):
     for name, tokenizers in (("translator", [TOKENIZER, TOKENIZER]), ("language_model", TOKENIZER)):
         zoo.save_run(tmp_path / name, models[name], tokenizers)
         run = zoo.load(tmp_path / name)
+        assert run.spec.name == {"translator": "transformer_tiny", "language_model": "causal_lm_tiny"}[name]
         for variable, expected in zip(run.model.weights, models[name].weights, strict=True):
             np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), keras.ops.convert_to_numpy(expected))
 
