@@ -254,7 +254,7 @@ def _ask(
 
 def _faults(server: Attacked) -> Iterator[str]:
     """Yields what is wrong with a server afterwards."""
-    if not server.is_running():
+    if server.has_ended:
         yield f"the server has ended: {server.errors()}"
         return
     if "Traceback" in server.errors():

@@ -61,10 +61,6 @@ class Server(Process):
         """Returns the processor time that it has used, in seconds, of all cores together."""
         return sum(psutil.Process(self.pid).cpu_times()[:2])
 
-    def is_running(self) -> bool:
-        """Tells whether it has not ended."""
-        return self._process.poll() is None
-
     def versions(self) -> set[int]:
         """Returns the versions that answer; none while it starts."""
         available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
@@ -83,8 +79,8 @@ class Server(Process):
 
     def wait(self) -> None:
         """Returns when a version answers; raises `Failed` if the server has ended, or `TimeoutError`."""
-        wait_until(lambda: self.versions() or not self.is_running())
-        if not self.is_running():
+        wait_until(lambda: self.versions() or self.has_ended)
+        if self.has_ended:
             self._answers.read()  # its greeting; what it says next is why it has ended
             self.answer()
 
