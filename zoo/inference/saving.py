@@ -36,11 +36,10 @@ def save_run(
 
 
 def _spec_of(model: keras.Model) -> ModelSpec:
-    """Returns the named model of this class whose options differ least from those of the model."""
-    specs = [spec for spec in map(get_spec, list_models()) if spec.load_class() is type(model)]
+    """Returns the spec of a model: the one that it is called after, or else the first of its class."""
+    specs = {name: spec for name in list_models() if (spec := get_spec(name)).load_class() is type(model)}
     if specs:
-        options = model.options.to_dict()
-        return min(specs, key=lambda spec: sum(options[name] != value for name, value in spec.config.items()))
+        return specs.get(model.name, next(iter(specs.values())))
     raise InputError(
         f"`model` must be a named model, as zoo.create_model returns it. Received: {type(model).__name__}."
     )
