@@ -59,9 +59,9 @@ def test_padding_does_not_count_in_losses_and_metrics_of_keras(models, subtests)
 
 def test_a_classifier_is_fitted_in_three_lines(models):
     model = models["classifier"]
-    model.compile("adam", LOSS, metrics=["accuracy"])
+    model.compile(keras.optimizers.Adam(0.03), LOSS, metrics=["accuracy"])
     history = model.fit(SOURCE, np.array([0, 1, 2]), epochs=60, verbose=0).history
-    assert history["accuracy"][-1] == 1 and history["loss"][-1] < history["loss"][0]
+    assert history["accuracy"][-1] == 1 and history["loss"][-1] < history["loss"][0] / 10
 
 
 def test_a_model_is_loaded_from_its_file_by_a_program_that_imports_zoo_alone(models, tmp_path):
