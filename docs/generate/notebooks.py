@@ -11,6 +11,7 @@ import io
 import json
 import re
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -141,22 +142,23 @@ _EXAMPLE = re.compile(
 def run_examples(path: Path) -> None:
     """Runs the blocks of Python in a page, one after another in one namespace.
 
-    One that needs what a reader makes is left out by a line before it, `<!-- not run: WHY -->`.
+    They run in an empty folder, where what they save disappears. One that needs what a reader makes is left out by a
+    line before it, `<!-- not run: WHY -->`.
 
     Raises:
         SystemExit: If a block fails.
     """
     names: dict[str, Any] = {"__name__": "__example__"}
-    for block in _EXAMPLE.finditer(path.read_text("utf-8")):
-        if block["mark"]:
-            continue
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile(block["code"], str(path), "exec"), names)
-        except BaseException:
-            traceback.print_exc()
-            advice = "Mend it, or say before it why it cannot run: <!-- not run: WHY -->."
-            raise SystemExit(f"An example of {path} fails:\n{block['code']}\n{advice}") from None
+    blocks = [block["code"] for block in _EXAMPLE.finditer(path.read_text("utf-8")) if not block["mark"]]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for code in blocks:
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(code, str(path), "exec"), names)
+            except BaseException:
+                traceback.print_exc()
+                advice = "Mend it, or say before it why it cannot run: <!-- not run: WHY -->."
+                raise SystemExit(f"An example of {path} fails:\n{code}\n{advice}") from None
 
 
 def main(folder: str, *files: str) -> None:
