@@ -1,4 +1,4 @@
-"""Nested tensors whose first axis counts rows; scalars among them belong to no row."""
+"""Rows of nested tensors, whose first axis counts them; scalars among them belong to no row."""
 
 import importlib
 from typing import Any

@@ -94,5 +94,5 @@ def attention_and_predictions(
     return {
         **attention_all(graph, text, layer, head),
         "target_tokens": graph.reader.pieces(following),
-        **predicted(graph.symbol_scorer, graph.reader, {"tokens": following, "before": graph.ids(text)}),
+        **predicted(graph.symbol_scorer({"tokens": following, "before": graph.ids(text)}), graph.reader),
     }

@@ -7,16 +7,15 @@ import tensorflow as tf
 
 from export.graph.signatures import stacked
 from export.graph.tokenizers import TokenizerGraph
-from zoo.inference.predictions import Prediction, SymbolScorer
+from zoo.inference.predictions import Prediction
 
 
-def predicted(scorer: SymbolScorer, tokenizer: TokenizerGraph, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns log probabilities and alternatives of the symbols that `scorer` gets as inputs.
+def predicted(outputs: Mapping[str, tf.Tensor], tokenizer: TokenizerGraph) -> dict[str, tf.Tensor]:
+    """Returns log probabilities and alternatives, from what `zoo.decoding.symbol_log_probs` returned.
 
     `token_log_probs` are float32 [B, T], 0 for padding; `alternatives` string [B, T, K] and `alternative_log_probs`
     float32 [B, T, K] are the most probable symbols of each position, best first.
     """
-    outputs = scorer(inputs)
     symbols = outputs["alternatives"]
     flat = tf.reshape(symbols, [-1, tf.shape(symbols)[2]])
     return {

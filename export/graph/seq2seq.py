@@ -19,10 +19,11 @@ from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, 
 from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
+from zoo.decoding import sequence_log_prob, symbol_log_probs
 from zoo.inference import MAX_SOURCE_LENGTH, MAX_TARGET_LENGTH, Hypothesis, Seq2SeqRun
-from zoo.inference.decoders import shifted
-from zoo.inference.predictions import SymbolScorer
-from zoo.inference.translator import LEAST_LOG_PROB, Scorer, Translator
+from zoo.inference.decoders import SYMBOLS, shifted
+from zoo.inference.predictions import ALTERNATIVES
+from zoo.inference.translator import LEAST_LOG_PROB, Translator
 from zoo.vocabulary import PAD, START
 
 NO_SEQUENCE = ("", -1e30)
@@ -49,28 +50,42 @@ class Seq2SeqGraph(ModelGraph):
         self._translator = translator(1 if self.options.rerank == "none" else self.options.beam_size)
         self._fixed_translator = translator(1, resizes=False)
         self.nbest_translator = translator(self.options.nbest or 1)
-        self.scorer = Scorer(run.model)
-        self.symbol_scorer = SymbolScorer(self.scorer)
 
     @shared(TEXT)
     def read(self, text: tf.Tensor) -> tf.Tensor:
         return read_texts(self.tokenizers["source"], text, MAX_SOURCE_LENGTH)
 
     @shared(IDS)
+    def encoded(self, source: tf.Tensor) -> Any:
+        """Returns the memory of source ids [B, S]."""
+        return self.model.encode(source, training=False)
+
+    @shared(IDS, IDS)
+    def logits(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Returns what predicts target ids [B, T], given source ids [B, S]: logits [B, T, V]."""
+        return self.model.decode(shifted(target), self.encoded(source), training=False)[0]
+
+    @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
         if self.options.rerank == "none":
-            return _best(self._translator, ids)
-        results = _sequences(self._translator, ids)
+            return _best(self._translator, {"source": ids, "memory": self.encoded(ids)})
+        results = self._sequences(self._translator, ids)
         chosen = consensus(self.texts(results["ids"]), results["log_prob"])
         return {name: tf.gather(answers, chosen, batch_dims=1) for name, answers in results.items()}
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
-        return _best(self._fixed_translator, ids)
+        return _best(self._fixed_translator, {"source": ids})
 
     @shared(IDS)
     def hypotheses(self, ids: tf.Tensor) -> Any:
         """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best answers; what is no sequence is padding."""
-        return _sequences(self.nbest_translator, ids)
+        return self._sequences(self.nbest_translator, ids)
+
+    def _sequences(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
+        results = translator({"source": ids, "memory": self.encoded(ids)})
+        is_sequence = results["log_prob"][:, :, None] > LEAST_LOG_PROB
+        return {**results, "ids": tf.where(is_sequence, results["ids"], PAD)}
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B, n] of target ids [B, n, L]; what is no sequence is an empty text."""
@@ -88,23 +103,34 @@ class Seq2SeqGraph(ModelGraph):
     @shared(IDS, IDS)
     def predictions(self, source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns what is predicted in place of each target id [B, T], see `export.graph.predictions`."""
-        return predicted(self.symbol_scorer, self.tokenizers["target"], {"source": source, "target": target})
+        logits = self.logits(source, target)
+        return predicted(symbol_log_probs(logits, target, SYMBOLS, ALTERNATIVES), self.tokenizers["target"])
 
     @shared(IDS, IDS)
     def attentions(self, source: tf.Tensor, before: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each kind of attention, given source ids [B, S] and target ids [B, T] from the start on."""
         return dict(self.model.attentions(source, before))
 
+    @shared(IDS, IDS, NUMBERS, NUMBERS)
+    def inside(self, source: tf.Tensor, ids: tf.Tensor, layer: tf.Tensor, head: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns tokens, predictions and attention of the translations with target ids [B, T]."""
+        target = trimmed(ids)
+        before, tokenizer = shifted(target), self.tokenizers["target"]
+        weights = self.attentions(source, before)
+        return {
+            "text": self.decode(target),
+            "source_tokens": self.tokenizers["source"].pieces(source),
+            "target_tokens": tokenizer.pieces(target),
+            "decoder_tokens": tokenizer.pieces(before),
+            **self.predictions(source, target),
+            **chosen(weights, layer, head),
+            **sizes(weights),
+        }
 
-def _sequences(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
-    results = translator({"source": ids})
-    return {**results, "ids": tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)}
 
-
-def _best(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+def _best(translator: Translator, inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
     """Returns the best answer to each row."""
-    return {name: answers[:, 0] for name, answers in translator({"source": ids}).items()}
+    return {name: answers[:, 0] for name, answers in translator(inputs).items()}
 
 
 def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]) -> list[Hypothesis]:
@@ -162,7 +188,7 @@ def _expected_scores(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
 def score(graph: Seq2SeqGraph, source: tf.Tensor, target: tf.Tensor) -> Mapping[str, tf.Tensor]:
     """How probable each target is, given its source."""
     ids = read_texts(graph.tokenizers["target"], target, MAX_TARGET_LENGTH)
-    return {"log_prob": graph.scorer({"source": graph.read(source), "target": ids})}
+    return {"log_prob": sequence_log_prob(graph.logits(graph.read(source), ids), ids, SYMBOLS)}
 
 
 def _expected_attention(run: Seq2SeqRun, options: Seq2SeqExportOptions) -> Answers:
@@ -228,7 +254,7 @@ def attention_all(
     `decoder_tokens`, which begin with the start.
     """
     source = graph.read(text)
-    return _inside(graph, source, graph.compute(source)["ids"], layer, head)
+    return graph.inside(source, graph.compute(source)["ids"], layer, head)
 
 
 def _attends_to_several(model: Any, options: Seq2SeqExportOptions) -> bool:
@@ -256,20 +282,4 @@ def attention_nbest(
     source = graph.read(text)
     ids = graph.hypotheses(source)["ids"]
     numbers = one_for_each_text("hypothesis", hypothesis, tf.shape(ids)[0], tf.shape(ids)[1])
-    return _inside(graph, source, tf.gather(ids, numbers, batch_dims=1), layer, head)
-
-
-def _inside(graph: Seq2SeqGraph, source: tf.Tensor, ids: tf.Tensor, layer: Any, head: Any) -> Mapping[str, tf.Tensor]:
-    """Returns tokens, predictions and attention of the translations with target ids [B, T]."""
-    target = trimmed(ids)
-    before, tokenizer = shifted(target), graph.tokenizers["target"]
-    weights = graph.attentions(source, before)
-    return {
-        "text": graph.decode(target),
-        "source_tokens": graph.tokenizers["source"].pieces(source),
-        "target_tokens": tokenizer.pieces(target),
-        "decoder_tokens": tokenizer.pieces(before),
-        **graph.predictions(source, target),
-        **chosen(weights, layer, head),
-        **sizes(weights),
-    }
+    return graph.inside(source, tf.gather(ids, numbers, batch_dims=1), layer, head)

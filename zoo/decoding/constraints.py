@@ -6,6 +6,8 @@ from typing import Any
 
 from keras import ops
 
+from zoo.layers.core.kernels import take
+
 LOWEST = -1e30  # logit of what must not be chosen
 
 
@@ -65,15 +67,17 @@ class Constraints:
         """Returns the constraints of each row, tensors with the batch first."""
         rows = {"max_length": self.max_lengths}
         if self.prompt is not None:
-            rows["prompt"] = self.prompt
+            batch, length = ops.shape(self.prompt)
+            missing = self.room - length
+            missing = max(missing, 0) if isinstance(missing, int) else ops.maximum(missing, 0)
+            padding = ops.full((batch, missing), self.special.pad, dtype=self.prompt.dtype)
+            rows["prompt"] = ops.concatenate([self.prompt, padding], axis=1)  # a column for each step
             rows["prompt_length"] = ops.sum(ops.cast(ops.not_equal(self.prompt, self.special.pad), "int32"), axis=1)
         return rows
 
     def prompt_symbols(self, rows: dict[str, Any], index: Any) -> tuple[Any, Any]:
         """Returns the prompt's symbols at `index`, [B], and which rows (of `by_row`) have one there, boolean [B]."""
-        prompt = rows["prompt"]
-        symbols = ops.take(prompt, ops.minimum(index, ops.shape(prompt)[1] - 1), axis=1)
-        return symbols, index < rows["prompt_length"]
+        return take(rows["prompt"], index, axis=1), index < rows["prompt_length"]
 
     def without_early_end(self, logits: Any, index: Any) -> Any:
         """Returns logits [R, V] of the symbols at `index`, that of the end at `LOWEST` where it would be too early."""
@@ -103,10 +107,9 @@ class Constraints:
 
 def ban_special(logits: Any, special: SpecialIds) -> Any:
     """Returns float32 logits [..., V] with those of start and padding at `LOWEST`."""
-    ids = ops.arange(logits.shape[-1])
-    banned = ops.logical_or(ops.equal(ids, special.start), ops.equal(ids, special.pad))
+    banned = ops.scatter([[special.start], [special.pad]], [LOWEST, LOWEST], (logits.shape[-1],))
     # Adding a vector is fused with the product that the logits come from; a selection would be one more pass.
-    return ops.add(ops.cast(logits, "float32"), ops.where(banned, LOWEST, 0.0))
+    return ops.add(ops.cast(logits, "float32"), banned)
 
 
 def sequence_log_prob(logits: Any, ids: Any, special: SpecialIds) -> Any:

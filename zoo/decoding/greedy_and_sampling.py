@@ -8,7 +8,7 @@ from keras import ops
 from zoo.decoding.constraints import Constraints, ban_special
 from zoo.decoding.counter_based_random import uniform
 from zoo.decoding.search import Rows, Search, Step
-from zoo.decoding.top_k import argmax, log_sum_exp
+from zoo.decoding.top_k import argmax
 from zoo.row_selection import take_per_row
 
 Choice = Callable[[Any, Rows, Any], Any]
@@ -49,7 +49,7 @@ class _SingleSequenceSearch(Search):
         logits, state = self.step(rows["last"], state, memory)
         logits = ban_special(self.constraints.without_early_end(logits, index), self.special)
         largest, chosen = argmax(logits)
-        total = log_sum_exp(logits, largest)
+        log_prob = -ops.log(ops.sum(ops.exp(logits - largest), axis=-1))  # of the most probable one
         is_largest = self.choose is None and not self.constraints.no_repeat_ngram and self.constraints.prompt is None
         if self.choose is not None or self.constraints.no_repeat_ngram:
             choose = self.choose or (lambda logits, rows, index: argmax(logits)[1])
@@ -62,8 +62,8 @@ class _SingleSequenceSearch(Search):
             chosen = ops.where(in_prompt, symbols, chosen)
             ends = ops.logical_and(ends, ops.logical_not(in_prompt))
             uncounted = ops.logical_or(uncounted, in_prompt)
-        of_chosen = largest if is_largest else take_per_row(logits, chosen[:, None])[:, 0]
-        log_prob = of_chosen - total
+        if not is_largest:
+            log_prob = log_prob + (take_per_row(logits, chosen[:, None]) - largest)[:, 0]
         chosen = self.special.with_one_end(chosen, ends)
         chosen = ops.where(rows["finished"], self.special.pad, chosen)
         ends = ops.logical_or(ends, index + 1 >= rows["max_length"])

@@ -22,7 +22,7 @@ def top_k(logits: Any, k: int) -> tuple[Any, Any]:
     group_size = size // groups
     grouped = ops.reshape(logits, (-1, groups, group_size))
     _, chosen = ops.top_k(ops.max(grouped, axis=-1), k)
-    chosen = ops.sort(chosen, axis=-1) if k > 1 else chosen  # among equal values the first one counts
+    chosen = ops.sort(chosen, axis=-1)  # among equal values the first one counts
     candidates = take_per_row(grouped, chosen)  # [R, k, V / groups]
     values, indices = ops.top_k(ops.reshape(candidates, (-1, k * group_size)), k)
     group = take_per_row(chosen, indices // group_size)
@@ -30,15 +30,19 @@ def top_k(logits: Any, k: int) -> tuple[Any, Any]:
 
 
 def argmax(logits: Any) -> tuple[Any, Any]:
-    """Returns the largest value of each row of logits [R, V] and the first index where it is, [R] each.
+    """Returns the largest value of each row of logits [R, V], [R, 1], and the first index where it is, [R].
 
     Keras' `argmax` passes over the logits several times to distinguish zeros of either sign; it takes six times
     as long.
     """
     if keras.backend.backend() == "torch":  # its `topk` returns any of several that are the largest
-        return ops.max(logits, axis=-1), ops.argmax(logits, axis=-1)
-    values, indices = top_k(logits, 1)
-    return values[:, 0], indices[:, 0]
+        return ops.max(logits, axis=-1, keepdims=True), ops.argmax(logits, axis=-1)
+    size = logits.shape[-1]
+    groups = _num_groups(size, 1) or 1
+    grouped = ops.reshape(logits, (-1, groups, size // groups))
+    largest, group = ops.top_k(ops.max(grouped, axis=-1), 1)
+    _, place = ops.top_k(take_per_row(grouped, group), 1)  # [R, 1, 1]
+    return largest, ops.reshape(group[..., None] * (size // groups) + place, (-1,))
 
 
 def _num_groups(size: int, k: int) -> int | None:

@@ -51,11 +51,16 @@ class Ensemble(keras.Model):
         return [layer for member in self.members for layer in layers_of_steps(member)]
 
     def call(self, inputs: dict[str, Any], training: bool | None = None) -> Any:
-        return _mean([member(inputs, training=training) for member in self.members])
+        return self.decode(inputs["target"], self.encode(inputs["source"], training), training)[0]
 
     def encode(self, source: Any, training: bool | None = None) -> Any:
         """See `Seq2SeqModel`."""
         return tuple(member.encode(source, training=training) for member in self.members)
+
+    def decode(self, target: Any, memory: Any, training: bool | None = None) -> tuple[Any, None]:
+        """See `Seq2SeqModel`; the weights are those of `attention`."""
+        pairs = zip(self.members, memory, strict=True)
+        return _mean([member.decode(target, own, training=training)[0] for member, own in pairs]), None
 
     def initial_state(self, memory: Any, max_length: Any = None, sharing: int = 1) -> Any:
         """See `Seq2SeqModel`."""

@@ -51,8 +51,8 @@ class Translator(Decoder):
         shortlist: Where the option `shortlist` is not 0, the table that it chooses target symbols by.
 
     Call arguments:
-        inputs: Dict with `source` [B, S], int32, padded with 0 at the end; and, where answers are to begin with given
-            symbols, `prefix` [B, P], likewise.
+        inputs: Dict with `source` [B, S], int32, padded with 0 at the end; where answers are to begin with given
+            symbols, `prefix` [B, P], likewise; and where the source is encoded already, the `memory`.
 
     Returns:
         Dict with `ids` [B, K, L], padded, best first, and `log_prob` [B, K], float32, of what follows the prefix; K is
@@ -128,7 +128,9 @@ class Translator(Decoder):
     def _search(self, inputs: dict[str, Any], step: Any) -> dict[str, Any]:
         source, options = inputs["source"], self.options
         constraints = self._constraints(source, inputs.get("prefix"))
-        memory = self.model.encode(source, training=False)
+        memory = inputs.get("memory")
+        if memory is None:
+            memory = self.model.encode(source, training=False)
         state = self.model.initial_state(memory, None if self.resizes else constraints.room, options.beam_size)
         search: dict[str, Any] = {
             "step": step,

@@ -114,11 +114,11 @@ def test_symbols_of_the_best_translation(text_case):
     np.testing.assert_allclose(outputs["token_log_probs"].sum(axis=1), text_case.ask(TEXTS)["log_prob"], atol=1e-3)
 
 
-def test_another_translation_for_each_text(monkeypatch):
+def test_another_translation_for_each_text():
     """A number for each text, or one for all, counted from the end, too."""
     ids = tf.random.uniform([3, 5, 4], 4, 99, tf.int32)
-    graph = SimpleNamespace(read=tf.strings.length, hypotheses=lambda source: {"ids": ids})
-    monkeypatch.setattr(seq2seq, "_inside", lambda graph, source, chosen, layer, head: chosen)
+    answers = {"hypotheses": lambda source: {"ids": ids}, "inside": lambda source, chosen, layer, head: chosen}
+    graph = SimpleNamespace(read=tf.strings.length, **answers)
     for numbers in ([2, 0, -1], [1], [1, 1, 1], 4, -5):
         chosen = seq2seq.attention_nbest(graph, ["a", "b", "c"], np.int32(numbers))
         np.testing.assert_array_equal(chosen, ids.numpy()[[0, 1, 2], np.broadcast_to(numbers, [3])])

@@ -18,7 +18,7 @@ def test_the_largest_by_groups_are_the_largest():
         np.testing.assert_array_equal(values, np.take_along_axis(logits, expected, -1))
         values, places = map(ops.convert_to_numpy, selection.argmax(ops.convert_to_tensor(logits)))
         np.testing.assert_array_equal(places, logits.argmax(axis=-1))
-        np.testing.assert_array_equal(values, logits.max(axis=-1))
+        np.testing.assert_array_equal(values, logits.max(axis=-1, keepdims=True))
 
 
 def test_log_sum_exp_of_large_and_small_logits():

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.projections import sizes_of
 from zoo.layers.core.saving import SavesOptions
 
 
@@ -46,8 +47,8 @@ class Maxout(SavesOptions):
             )
 
     def call(self, inputs):
-        shape = ops.shape(inputs)
-        groups = (*shape[:-1], inputs.shape[-1] // self.group_size, self.group_size)
+        positions = sizes_of(inputs, *range(len(inputs.shape) - 1))
+        groups = (*positions, inputs.shape[-1] // self.group_size, self.group_size)
         return ops.max(ops.reshape(inputs, groups), axis=-1)
 
     def compute_output_shape(self, input_shape):

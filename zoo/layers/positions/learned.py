@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
+from zoo.layers.core.kernels import take
 from zoo.layers.positions.absolute import AbsolutePositions
 
 
@@ -61,7 +62,7 @@ class LearnedPositions(AbsolutePositions):
         )
 
     def encodings(self, positions, size):
-        return ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        return take(self.embeddings, ops.clip(positions, 0, self.max_length - 1))
 
     def encode(self, inputs, start_index=0):
         first = start_index if isinstance(start_index, int) else 0

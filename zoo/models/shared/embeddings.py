@@ -8,7 +8,7 @@ from keras import ops
 
 from zoo.errors import InputError
 from zoo.layers.core.constants import computed_constants, constant_of, read_constants
-from zoo.layers.core.kernels import matmul_transposed, read_once
+from zoo.layers.core.kernels import matmul_transposed, read_once, take
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
@@ -40,6 +40,8 @@ class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
             return ops.matmul(ops.cast(inputs, self.reverse_dtype), transposed)
         if reverse and self.tie_weights and self.logit_soft_cap is None:
             return matmul_transposed(*(ops.cast(matrix, self.reverse_dtype) for matrix in (inputs, self.embeddings)))
+        if not reverse and keras.backend.standardize_dtype(inputs.dtype) in ("int32", "int64"):
+            return ops.cast(take(self.embeddings, inputs), self.compute_dtype)
         return super().call(inputs, reverse=reverse)
 
     def quantize(self, mode=None, type_check=True, config=None):
