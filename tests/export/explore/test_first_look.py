@@ -86,12 +86,14 @@ def test_a_head_is_previewed_under_the_pointer(explorer, open_page):
 
 
 @pytest.mark.parametrize(
-    ("layers", "heads", "choices"), [(1, 1, []), (1, 2, ["Head"]), (2, 1, ["Layer"]), (2, 2, ["Layer", "Head"])]
+    ("layers", "heads", "choices"),
+    [(1, 1, []), (1, 2, ["Head"]), (2, 1, ["Layer"]), (2, 2, ["Layer", "Head", "Order by"])],
 )
 def test_nothing_is_asked_where_there_is_no_choice(open_page, file_of, layers, heads, choices):
     page = open_page(file_of(translation(["a"], ["b", "c"], layers, heads)))
     selects = page.evaluate(
-        "[...document.querySelectorAll('.panel select')].map(each => each.parentElement.firstChild.textContent.trim())"
+        "[...document.querySelectorAll('.panel select')].filter(each => each.offsetParent !== null)"
+        ".map(each => each.parentElement.firstChild.textContent.trim())"
     )
     assert selects == choices
     assert page.locator(".small").filter(visible=True).count() == (layers * heads if choices else 0)
@@ -109,6 +111,29 @@ def test_what_heads_do_is_told_from_their_weights(open_page, file_of):
     marks = page.evaluate("[...document.querySelectorAll('.role')].map((mark) => mark.textContent)")
     assert marks == ["same", "previous", "next", "first", "separator", "spread", ""]
     assert page.get_by_role("radio", name="layer 1, head 4, first").count() == 1
+    page.get_by_label("Order by").select_option("role")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.grid > *')].map((part) => part.textContent.split(':')[0])"
+    ) == [
+        *["same", "same1 · 1", "previous", "previous1 · 2", "next", "next1 · 3", "first", "first1 · 4"],
+        *["separator", "separator1 · 5", "spread", "spread1 · 6", "nothing of this", "1 · 7"],
+    ]
+    page.get_by_role("radio", name="head 3").click()
+    page.keyboard.press("ArrowDown")
+    assert "head=3" in page.url
+    page.get_by_label("Order by").select_option("place")
+    assert page.locator(".grid > .group").count() == 0 and page.locator(".grid > .label").count() == 9
+
+
+def test_the_head_that_does_it_most_clearly_comes_first(open_page, file_of):
+    same, even = np.eye(5, dtype="float32"), np.full((5, 5), 0.2, "float32")
+    heads = [part * same + (1 - part) * even for part in (0.6, 0.9, 0.7, 0.8)]
+    view = View("classifier", "m", "t", [*"abcde"], {"encoder": Attention([np.stack(heads)])}, classes=[("a", 1.0)])
+    page = open_page(file_of(view))
+    until(page, "document.querySelectorAll('.small canvas').length == 4")
+    page.get_by_label("Order by").select_option("role")
+    shown = page.evaluate("[...document.querySelectorAll('.grid .place')].map((place) => place.textContent)")
+    assert shown == ["1 · 2", "1 · 4", "1 · 3", "1 · 1"]
 
 
 def test_what_heads_do_to_what_was_written(open_page, file_of):

@@ -1,12 +1,13 @@
 // All layers and heads as small pictures: one of them is open, and one under the pointer is shown for that long.
 
-import { make } from "./dom.js";
+import { make, makeSelect } from "./dom.js";
 import { picture } from "./data.js";
 import { heatCanvas } from "./heat.js";
 import { roleOf, ROLES } from "./roles.js";
 
 const SIDE = 144; // pixels of a small picture
 const [NARROWEST, WIDEST] = [0.6, 2]; // shapes, width by height; a picture of another one is stretched
+const FEWEST_TO_ORDER = 4; // heads
 const BUDGET = 12; // milliseconds of drawing before the page may do something else
 const RULE = "A mark says where at least half of a head’s weight goes, and twice as much as by chance.";
 
@@ -24,15 +25,23 @@ export class Grid {
     };
     this.cells = make("div", { class: "grid", role: "radiogroup", "aria-label": "Layers and heads", ...listeners });
     this.rule = make("p", { class: "quiet", hidden: true });
+    const orders = [
+      ["place", "layer and head"],
+      ["role", "what they do"],
+    ];
+    this.order = makeSelect("Order by", orders, "place", () => this.arrange());
+    this.order.label.classList.add("order");
     this.element = make(
       "section",
       {},
       make("h3", {}, "Layers and heads: point at one to see its lines, open it to keep them"),
+      this.order.label,
       this.cells,
       this.rule,
     );
     this.onOpen = onOpen;
     this.round = 0;
+    this.known = new WeakMap(); // what the head of a button does, once it is drawn
     this.roles = new Set();
   }
 
@@ -41,19 +50,46 @@ export class Grid {
     [this.attention, this.kind, this.tokens] = [attention, kind, tokens];
     const { heads, layers, rows, columns } = attention;
     this.element.hidden = heads * layers.length === 1;
+    this.order.label.hidden = heads * layers.length < FEWEST_TO_ORDER;
     this.cells.style.setProperty("--heads", heads);
     this.cells.style.setProperty("--shape", Math.min(WIDEST, Math.max(NARROWEST, columns / rows)));
     this.buttons = layers.map((_, layer) => Array.from({ length: heads }, (_, head) => this.button(layer, head)));
+    this.roles.clear();
+    this.rule.hidden = true;
+    this.arrange();
+    this.refresh();
+  }
+
+  /** Puts the pictures in the order that is chosen. */
+  arrange() {
+    const isByRole = this.order.select.value === "role";
+    this.cells.classList.toggle("by-role", isByRole);
+    this.cells.replaceChildren(...(isByRole ? this.groups() : this.table()));
+  }
+
+  /** Returns the pictures of a layer in a row, with numbers at the sides. */
+  table() {
     const label = (word, number) =>
       make("span", { class: `label ${word}`, "aria-hidden": "true" }, make("span", {}, `${word} `), String(number + 1));
     const above = [
       make("span", { class: "label", "aria-hidden": "true" }),
       ...this.buttons[0].map((_, head) => label("head", head)),
     ];
-    this.cells.replaceChildren(...above, ...this.buttons.flatMap((row, layer) => [label("layer", layer), ...row]));
-    this.roles.clear();
-    this.rule.hidden = true;
-    this.refresh();
+    return [...above, ...this.buttons.flatMap((row, layer) => [label("layer", layer), ...row])];
+  }
+
+  /** Returns the pictures of heads that do the same after one another, the clearest first. */
+  groups() {
+    const drawn = this.buttons.flat().filter((button) => this.known.has(button));
+    const group = (title, members) => (members.length ? [make("span", { class: "group" }, title), ...members] : []);
+    const named = Object.entries(ROLES).flatMap(([name, meaning]) => {
+      const members = drawn.filter((button) => this.known.get(button)?.name === name);
+      members.sort((one, other) => this.known.get(other).share - this.known.get(one).share);
+      return group(`${name}: ${meaning}`, members);
+    });
+    const others = drawn.filter((button) => this.known.get(button) === null);
+    const waiting = this.buttons.flat().filter((button) => !this.known.has(button));
+    return [...named, ...group("nothing of this", others), ...group("not there yet", waiting)];
   }
 
   button(layer, head) {
@@ -92,6 +128,7 @@ export class Grid {
       const end = performance.now() + BUDGET;
       while (missing.length && performance.now() < end) this.draw(...missing.shift());
       if (missing.length) setTimeout(work);
+      else if (this.order.select.value === "role") this.arrange();
     };
     work();
   }
@@ -100,11 +137,14 @@ export class Grid {
     const shown = picture(this.attention, layer, head);
     const role = roleOf(shown, this.kind, this.tokens);
     const label = `layer ${layer + 1}, head ${head + 1}`;
-    button.replaceChildren(heatCanvas(shown, SIDE), make("span", { class: "role" }, role ?? ""));
-    button.setAttribute("aria-label", role ? `${label}, ${role}` : label);
-    button.title = role ? `${label}, ${role}: ${ROLES[role]}` : label;
-    if (!role || this.roles.has(role)) return;
-    this.roles.add(role);
+    this.known.set(button, role);
+    const name = role?.name ?? "";
+    const place = make("span", { class: "place", "aria-hidden": "true" }, `${layer + 1} · ${head + 1}`);
+    button.replaceChildren(heatCanvas(shown, SIDE), make("span", { class: "role" }, name), place);
+    button.setAttribute("aria-label", role ? `${label}, ${name}` : label);
+    button.title = role ? `${label}, ${name}: ${ROLES[name]}` : label;
+    if (!role || this.roles.has(name)) return;
+    this.roles.add(name);
     this.rule.hidden = false;
     this.rule.textContent = `${RULE} ${[...this.roles].map((name) => `“${name}”: ${ROLES[name]}`).join("; ")}.`;
   }
@@ -130,10 +170,21 @@ export class Grid {
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (!steps[event.key]) return;
     event.preventDefault();
-    const { heads, layers } = this.attention;
-    const layer = (this.at[0] + steps[event.key][0] + layers.length) % layers.length;
-    const head = (this.at[1] + steps[event.key][1] + heads) % heads;
+    const [down, right] = steps[event.key];
+    const [layer, head] = this.order.select.value === "role" ? this.following(down + right) : this.neighbour(down, right);
     this.onOpen(layer, head);
     this.buttons[layer][head].focus();
+  }
+  /** Returns layer and head of the picture below or beside the open one. */
+  neighbour(down, right) {
+    const { heads, layers } = this.attention;
+    return [(this.at[0] + down + layers.length) % layers.length, (this.at[1] + right + heads) % heads];
+  }
+
+  /** Returns layer and head of the picture `distance` after the open one. */
+  following(distance) {
+    const shown = [...this.cells.querySelectorAll("button")];
+    const place = shown.indexOf(this.buttons[this.at[0]][this.at[1]]);
+    return this.placeOf(shown[(place + distance + shown.length) % shown.length]);
   }
 }

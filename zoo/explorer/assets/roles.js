@@ -38,7 +38,7 @@ function columnsByRole(kind, rows, columns) {
   return { ...always, same: offset(0), previous: offset(-1), next: offset(1) };
 }
 
-/** Returns the name of what a head does, or `null` if no rule fits. */
+/** Returns the `name` of what a head does and how clearly it does so, its `share`; or `null` if no rule fits. */
 export function roleOf(picture, kind, tokens) {
   const { rows, columns, values } = picture;
   const roles = Object.entries(columnsByRole(kind, tokens.rows, tokens.columns)).map(([name, of]) => ({
@@ -67,6 +67,9 @@ export function roleOf(picture, kind, tokens) {
   const fitting = roles.filter(
     ({ share, even }) => share >= LEAST_SHARE_OF_ROLE * counted && share >= LEAST_FACTOR * even,
   );
-  if (fitting.length) return fitting.reduce((best, role) => (role.share > best.share ? role : best)).name;
-  return spread >= LEAST_SPREAD * counted ? "spread" : null;
+  if (fitting.length) {
+    const { name, share } = fitting.reduce((best, role) => (role.share > best.share ? role : best));
+    return { name, share: share / counted };
+  }
+  return spread >= LEAST_SPREAD * counted ? { name: "spread", share: spread / counted } : null;
 }
