@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.catalog import NAMES, get_experiment
-from experiments.experiment import Experiment, Request, Results
+from experiments.experiment import Experiment, ExperimentRequest, Results
 from experiments.report import ROOT, commit, page, table, write
 from experiments.store import Store
 from zoo.cli import ArgumentParser, run_process
@@ -36,7 +36,9 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def run(experiment: Experiment, request: Request, output: Path, how: str, minutes: float | None = None) -> bool:
+def run(
+    experiment: Experiment, request: ExperimentRequest, output: Path, how: str, minutes: float | None = None
+) -> bool:
     """Measures what is missing, writes the evidence, and returns whether no strong direction was missed.
 
     Args:
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"{experiment.name} has data and steps of its own: leave out --data and --steps.")
     workdir = arguments.workdir or ROOT / "runs" / "experiments" / ("quick" if arguments.quick else "full")
     seeds = arguments.seeds or (1 if arguments.quick else experiment.default_seeds)
-    request = Request(workdir, arguments.quick, seeds, arguments.data, arguments.steps)
+    request = ExperimentRequest(workdir, arguments.quick, seeds, arguments.data, arguments.steps)
     output = arguments.output or (workdir if arguments.quick else EVIDENCE)
     found = run(experiment, request, output, _told(experiment, request), arguments.minutes)
     if not found and arguments.quick:
@@ -93,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(REFUTED)
 
 
-def _told(experiment: Experiment, request: Request) -> str:
+def _told(experiment: Experiment, request: ExperimentRequest) -> str:
     """Returns the command as it is repeated elsewhere: without the paths of this machine."""
     words = ["python -m experiments", experiment.name, *["--quick"] * request.quick, f"--seeds {request.seeds}"]
     if request.data:

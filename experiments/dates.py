@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.experiment import Cell, Request
+from experiments.experiment import Cell, ExperimentRequest
 from experiments.runs import train_run
 
 STEPS = 400
@@ -17,7 +17,7 @@ _SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request, name: str) -> Path:
+def trained(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest, name: str) -> Path:
     """Trains a model of about 100,000 weights on `dates`, or goes on with that, and returns its work directory.
 
     Args:

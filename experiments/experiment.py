@@ -14,7 +14,7 @@ Metrics = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Request:
+class ExperimentRequest:
     """What is asked of an experiment.
 
     Attributes:
@@ -149,11 +149,11 @@ class Experiment:
     takes_data = False
     default_seeds = 1
 
-    def cells(self, request: Request) -> Sequence[Cell]:
+    def cells(self, request: ExperimentRequest) -> Sequence[Cell]:
         """Returns the cells that are measured."""
         raise NotImplementedError
 
-    def measure(self, cell: Cell, request: Request) -> Metrics:
+    def measure(self, cell: Cell, request: ExperimentRequest) -> Metrics:
         """Returns the metrics of a cell."""
         raise NotImplementedError
 
@@ -165,11 +165,11 @@ class Experiment:
         """Draws the results of the cells that were measured into a Matplotlib figure."""
         raise NotImplementedError
 
-    def budget(self, request: Request) -> dict[str, Any]:
+    def budget(self, request: ExperimentRequest) -> dict[str, Any]:
         """Returns what every row of one table must have in common."""
         return {"quick": request.quick, "data": request.data, "steps": request.steps}
 
-    def setting(self, request: Request) -> str:
+    def setting(self, request: ExperimentRequest) -> str:
         """Returns what the page says of data, sizes and budget: what the class says of itself."""
         return inspect.cleandoc(type(self).__doc__ or "")
 

@@ -5,13 +5,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from experiments.experiment import Cell, Request
-from training.loop.resolve import Request as TrainingRequest
-from training.loop.resolve import resolve_run
+from experiments.experiment import Cell, ExperimentRequest
+from training.loop.resolve import TrainingRequest, resolve_run
 from zoo.workdir import WorkDir
 
 
-def train_run(model: str, data: str, settings: dict[str, Any], cell: Cell, request: Request, name: str) -> Path:
+def train_run(
+    model: str, data: str, settings: dict[str, Any], cell: Cell, request: ExperimentRequest, name: str
+) -> Path:
     """Trains a model, or goes on with its training, and returns its work directory.
 
     Args:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from experiments.experiment import Cell, Experiment, Request
+from experiments.experiment import Cell, Experiment, ExperimentRequest
 from experiments.report import ROOT
 from experiments.runs import final_metrics, rounds
 from training.config.run_config import RunConfig
@@ -65,17 +65,17 @@ _QUICK_SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def steps(request: Request) -> int:
+def steps(request: ExperimentRequest) -> int:
     """Returns the steps of each training."""
     return request.steps or (QUICK_STEPS if request.quick else STEPS)
 
 
-def data(request: Request) -> str:
+def data(request: ExperimentRequest) -> str:
     """Returns the SPEC that is trained on: what was asked for, or the generated dates."""
     return request.data or "dates"
 
 
-def settings(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> dict[str, Any]:
+def settings(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest) -> dict[str, Any]:
     """Returns the settings of a training, as for `--set`."""
     length = steps(request)
     family = next((name for name in _SIZES if model.startswith(name)), "transformer")
@@ -93,7 +93,7 @@ def settings(model: str, options: Mapping[str, Any], cell: Cell, request: Reques
     }
 
 
-def trained(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> Path:
+def trained(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest) -> Path:
     """Trains a model in a process of its own, or goes on with its training, and returns its work directory.
 
     Its name ends in a sum of data and settings: experiments may share a folder, but not trainings that differ.
@@ -151,7 +151,7 @@ def _run(module: str, *arguments: str) -> dict[str, float]:
     return {"seconds": used.ru_utime + used.ru_stime, "megabytes": used.ru_maxrss / 1024}
 
 
-def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: Request) -> dict[str, float]:
+def metrics(model: str, options: Mapping[str, Any], cell: Cell, request: ExperimentRequest) -> dict[str, float]:
     """Returns what a table says of a model: quality, by length as well, speed and memory."""
     path = trained(model, options, cell, request)
     test, used = tested(path), json.loads((path / "used.json").read_text(encoding="utf-8"))
@@ -190,11 +190,11 @@ class TranslatorExperiment(Experiment):
 
     takes_data = True
 
-    def budget(self, request: Request) -> dict[str, Any]:
+    def budget(self, request: ExperimentRequest) -> dict[str, Any]:
         """See `Experiment`."""
         return {**super().budget(request), "steps": steps(request)}
 
-    def setting(self, request: Request) -> str:
+    def setting(self, request: ExperimentRequest) -> str:
         """See `Experiment`."""
         length = steps(request)
         return (

@@ -36,14 +36,14 @@ class ModelServer(server.ModelServer):
         base_path: The directory whose numbered directories are versions of a SavedModel.
         port: The gRPC port; 0 picks a free one.
         rest_port: The REST port; 0 picks a free one, `None` means no REST.
-        **others: Further `Settings` by name.
+        **others: Further `ServerSettings` by name.
 
     Raises:
         InputError: A port cannot be had, or there is no version.
     """
 
     def __init__(self, name: str, base_path: Path, port: int, rest_port: int | None = None, **others: Any):
-        settings = server.Settings(name, str(base_path), port=port, rest_api_port=rest_port, **others)
+        settings = server.ServerSettings(name, str(base_path), port=port, rest_api_port=rest_port, **others)
         with _input_errors():
             super().__init__(settings)
 
@@ -67,11 +67,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     _serve(read_settings(argv), sorted(server.WITHOUT_EFFECT & set(vars(namespace))))
 
 
-def read_settings(argv: Sequence[str] | None) -> server.Settings:
+def read_settings(argv: Sequence[str] | None) -> server.ServerSettings:
     """Returns the settings that a command line gives; ends the process with one line on bad usage."""
     parser = _parser()
     flags = vars(parser.parse_args(argv))
-    settings = server.Settings(**{name: value for name, value in flags.items() if name not in server.WITHOUT_EFFECT})
+    settings = server.ServerSettings(
+        **{name: value for name, value in flags.items() if name not in server.WITHOUT_EFFECT}
+    )
     try:
         server.check_settings(settings)
     except server.ServingError as error:
@@ -84,14 +86,14 @@ def _parser() -> ArgumentParser:
         prog="python -m export.serve",
         description=f"Serves SavedModels over gRPC and REST. Runs {STOCK_SERVER} where there is one.",
         allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,  # flags that are not given; the defaults are in `Settings`
+        argument_default=argparse.SUPPRESS,  # flags that are not given; the defaults are in `ServerSettings`
     )
     server.add_flags(parser)
     parser.add_argument("--version", action="store_true", help="print the version")
     return parser
 
 
-def _serve(settings: server.Settings, without_effect: Sequence[str]) -> None:
+def _serve(settings: server.ServerSettings, without_effect: Sequence[str]) -> None:
     server.write_to_stderr(settings.log_level)
     with _input_errors():
         stand_in = server.ModelServer(settings)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.back_translation import TAG, Request, back_translate
+from training.back_translation import TAG, BackTranslationRequest, back_translate
 from training.corpus_parts import check_translator
 from training.data import spec_forms
 from training.startup import start_decoding
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.beam_size < 1:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
     check_translator(arguments.model)
-    found = back_translate(Request(**vars(arguments)), start=start_decoding)
+    found = back_translate(BackTranslationRequest(**vars(arguments)), start=start_decoding)
     print(json.dumps(found, ensure_ascii=False), flush=True)
 
 

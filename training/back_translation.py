@@ -19,7 +19,7 @@ TAG = "<bt>"
 
 
 @dataclass(frozen=True)
-class Request:
+class BackTranslationRequest:
     """What is translated back.
 
     Attributes:
@@ -41,7 +41,7 @@ class Request:
 
 
 def back_translate(
-    request: Request,
+    request: BackTranslationRequest,
     report: Report = lambda line: print(line, file=sys.stderr),
     start: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from training.corpus_parts import check_translator
 from training.data import spec_forms
-from training.distillation import Request, distill
+from training.distillation import DistillationRequest, distill
 from training.startup import start_decoding
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"--beam_size must be positive. Received: {arguments.beam_size}.")
     for path in arguments.teachers:
         check_translator(path)
-    request = Request(
+    request = DistillationRequest(
         tuple(arguments.teachers), arguments.data, arguments.output, arguments.beam_size, arguments.references
     )
     print(json.dumps(distill(request, start=start_decoding), ensure_ascii=False), flush=True)

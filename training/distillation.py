@@ -19,7 +19,7 @@ PLAN = "distill.json"
 
 
 @dataclass(frozen=True)
-class Request:
+class DistillationRequest:
     """What is distilled.
 
     Attributes:
@@ -38,7 +38,7 @@ class Request:
 
 
 def distill(
-    request: Request,
+    request: DistillationRequest,
     report: Report = lambda line: print(line, file=sys.stderr),
     start: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:

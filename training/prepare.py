@@ -17,7 +17,7 @@ from training.config.tokenizer_files import checksums
 from training.config.vocabularies import VOCABULARY_SETTINGS
 from training.data import spec_forms
 from training.preparation.beam import on_beam
-from training.preparation.request import PreparationOptions, Request
+from training.preparation.request import PreparationOptions, PreparationRequest
 from training.preparation.run import prepare
 from training.preparation.workers import WorkerLost, local
 from zoo.cli import ArgumentParser, run_process
@@ -63,7 +63,7 @@ def _meaning(option: Option) -> str:
     return option.meaning if option.kind is bool else f"{option.meaning} Default: {option.default}."
 
 
-def _request(arguments: argparse.Namespace) -> Request:
+def _request(arguments: argparse.Namespace) -> PreparationRequest:
     declared = PreparationOptions.declared()
     asked = {name: value for name in declared if (value := getattr(arguments, name)) is not None}
     options = PreparationOptions(**{name: declared[name].read(f"--{name}", value) for name, value in asked.items()})
@@ -78,7 +78,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     settings = read_values(DataConfig.declared(), sections["data"], "data")
     if files := checksums(settings.get("tokenizer", "")):
         settings.setdefault("tokenizer_sha256", files)  # so that what was prepared with other files is not taken
-    return Request(arguments.data, settings, options)
+    return PreparationRequest(arguments.data, settings, options)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

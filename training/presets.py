@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.loop.resolve import Run, resolve
+from training.loop.resolve import TrainingRun, resolve
 from zoo.cli import ArgumentParser, run_process
 from zoo.errors import InputError, unknown_name
 from zoo.presets import FOLDER, checksums
@@ -63,7 +63,7 @@ def make(name: str, folder: Path) -> None:
     recipe = RECIPES[name]
     with tempfile.TemporaryDirectory() as temporary:
         workdir = WorkDir(Path(temporary) / name)
-        train(workdir, Run(resolve(recipe.model, recipe.spec, recipe.settings)))
+        train(workdir, TrainingRun(resolve(recipe.model, recipe.spec, recipe.settings)))
         metrics = evaluate(workdir.path)
         print(json.dumps({"preset": name, **metrics}, ensure_ascii=False), file=sys.stderr)
         for path in (workdir.checkpoints, workdir.tensorboard):

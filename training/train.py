@@ -14,7 +14,7 @@ from training.config.settings_help import describe
 from training.data import spec_forms
 from training.hardware import supervisor
 from training.hardware.cluster import JOIN_SECONDS, Cluster, find_cluster
-from training.loop.resolve import Request, Run, resolve_run
+from training.loop.resolve import TrainingRequest, TrainingRun, resolve_run
 from zoo.cli import ArgumentParser, run_process
 from zoo.startup import start_backend
 from zoo.workdir import WorkDir
@@ -86,7 +86,7 @@ def _parser(**options: Any) -> ArgumentParser:
     return parser
 
 
-def _request(arguments: argparse.Namespace) -> Request:
+def _request(arguments: argparse.Namespace) -> TrainingRequest:
     """Returns what the arguments ask for; the model is that of the initial run, unless another is named."""
     file = read_settings(arguments.config) if arguments.config else dict.fromkeys(SECTIONS, {})
     model, settings = arguments.model, list(arguments.set)
@@ -94,7 +94,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         settings.append(f"training.init_from={arguments.init_from}")
         if model is None and "name" not in file["model"]:
             model = open_workdir(arguments.init_from).read_config()["model"]["name"]
-    return Request(model, arguments.data, settings, file)
+    return TrainingRequest(model, arguments.data, settings, file)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -153,11 +153,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if stopped is not None:
         print(f"{'error: ' if stopped.status == 1 else ''}{stopped}", file=sys.stderr)
         processes.end(stopped.status)
-    if processes.leads:
+    if processes.is_chief:
         print(json.dumps({"workdir": arguments.workdir, **metrics}))
 
 
-def _print_costs(workdir: WorkDir, run: Run) -> None:
+def _print_costs(workdir: WorkDir, run: TrainingRun) -> None:
     """Prints what a step of a run would cost."""
     start_backend()
     from training.loop.dry_run import dry_run

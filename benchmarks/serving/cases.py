@@ -18,7 +18,7 @@ from benchmarks.serving.attacks import Attack, requests, too_large
 from benchmarks.serving.clients import Clients, Tally
 from benchmarks.serving.connections import connections
 from benchmarks.serving.exports import Exports, in_process
-from benchmarks.serving.questions import METHOD, Answer, question, read
+from benchmarks.serving.questions import METHOD, Response, question, read
 from benchmarks.serving.server import OPTIONS, Server, publish, serving, wait_until
 from export.wire.protos import predict_pb2
 
@@ -33,7 +33,7 @@ def clients_of(exports: Exports) -> Iterator[tuple[Server, Clients]]:
         yield server, clients
 
 
-def _always(expected: Sequence[Answer]) -> Callable[[int], Sequence[Answer]]:
+def _always(expected: Sequence[Response]) -> Callable[[int], Sequence[Response]]:
     return lambda version: expected
 
 
@@ -124,7 +124,7 @@ def throughput(exports: Exports, options) -> str:
     return judge_throughput(turns, expected)
 
 
-def judge_throughput(turns: Mapping[int, Sequence[Turn]], expected: Sequence[Answer]) -> str:
+def judge_throughput(turns: Mapping[int, Sequence[Turn]], expected: Sequence[Response]) -> str:
     """Returns turns by the number of clients as Markdown; `expected` has the right answer to each question."""
     rates = {count: Spread.of([turn.tally.rate for turn in of_count]) for count, of_count in turns.items()}
     ratio = rates[MANY].median / max(rates[1].median, 1e-9)
@@ -182,7 +182,7 @@ def _replace(server: Server, base: Path, folders: Sequence[Path], seconds: float
     return last
 
 
-def judge_swaps(tally: Tally, expected: Sequence[Sequence[Answer]], published: int) -> str:
+def judge_swaps(tally: Tally, expected: Sequence[Sequence[Response]], published: int) -> str:
     """Returns what clients got as Markdown; `expected` has the answers of odd versions, and those of even ones."""
     seen = len({counted.version for counted in tally.counted})
     median, most, longest = tally.milliseconds
@@ -219,7 +219,7 @@ def soak(exports: Exports, options) -> str:
         return judge_soak(samples, clients.stop(), expected)
 
 
-def judge_soak(samples: Sequence[Sample], tally: Tally, expected: Sequence[Answer]) -> str:
+def judge_soak(samples: Sequence[Sample], tally: Tally, expected: Sequence[Response]) -> str:
     """Returns the memory over time as Markdown, and what clients got meanwhile."""
     end = samples[-1][0]
     times, sizes = np.array([sample for sample in samples if sample[0] >= SETTLED * end]).T
@@ -256,7 +256,7 @@ def hostile(exports: Exports, options) -> str:
         return judge_hostile(attacks, tally, expected, server.memory() - before)
 
 
-def judge_hostile(attacks: Sequence[Attack], tally: Tally, expected: Sequence[Answer], grown: int) -> str:
+def judge_hostile(attacks: Sequence[Attack], tally: Tally, expected: Sequence[Response], grown: int) -> str:
     """Returns what became of attacks and of good clients as Markdown; memory has `grown` by so many bytes."""
     as_stock = sum(attack.got == attack.stock for attack in attacks)
     median, most, longest = tally.milliseconds

@@ -18,7 +18,7 @@ import grpc
 import numpy as np
 
 from benchmarks.process import Process
-from benchmarks.serving.questions import METHOD, Answer, question, read
+from benchmarks.serving.questions import METHOD, Response, question, read
 from benchmarks.serving.server import OPTIONS
 from benchmarks.worker import Channel
 from export.wire.protos import predict_pb2
@@ -32,7 +32,7 @@ class Counted:
 
     question: int
     version: int
-    answer: Answer
+    answer: Response
     count: int
 
 
@@ -65,7 +65,7 @@ class Tally:
         """A line for each status."""
         return [f"- {count} × {failure}" for failure, count in self.failures.items()]
 
-    def wrong(self, expected: Callable[[int], Sequence[Answer]]) -> int:
+    def wrong(self, expected: Callable[[int], Sequence[Response]]) -> int:
         """Returns how many answers are not, whole, those that are `expected` of the version that answered."""
         return sum(each.count for each in self.counted if not each.answer.agrees(expected(each.version)[each.question]))
 
@@ -87,7 +87,7 @@ class Clients(Process):
         """Stops them; returns what they got since `start`."""
         outcome = self.ask(clients=0)
         counted = [
-            Counted(index, version, Answer(tuple(texts), tuple(log_probs)), count)
+            Counted(index, version, Response(tuple(texts), tuple(log_probs)), count)
             for index, version, texts, log_probs, count in outcome["answers"]
         ]
         return Tally(outcome["seconds"], counted, Counter(outcome["failures"]), tuple(outcome["milliseconds"]))

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.serving.questions import OUTPUTS, Answer
+from benchmarks.serving.questions import OUTPUTS, Response
 from benchmarks.serving.server import THREADS
 from benchmarks.zoo_adapter import load_signature
 from export.saved_model import export_saved_model
@@ -12,10 +12,10 @@ from export.saved_model import export_saved_model
 SENTENCES = 64
 
 
-def in_process(folder: Path) -> Callable[[Sequence[str]], Answer]:
+def in_process(folder: Path) -> Callable[[Sequence[str]], Response]:
     """Returns a function that answers some sentences with an exported model, loaded in this process."""
     run = load_signature(folder, OUTPUTS, THREADS)
-    return lambda texts: Answer.of(*run([text.encode() for text in texts]))
+    return lambda texts: Response.of(*run([text.encode() for text in texts]))
 
 
 class Exports:
@@ -47,6 +47,6 @@ class Exports:
             export_saved_model(self.workdir, base, 1, **options)
         return base
 
-    def answers(self, questions: Sequence[Sequence[str]], **options) -> list[Answer]:
+    def answers(self, questions: Sequence[Sequence[str]], **options) -> list[Response]:
         """Returns the answer of the export with these options to each question, one after the other."""
         return list(map(in_process(self.base(**options) / "1"), questions))

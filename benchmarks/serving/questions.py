@@ -12,18 +12,18 @@ OUTPUTS = ("text", "log_prob")
 TOLERANCE = 0.025  # of log probabilities: other neighbours in a batch mean other widths, and other roundings
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What a translator answers to one question: the translation of each sentence, and its log probability."""
 
     texts: tuple[str, ...]
     log_probs: tuple[float, ...]
 
     @classmethod
-    def of(cls, texts: Sequence[bytes], log_probs: Sequence[float]) -> "Answer":
+    def of(cls, texts: Sequence[bytes], log_probs: Sequence[float]) -> "Response":
         """Returns the answer of these outputs, rounded so that equal ones are counted together."""
         return cls(tuple(text.decode() for text in texts), tuple(round(float(value), 2) for value in log_probs))
 
-    def agrees(self, other: "Answer") -> bool:
+    def agrees(self, other: "Response") -> bool:
         """Tells whether this is the other answer, as far as rounding lets one see."""
         pairs = zip(self.log_probs, other.log_probs, strict=False)
         return self.texts == other.texts and all(abs(first - second) <= TOLERANCE for first, second in pairs)
@@ -37,6 +37,6 @@ def question(texts: Sequence[str]) -> predict_pb2.PredictRequest:
     return request
 
 
-def read(response: predict_pb2.PredictResponse) -> tuple[int, Answer]:
+def read(response: predict_pb2.PredictResponse) -> tuple[int, Response]:
     """Returns the version that answered, and its answer."""
-    return response.model_spec.version.value, Answer.of(*(to_array(response.outputs[name]) for name in OUTPUTS))
+    return response.model_spec.version.value, Response.of(*(to_array(response.outputs[name]) for name in OUTPUTS))

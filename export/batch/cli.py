@@ -23,7 +23,7 @@ from zoo.errors import InputError, unknown_name
 if TYPE_CHECKING:
     import apache_beam
 
-    from export.batch.pipeline import Settings
+    from export.batch.pipeline import BatchSettings
 
 PLAN = "batch.json"
 """What a run does, in its output folder."""
@@ -42,13 +42,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     flags, beam_flags = _parse(argv)
     check_beam()
-    from export.batch.pipeline import FAILED, KEPT, Settings, translate_files
+    from export.batch.pipeline import FAILED, KEPT, BatchSettings, translate_files
 
     output_name = None if flags.json else flags.output_name
     _check_model(flags.model_path, flags.signature, output_name)
     files = _named_inputs(flags.input)
     pipeline = make_pipeline(beam_flags)
-    settings = Settings(flags.model_path, flags.signature, output_name, flags.batch_size, flags.file_lines)
+    settings = BatchSettings(flags.model_path, flags.signature, output_name, flags.batch_size, flags.file_lines)
     finished = _begin(flags.output, _plan(files, settings))
     translate_files(pipeline, files, flags.output, settings, finished)
     result = _run(pipeline, flags.output)
@@ -126,7 +126,7 @@ def _run(pipeline: "apache_beam.Pipeline", output: str) -> "apache_beam.runners.
     return result
 
 
-def _plan(files: Sequence[tuple[str, str]], settings: "Settings") -> dict[str, Any]:
+def _plan(files: Sequence[tuple[str, str]], settings: "BatchSettings") -> dict[str, Any]:
     """Returns what a run and one that goes on with it must have in common: settings, and inputs with their sizes."""
     from apache_beam.io.filesystems import FileSystems
 

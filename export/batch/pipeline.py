@@ -58,7 +58,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class BatchSettings:
     """What a batch run does."""
 
     model_path: str  # folder of one version of a SavedModel; any file system that TensorFlow reads
@@ -131,7 +131,7 @@ class Translate(beam.DoFn):
     An empty line takes the place of one that failed, which `OUTPUT/failed-name.NNNNN.jsonl` lists.
     """
 
-    def __init__(self, output: str, settings: Settings):
+    def __init__(self, output: str, settings: BatchSettings):
         self.output, self.settings = output, settings
         self._shared = Shared()  # one model for all threads of a worker
         self._read = Metrics.counter(COUNTERS, "lines")
@@ -244,7 +244,7 @@ def translate_files(
     pipeline: beam.Pipeline,
     files: Sequence[tuple[str, str]],
     output: str,
-    settings: Settings,
+    settings: BatchSettings,
     finished: Collection[str] = (),
 ) -> beam.PCollection:
     """Adds all steps to a pipeline, and returns the paths that they write.

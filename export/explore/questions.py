@@ -9,7 +9,7 @@ import numpy as np
 from export.client import Client, Pending, Signature
 from export.client.answers import Outputs, classifications
 from zoo.errors import InputError
-from zoo.explorer import Answer, Attention, View
+from zoo.explorer import AnswerView, Attention, View
 from zoo.explorer.view import encoded, layers_of
 
 MAX_TEXT_BYTES = 1 << 15
@@ -59,7 +59,7 @@ class ServedModel:
             found = dataclasses.replace(found, answers=answers)
         return found
 
-    def answer(self, text: str, hypothesis: int | None, wait: Wait = Pending.result) -> Answer:
+    def answer(self, text: str, hypothesis: int | None, wait: Wait = Pending.result) -> AnswerView:
         """Returns the inside of one answer of a translator; of a long text of the last layer alone.
 
         Args:
@@ -169,13 +169,13 @@ class _Questions:
         """Returns the default answer."""
         return self._ask(DEFAULT, {"text": [self.text]})
 
-    def nbest(self) -> list[Answer]:
+    def nbest(self) -> list[AnswerView]:
         """Returns the n-best answers, nothing of their inside; none where the export cannot show that."""
         if "nbest" not in self.signatures or ATTENTION_OF_NBEST not in self.signatures:
             return []
         outputs = self._ask("nbest", {"text": [self.text]})
         pairs = zip(outputs["texts"][0], map(float, outputs["log_probs"][0]), strict=True)
-        return [Answer(text, value, number) for number, (text, value) in enumerate(pairs) if value > -1e29]
+        return [AnswerView(text, value, number) for number, (text, value) in enumerate(pairs) if value > -1e29]
 
     def prompt_length(self) -> int:
         """Returns how many symbols a language model's text has."""
@@ -221,7 +221,7 @@ def _is_short(text: str) -> bool:
     return len(text.encode("utf-8", "replace")) <= SHORT_TEXT_BYTES
 
 
-def _loaded(asked: _Questions, answer: Answer) -> Answer:
+def _loaded(asked: _Questions, answer: AnswerView) -> AnswerView:
     """Returns an answer with its inside, all of it."""
     if answer.tokens is not None:
         return answer
@@ -232,7 +232,9 @@ def _tokens(outputs: Outputs, name: str) -> list[str]:
     return [token for token in outputs[name][0].tolist() if token]
 
 
-def _answer_of(outputs: Outputs, text: str, log_prob: float | None, hypothesis: int | None, given: int = 0) -> Answer:
+def _answer_of(
+    outputs: Outputs, text: str, log_prob: float | None, hypothesis: int | None, given: int = 0
+) -> AnswerView:
     """Returns an answer, of a translator or a language model, from the outputs of `attention_all`."""
     is_translation = "source_tokens" in outputs
     before = _tokens(outputs, "decoder_tokens" if is_translation else "tokens")
@@ -245,7 +247,7 @@ def _answer_of(outputs: Outputs, text: str, log_prob: float | None, hypothesis: 
         alternatives = [list(zip(*pair, strict=True)) for pair in pairs][: len(tokens)]
     kinds = ("cross", "decoder")
     attention = _attentions(outputs, "seq2seq" if is_translation else "language_model", *kinds)
-    return Answer(
+    return AnswerView(
         text, log_prob, hypothesis, tokens, before, log_probs, alternatives, attention, min(given, len(tokens))
     )
 

@@ -14,13 +14,13 @@ Only `models.saved_model` and `models.loader` need TensorFlow, which `ModelServe
 from export.server.errors import ServingError
 from export.server.logs import write_to_stderr
 from export.server.model_server import ModelServer
-from export.server.settings import WITHOUT_EFFECT, Settings, add_flags, check_settings, own_flags
+from export.server.settings import WITHOUT_EFFECT, ServerSettings, add_flags, check_settings, own_flags
 
 __all__ = [
     "WITHOUT_EFFECT",
     "ModelServer",
     "ServingError",
-    "Settings",
+    "ServerSettings",
     "add_flags",
     "check_settings",
     "own_flags",

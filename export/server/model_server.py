@@ -16,7 +16,7 @@ from export.server.errors import RequestError, ServingError
 from export.server.metrics import Metrics
 from export.server.models.core import ServerCore, single_model
 from export.server.models.versions import require_versions
-from export.server.settings import Settings
+from export.server.settings import ServerSettings
 from export.wire.protos import model_server_config_pb2
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ModelServer:
         rest_port: The REST port, or `None`.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: ServerSettings):
         self._settings = settings
         self._config = _read_models(settings)
         self._refusal = ""  # why the file was last refused
@@ -141,13 +141,13 @@ class ModelServer:
         return ", ".join(addresses)
 
 
-def _read_models(settings: Settings) -> model_server_config_pb2.ModelServerConfig:
+def _read_models(settings: ServerSettings) -> model_server_config_pb2.ModelServerConfig:
     if settings.model_config_file:
         return read_config("model_config_file", settings.model_config_file)
     return single_model(settings.model_name, Path(settings.model_base_path))
 
 
-def _new_batcher(settings: Settings, metrics: Metrics) -> Batcher | None:
+def _new_batcher(settings: ServerSettings, metrics: Metrics) -> Batcher | None:
     if not settings.enable_batching:
         return None
     parameters = BatchingParameters()

@@ -52,7 +52,7 @@ def _flag(
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What a server was asked to do; names, meaning and defaults are the stock server's unless a comment says so."""
 
     # Which models
@@ -109,7 +109,7 @@ class Settings:
 
 def add_flags(parser: ArgumentParser) -> None:
     """Adds a flag for each setting, and those without effect, to a parser that leaves out what is not given."""
-    for item in fields(Settings):
+    for item in fields(ServerSettings):
         parse, text = item.metadata["parse"], item.metadata["help"].replace("%", "%%")
         text = text if item.default in ("", None) else f"{text} (default: {item.default})"
         optional: dict[str, Any] = {"nargs": "?", "const": True} if parse is _bool else {}
@@ -120,10 +120,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def own_flags() -> set[str]:
     """Returns the names of the flags that the stock server does not have."""
-    return {item.name for item in fields(Settings) if item.metadata["own"]}
+    return {item.name for item in fields(ServerSettings) if item.metadata["own"]}
 
 
-def check_settings(settings: Settings) -> None:
+def check_settings(settings: ServerSettings) -> None:
     """Raises ServingError for settings out of range or that do not fit together."""
     if not (settings.model_base_path or settings.model_config_file):
         raise ServingError("--model_base_path or --model_config_file is required")

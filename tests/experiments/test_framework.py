@@ -8,7 +8,7 @@ from support.every import every
 
 from experiments import __main__ as command
 from experiments.catalog import NAMES, get_experiment
-from experiments.experiment import Cell, Claim, Experiment, Request, Results, grid
+from experiments.experiment import Cell, Claim, Experiment, ExperimentRequest, Results, grid
 from experiments.report import page, table
 from experiments.store import Store
 from zoo.errors import InputError
@@ -162,7 +162,9 @@ def test_all_are_listed_and_say_what_they_ask(capsys):
                 assert experiment.name == name and experiment.question.endswith("?")
                 assert experiment.source and experiment.refuted_by and experiment.columns
                 seeds = experiment.default_seeds
-                quick, full = (experiment.cells(Request(None, quick, seeds)) for quick in (True, False))
+                quick, full = (experiment.cells(ExperimentRequest(None, quick, seeds)) for quick in (True, False))
                 assert quick and len({str(cell) for cell in full}) == len(full) >= len(quick)
                 assert all(claim.strong is False or claim.text for claim in experiment.claims())
-                assert experiment.setting(Request(None)).startswith(inspect.cleandoc(type(experiment).__doc__))
+                assert experiment.setting(ExperimentRequest(None)).startswith(
+                    inspect.cleandoc(type(experiment).__doc__)
+                )

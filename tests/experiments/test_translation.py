@@ -9,7 +9,7 @@ from support.every import every
 import zoo
 from experiments import translation
 from experiments.catalog.zoo import MODELS
-from experiments.experiment import Cell, Request
+from experiments.experiment import Cell, ExperimentRequest
 from training.config.run_config import RunConfig
 from training.loop.resolve import resolve
 from zoo.errors import InputError
@@ -35,7 +35,7 @@ def test_settings_are_those_of_a_run(tmp_path):
     with every() as failures:
         for model in MODELS:
             for quick in (False, True):
-                request = Request(tmp_path, quick, data=None if quick else "text:multi30k:en-de")
+                request = ExperimentRequest(tmp_path, quick, data=None if quick else "text:multi30k:en-de")
                 with failures.of(f"{model}, quick={quick}"):
                     asked = translation.settings(model, {}, Cell({}, 3), request)
                     given = [f"{key}={value}" for key, value in asked.items()]
@@ -45,7 +45,7 @@ def test_settings_are_those_of_a_run(tmp_path):
 
 
 def test_a_training_is_begun_once_and_goes_on(commands, tmp_path):
-    request = Request(tmp_path, steps=40)
+    request = ExperimentRequest(tmp_path, steps=40)
     path = translation.trained("rnnsearch", {"score": "dot"}, Cell({}, 2), request)
     assert path.name.startswith("rnnsearch_score=dot_seed=2_")
     assert "model.score=dot" in commands[0] and "--set" in commands[0]
@@ -61,10 +61,10 @@ def test_a_training_is_begun_once_and_goes_on(commands, tmp_path):
 
 def test_trainings_that_differ_share_nothing(commands, tmp_path):
     requests = [
-        Request(tmp_path),
-        Request(tmp_path, quick=True),
-        Request(tmp_path, steps=7),
-        Request(tmp_path, data="x"),
+        ExperimentRequest(tmp_path),
+        ExperimentRequest(tmp_path, quick=True),
+        ExperimentRequest(tmp_path, steps=7),
+        ExperimentRequest(tmp_path, data="x"),
     ]
     paths = {translation.trained("rnnsearch", {}, Cell({}), request) for request in requests}
     assert len(paths) == len(commands) == len(requests)
@@ -101,7 +101,7 @@ def test_qualities_are_told_by_length_and_failures_by_status(monkeypatch):
 def test_weights_are_equal_within_a_tenth(tmp_path):
     with every() as failures:
         for model in MODELS:
-            asked = translation.settings(model, {}, Cell({}), Request(tmp_path, data="text:multi30k:en-de"))
+            asked = translation.settings(model, {}, Cell({}), ExperimentRequest(tmp_path, data="text:multi30k:en-de"))
             options = {key.removeprefix("model."): value for key, value in asked.items() if key.startswith("model.")}
             made = zoo.create_model(model, source_vocab_size=6000, target_vocab_size=6000, **options)
             with failures.of(model):

@@ -21,7 +21,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from export import serve
 from export.client import Client
-from export.server import WITHOUT_EFFECT, ServingError, Settings
+from export.server import WITHOUT_EFFECT, ServerSettings, ServingError
 from export.server.settings import channel_arguments
 from export.wire.tensors import to_proto
 from zoo.cli import run_command
@@ -160,7 +160,7 @@ def test_command_usage(capsys):
 
 
 def test_every_number_has_a_range(capsys):
-    for item in fields(Settings):
+    for item in fields(ServerSettings):
         if item.metadata["parse"] not in (int, float):
             continue
         least, most = item.metadata["within"]
@@ -175,8 +175,8 @@ def test_every_number_has_a_range(capsys):
 
 
 def test_every_flag_of_the_stock_server_is_known():
-    own = {item.name for item in fields(Settings) if item.metadata["own"]}
-    meant = {item.name for item in fields(Settings)} - own
+    own = {item.name for item in fields(ServerSettings) if item.metadata["own"]}
+    meant = {item.name for item in fields(ServerSettings)} - own
     assert set(STOCK_FLAGS) - {"version"} <= meant | WITHOUT_EFFECT
     assert meant <= set(STOCK_FLAGS)
     assert not own & set(STOCK_FLAGS)
@@ -205,10 +205,10 @@ def test_flags_are_spelled_as_the_stock_server_takes_them(capsys):
     for flag in ("--enable_batching", "--enable_batching=true", "--enable_batching=1", "--enable_batching=TRUE"):
         assert settings_of(flag).enable_batching
     assert not settings_of("--enable_model_warmup=false").enable_model_warmup
-    assert settings_of("--port=1", "--rest_api_timeout_in_ms", "50") == Settings(
+    assert settings_of("--port=1", "--rest_api_timeout_in_ms", "50") == ServerSettings(
         model_base_path="x", port=1, rest_api_timeout_in_ms=50
     )
-    assert settings_of(*(f"--{name}=1" for name in WITHOUT_EFFECT)) == Settings(model_base_path="x")
+    assert settings_of(*(f"--{name}=1" for name in WITHOUT_EFFECT)) == ServerSettings(model_base_path="x")
     assert channel_arguments("grpc.a=5,grpc.b=c=d") == {"grpc.a": 5, "grpc.b": "c=d"}
     for wrong, words in (("grpc.a", "name=value.*'grpc.a'"), ("grpc.a=3000000000", "2147483647.*'grpc.a=3000000000'")):
         with pytest.raises(ServingError, match=words):

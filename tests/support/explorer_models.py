@@ -7,7 +7,7 @@ from support.scripted_server import Scripted, serving
 
 from export.wire.protos import get_model_metadata_pb2, predict_pb2
 from export.wire.tensors import to_array, to_proto
-from zoo.explorer import Answer, Attention, View
+from zoo.explorer import AnswerView, Attention, View
 
 __all__ = ["ScriptedModels", "serving", "translation"]
 
@@ -167,6 +167,6 @@ def translation(source, target, layers=1, heads=1, text=None):
         "cross": random_attention(len(target), len(source), layers, heads),
         "decoder": random_attention(len(target), len(target), layers, heads),
     }
-    answer = Answer(" ".join(target), -1.0, 0, target, before, [-0.1] * len(target), alternatives, attention)
+    answer = AnswerView(" ".join(target), -1.0, 0, target, before, [-0.1] * len(target), alternatives, attention)
     encoder = {"encoder": random_attention(len(source), len(source), layers, heads)}
     return View("seq2seq", "made up", text or " ".join(source), source, encoder, [answer])

@@ -28,7 +28,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.server import ModelServer, Settings
+from export.server import ModelServer, ServerSettings
 from export.server.models import manager
 
 SECONDS = 20
@@ -272,7 +272,7 @@ def serving(base=None, **settings):
     defaults["tensorflow_session_config_file"] = str(SESSION)
     if base is not None:
         defaults |= {"model_name": "scale", "model_base_path": str(base)}
-    server = ModelServer(Settings(**(defaults | settings)))
+    server = ModelServer(ServerSettings(**(defaults | settings)))
     # In a process of many tests it takes a second for each version that goes.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manager, "gc", SimpleNamespace(collect=lambda: None))

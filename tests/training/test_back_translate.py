@@ -7,7 +7,7 @@ import pytest
 
 from training import corpus_parts
 from training.back_translate import main
-from training.back_translation import Request, back_translate
+from training.back_translation import BackTranslationRequest, back_translate
 from training.data import load_data
 from zoo.cli import run_command
 from zoo.errors import InputError
@@ -47,7 +47,7 @@ def asked(monkeypatch):
 
 
 def test_lines_become_pairs_beside_those_of_the_data(tmp_path, corpus, monolingual, asked):
-    request = Request("model", monolingual, corpus, tmp_path / "out", beam_size=3)
+    request = BackTranslationRequest("model", monolingual, corpus, tmp_path / "out", beam_size=3)
     found = back_translate(request, report=lambda line: None)
     assert found == {"pairs": 5, "synthetic": 3, "left_out": 2, "data": f"text:{tmp_path / 'out'}:source-target"}
     assert asked == [(["eins", "zwei drei"], 3), (["", "vier"], 3), (["fünf"], 3)]
@@ -59,12 +59,12 @@ def test_lines_become_pairs_beside_those_of_the_data(tmp_path, corpus, monolingu
 
 
 def test_finished_parts_are_not_made_again(tmp_path, corpus, monolingual, asked):
-    request = Request("model", monolingual, corpus, tmp_path / "out")
+    request = BackTranslationRequest("model", monolingual, corpus, tmp_path / "out")
     found = back_translate(request, report=lambda line: None)
     (tmp_path / "out" / "part-00001.json").unlink()
     assert back_translate(request, report=lambda line: None) == found
     assert [texts for texts, _ in asked[3:]] == [["", "vier"]]
-    untagged = Request("model", monolingual, corpus, tmp_path / "out", tag="")
+    untagged = BackTranslationRequest("model", monolingual, corpus, tmp_path / "out", tag="")
     back_translate(untagged, report=lambda line: None)  # the tag is no matter of the model
     assert load_data(found["data"]).split("train").source[2:] == ["one", "two three", "five"]
     monolingual.write_text("sechs\n", encoding="utf-8")
@@ -75,7 +75,7 @@ def test_finished_parts_are_not_made_again(tmp_path, corpus, monolingual, asked)
 def test_a_tag_is_one_word(tmp_path, corpus, monolingual):
     for tag in ("two words", " ", "a\tb", "end "):
         with pytest.raises(InputError, match="--tag.* Received: "):
-            back_translate(Request("model", monolingual, corpus, tmp_path / "out", tag=tag))
+            back_translate(BackTranslationRequest("model", monolingual, corpus, tmp_path / "out", tag=tag))
     assert not (tmp_path / "out").exists()
 
 

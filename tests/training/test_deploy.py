@@ -13,7 +13,7 @@ from support.deploy_files import KUBERNETES
 from support.processes import SETTINGS, Trainings, write_lines
 
 from training.hardware.cluster import Cluster
-from training.loop.resolve import Request
+from training.loop.resolve import TrainingRequest
 from training.train import _parser
 from zoo.cli import run_command
 from zoo.registry import get_spec
@@ -73,7 +73,7 @@ def test_compose_schema():
 @pytest.mark.parametrize("name", [*JOB_SETS, "slurm.sh"])
 def test_commands_parse(name):
     arguments = _parser().parse_args(command_of(name))
-    request = Request(arguments.model, arguments.data, arguments.set)
+    request = TrainingRequest(arguments.model, arguments.data, arguments.set)
     assert request.requested(get_spec(arguments.model)) and arguments.data.startswith("prepared:")
     named = (arguments.coordinator, arguments.num_processes, arguments.process_id, arguments.join_seconds)
     cluster = Cluster.of(*named)

@@ -8,7 +8,7 @@ import pytest
 from training import corpus_parts
 from training.data import Pairs, load_data
 from training.distill import main
-from training.distillation import Request, best_of, distill
+from training.distillation import DistillationRequest, best_of, distill
 from zoo.cli import run_command
 from zoo.errors import InputError
 from zoo.locks import exclusive
@@ -87,7 +87,7 @@ def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
 
     run.nbest = nbest
     monkeypatch.setattr("zoo.load", lambda path: run)
-    request = Request(("teacher",), corpus, tmp_path / "out", 2)
+    request = DistillationRequest(("teacher",), corpus, tmp_path / "out", 2)
     with pytest.raises(KeyboardInterrupt):
         distill(request)
     found = distill(request, report=lambda line: None)
@@ -98,28 +98,28 @@ def test_a_command_that_was_killed_goes_on(tmp_path, corpus, monkeypatch):
     assert data.split("train").target == ["eins zwei drei fünf", "A B C D", "fünf", "sechs", "sieben"]
     assert data.split("test").target == load_data(corpus).split("test").target
     assert distill(request) == found and len(asked) == 4  # nothing is left to do
-    beside = distill(Request(("teacher",), corpus, tmp_path / "out", 2, references=True))
+    beside = distill(DistillationRequest(("teacher",), corpus, tmp_path / "out", 2, references=True))
     assert beside == {**found, "pairs": 10} and len(asked) == 4
     both, train = load_data(beside["data"]).split("train"), load_data(corpus).split("train")
     assert (both.source, both.target) == ([*train.source] * 2, [*data.split("train").target, *train.target])
     with pytest.raises(InputError, match="beam_size"):
-        distill(Request(("teacher",), corpus, tmp_path / "out", 3))
+        distill(DistillationRequest(("teacher",), corpus, tmp_path / "out", 3))
 
 
 def test_what_is_refused(tmp_path, corpus, monkeypatch):
     monkeypatch.setattr("zoo.load", lambda path: teacher(ANSWERS))
     with pytest.raises(InputError, match="[Pp]airs"):
-        distill(Request(("teacher",), "senses", tmp_path / "out"))
+        distill(DistillationRequest(("teacher",), "senses", tmp_path / "out"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):
-        distill(Request(("teacher",), corpus, tmp_path / "full"))
+        distill(DistillationRequest(("teacher",), corpus, tmp_path / "full"))
     (tmp_path / "busy").mkdir()
     with (
         exclusive(tmp_path / "busy" / ".lock", "busy"),
         pytest.raises(InputError, match="[Aa]nother process"),
     ):
-        distill(Request(("teacher",), corpus, tmp_path / "busy"))
+        distill(DistillationRequest(("teacher",), corpus, tmp_path / "busy"))
 
 
 def test_mistakes_are_one_line(tmp_path, capsys, subtests):

@@ -30,7 +30,7 @@ from zoo.signals import exit_status, held_signal
 SILENCE = 45.0
 _BETWEEN_BEATS = 1.0
 _FOR_EVER = 7 * 24 * 3600
-_LEADER = 0
+_CHIEF = 0
 
 
 class Processes:
@@ -41,16 +41,16 @@ class Processes:
         self._reported = False
 
     @property
-    def leads(self) -> bool:
+    def is_chief(self) -> bool:
         """Whether this process writes what is written once: logs, checkpoints and the model."""
-        return self.index == _LEADER
+        return self.index == _CHIEF
 
     def wait(self, place: str) -> None:
         """Waits until all processes have come to a place in the program, which is named once in a run."""
         if self.count > 1:
             self._client.wait_at_barrier(f"zoo/{place}", _FOR_EVER * 1000)
 
-    def agree(self, values: Mapping[str, Any]) -> None:
+    def assert_equal(self, values: Mapping[str, Any]) -> None:
         """Checks that all processes have the same values as process 0, and waits until all have come here.
 
         Raises:
@@ -60,7 +60,7 @@ class Processes:
             return
         own = {name: json.dumps(value, sort_keys=True, default=str) for name, value in values.items()}
         key = f"zoo/agreed/{'+'.join(own)[:200]}"
-        if self.leads:
+        if self.is_chief:
             self._client.key_value_set(key, json.dumps(own))
         theirs = json.loads(self._client.blocking_key_value_get(key, _FOR_EVER * 1000))
         for name in {**theirs, **own}:
@@ -89,7 +89,7 @@ class Processes:
             self._reported = True
             with contextlib.suppress(Exception):
                 self._client.key_value_set(f"zoo/ended/{self.index}", f"{self._name()} ended: {reason.rstrip('.')}")
-            if self.leads:  # with it the service goes
+            if self.is_chief:  # with it the service goes
                 time.sleep(3 * _BETWEEN_BEATS)
 
     @contextlib.contextmanager
@@ -196,7 +196,7 @@ def join(cluster: Cluster | None) -> Processes:
     import jax
     from jax._src import distributed
 
-    if cluster.process_id != _LEADER:
+    if cluster.process_id != _CHIEF:
         _reach(cluster)
     try:
         jax.distributed.initialize(

@@ -15,7 +15,7 @@ from training.loop.build import compile_model, make_batches
 from training.loop.failures import explained
 from training.loop.precision import settle_precision
 from training.loop.prepare import prepare
-from training.loop.resolve import Run
+from training.loop.resolve import TrainingRun
 from zoo.errors import InputError
 from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
@@ -23,7 +23,7 @@ _LOOKED_AT = 100
 """Batches of which the largest one is taken."""
 
 
-def dry_run(workdir: WorkDir, run: Run) -> dict[str, Any]:
+def dry_run(workdir: WorkDir, run: TrainingRun) -> dict[str, Any]:
     """Returns what a step of a run costs each device, as XLA compiles it on JAX; nothing is trained or written.
 
     Batches differ in their shapes: of the first hundred it is the one with the most symbols, padding included.

@@ -13,7 +13,7 @@ from training.data import Dataset
 from training.data.fingerprint import check_unchanged, save_fingerprint
 from training.hardware.choice import Hardware
 from training.loop.progress import taking_long
-from training.loop.resolve import Run
+from training.loop.resolve import TrainingRun
 from training.tasks import Task, get_task
 from zoo.errors import InputError
 from zoo.text import load_tokenizers
@@ -40,7 +40,7 @@ class PreparedRun:
         )
 
 
-def prepare(workdir: WorkDir, run: Run, hardware: Hardware) -> PreparedRun:
+def prepare(workdir: WorkDir, run: TrainingRun, hardware: Hardware) -> PreparedRun:
     """Returns a run with its data and tokenizers, which a new run trains and saves, or takes from the initial run.
 
     Raises:

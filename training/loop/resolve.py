@@ -27,7 +27,7 @@ _DERIVED = tuple(name for name, option in DataConfig.declared().items() if optio
 
 
 @dataclass(frozen=True)
-class Request:
+class TrainingRequest:
     """What is asked of a run by name; what is missing is left to the run so far, recipe, data or machine."""
 
     model: str | None = None
@@ -74,7 +74,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One run, resolved and checked."""
 
     config: RunConfig  # what comes from the data is completed by `training.loop.prepare`
@@ -105,7 +105,7 @@ def resolve(
     Raises:
         InputError: For an unknown name, a wrong value, or settings that do not go together.
     """
-    request = Request(model, data, settings, file or dict.fromkeys(SECTIONS, {}))
+    request = TrainingRequest(model, data, settings, file or dict.fromkeys(SECTIONS, {}))
     request.names()
     spec = get_spec(model)
     requested = request.requested(spec)
@@ -140,7 +140,7 @@ def _fixed(data: str, requested: Settings) -> dict[str, Any]:
     return fixed
 
 
-def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
+def resolve_run(workdir: WorkDir, request: TrainingRequest, resuming: bool) -> TrainingRun:
     """Returns the run that is asked for: the one that the work directory holds, if resuming, or a new one.
 
     The request names model and data unless the work directory holds a run. A resumed run keeps the configuration that
@@ -159,7 +159,7 @@ def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
         opened = config.open_data()
         if not config.training.init_from and opened.shards is None:  # else their tokenizers are there already
             config = dataclasses.replace(config, data=with_files(config.data, opened.task))
-        return Run(config, opened)
+        return TrainingRun(config, opened)
     kept = RunConfig.of_workdir(workdir)
     name, spec = first(model, kept.spec.name), first(data, kept.data.spec)
     if (name, spec) != (kept.spec.name, kept.data.spec):
@@ -169,4 +169,4 @@ def resolve_run(workdir: WorkDir, request: Request, resuming: bool) -> Run:
     requested = request.requested(kept.spec)
     config, changes = resume(kept, requested, last_step(workdir.checkpoints), str(workdir.path))
     get_loss(config.training.loss)
-    return Run(config, begun=True, changes=changes)
+    return TrainingRun(config, begun=True, changes=changes)

@@ -37,7 +37,7 @@ from training.loop.precision import settle_precision
 from training.loop.prepare import PreparedRun, prepare
 from training.loop.profiling import Profile
 from training.loop.progress import Progress, announce, taking_long
-from training.loop.resolve import Run
+from training.loop.resolve import TrainingRun
 from training.loop.state import RunState, append_to_log, cut_log, final_metrics
 from training.optimization.optimizer import make_schedule
 from zoo.errors import InputError
@@ -47,7 +47,7 @@ from zoo.workdir import ReadOnlyWorkDir, WorkDir
 
 def train(
     workdir: WorkDir,
-    run: Run,
+    run: TrainingRun,
     profile: bool = False,
     processes: Processes = ALONE,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -68,14 +68,14 @@ def train(
     """
     with _own_part(workdir, processes) as workdir:
         observers = [Profile(workdir.tensorboard)] if profile else []
-        observers += [Observer(callback) for callback in callbacks if processes.leads]
+        observers += [Observer(callback) for callback in callbacks if processes.is_chief]
         return _train_alike(workdir, _agreed(run, processes), observers, processes)
 
 
 @contextlib.contextmanager
 def _own_part(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
     """Yields the work directory as a process has it: one writes it and speaks, the others do neither."""
-    if processes.leads:
+    if processes.is_chief:
         yield workdir
         return
     with tempfile.TemporaryDirectory() as discarded, open(os.devnull, "w") as nowhere:
@@ -83,32 +83,32 @@ def _own_part(workdir: WorkDir, processes: Processes) -> Iterator[WorkDir]:
             yield ReadOnlyWorkDir(workdir.path, Path(discarded))
 
 
-def _agreed(run: Run, processes: Processes) -> Run:
+def _agreed(run: TrainingRun, processes: Processes) -> TrainingRun:
     """Returns a run with its data opened, after all processes have been found to have the same; see `Processes`."""
     if processes.count == 1:
         return run
     versions = {"attention-zoo": zoo.__version__, "keras": keras.version(), **backend_versions()}
-    processes.agree({f"the version of {name}": version for name, version in versions.items()})
+    processes.assert_equal({f"the version of {name}": version for name, version in versions.items()})
     settings = {
         f"{section}.{key}": value
         for section, values in run.config.to_dict().items()
         for key, value in (values.items() if isinstance(values, dict) else [("", values)])
     }
-    processes.agree({"--resume": run.begun, **settings})
+    processes.assert_equal({"--resume": run.begun, **settings})
     data = run.data or run.config.open_data()
     with taking_long(f"reading {run.config.data.spec}"):
         for name in USED:
             split = data.split(name)
             examples = f"{len(split):,} examples with the hash {identify(split)[:12]}"
-            processes.agree({f"the data, {name}": examples})
+            processes.assert_equal({f"the data, {name}": examples})
     return dataclasses.replace(run, data=data)
 
 
-def _train_alike(workdir: WorkDir, run: Run, observers: Sequence[Any], processes: Processes) -> dict[str, Any]:
-    with locked(workdir) if processes.leads else contextlib.nullcontext():
+def _train_alike(workdir: WorkDir, run: TrainingRun, observers: Sequence[Any], processes: Processes) -> dict[str, Any]:
+    with locked(workdir) if processes.is_chief else contextlib.nullcontext():
         workdir.remove_leftovers()
         if run.begun:
-            if processes.leads:
+            if processes.is_chief:
                 set_damaged_aside(workdir.checkpoints)
             processes.wait("checkpoints are whole")
             changes = "".join(f", but {key}={value}" for key, value in run.changes.items())

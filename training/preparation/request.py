@@ -56,7 +56,7 @@ class PreparationOptions(Options):
 
 
 @dataclass(frozen=True)
-class Request:
+class PreparationRequest:
     """A preparation, resolved: the same request gives the same files, bit for bit.
 
     Attributes:

@@ -24,7 +24,7 @@ from training.data import SPLITS, Dataset, Labelled, LabelledData, Pairs, Parall
 from training.data.shards.manifest import NAME, FileEntry, Manifest, SplitEntry
 from training.preparation.by_length import write_order
 from training.preparation.duplicates import digests_path, make_digests, mark_duplicates
-from training.preparation.request import Request
+from training.preparation.request import PreparationRequest
 from training.preparation.sample import Sample
 from training.preparation.shard_job import PLAN, WORK, Job, Plan, Report, duplicates_path, make_shard
 from training.preparation.staging import StagedSplit, StagedTexts, stage
@@ -39,7 +39,7 @@ _LABELS_AT_A_TIME = 1 << 16
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-def prepare(request: Request, folder: Path, runner: Runner) -> Manifest:
+def prepare(request: PreparationRequest, folder: Path, runner: Runner) -> Manifest:
     """Writes the token shards of a request, or what is missing of them, and returns their manifest.
 
     Args:
@@ -66,7 +66,7 @@ def prepare(request: Request, folder: Path, runner: Runner) -> Manifest:
     return manifest
 
 
-def _finished(request: Request, folder: Path) -> Manifest:
+def _finished(request: PreparationRequest, folder: Path) -> Manifest:
     """Returns the manifest of an earlier preparation, if it was of the same request."""
     manifest = Manifest.read(folder)
     if manifest.request != request.to_dict():
@@ -75,7 +75,7 @@ def _finished(request: Request, folder: Path) -> Manifest:
     return manifest
 
 
-def _difference(before: Any, request: Request) -> str:
+def _difference(before: Any, request: PreparationRequest) -> str:
     """Returns what an earlier request asked for otherwise, in words."""
     now = request.to_dict()
     if before["spec"] != now["spec"]:
@@ -101,7 +101,7 @@ def _remove_leftovers(folder: Path) -> None:
 class _Preparation:
     """The steps of a preparation, each of which finds what an earlier one of the same request has done."""
 
-    request: Request
+    request: PreparationRequest
     folder: Path
     runner: Runner
 
@@ -213,7 +213,7 @@ class _Preparation:
                 _say(f"{doing} {jobs[0].split}: {done:,} of {total:,} examples, {rate:,.0f}/s")
 
 
-def _check(request: Request, data: Dataset[Any]) -> None:
+def _check(request: PreparationRequest, data: Dataset[Any]) -> None:
     """Raises InputError for options that the data have no use for."""
     options = request.options
     if data.shards is not None:

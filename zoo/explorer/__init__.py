@@ -5,6 +5,6 @@ same for both, and for a file.
 """
 
 from zoo.explorer.page import Page
-from zoo.explorer.view import Answer, Attention, View
+from zoo.explorer.view import AnswerView, Attention, View
 
-__all__ = ["Answer", "Attention", "Page", "View"]
+__all__ = ["AnswerView", "Attention", "Page", "View"]

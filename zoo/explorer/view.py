@@ -78,7 +78,7 @@ class Attention:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class AnswerView:
     """One answer of a translator or a language model; see the format.
 
     Attributes:
@@ -121,7 +121,7 @@ class Answer:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Answer":
+    def from_json(cls, value: Mapping[str, Any]) -> "AnswerView":
         """Returns the answer that ANSWER describes."""
         predictions = value["predictions"]
         return cls(
@@ -157,7 +157,7 @@ class View:
     text: str
     tokens: Sequence[str] = ()
     attention: Mapping[str, Attention] = dataclasses.field(default_factory=dict)
-    answers: Sequence[Answer] = ()
+    answers: Sequence[AnswerView] = ()
     classes: Sequence[tuple[str, float]] = ()
     notes: Sequence[str] = ()
 
@@ -192,7 +192,7 @@ class View:
             raise InputError(f"The view has version {value.get('version')!r}; this explorer reads version {VERSION}.")
         try:
             classes = [(entry["label"], entry["probability"]) for entry in value["classes"]]
-            answers = [Answer.from_json(answer) for answer in value["answers"]]
+            answers = [AnswerView.from_json(answer) for answer in value["answers"]]
             attention = _attentions(value["attention"])
             texts = value["task"], value["model"], value["text"], value["tokens"]
             return cls(*texts, attention, answers, classes, value["notes"])

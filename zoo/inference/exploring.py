@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from zoo.explorer import Answer, Attention, View
+from zoo.explorer import AnswerView, Attention, View
 from zoo.inference.predictions import Prediction
 from zoo.vocabulary import START
 
@@ -53,7 +53,7 @@ def _translation(
     hypothesis: "Hypothesis",
     predictions: list[Prediction],
     weights: dict[str, Attention],
-) -> Answer:
+) -> AnswerView:
     kinds = {kind: values for kind, values in weights.items() if kind != "encoder"}
     before = run.tokenizers.target.pieces([START, *hypothesis.ids[:-1]])
     return _answer(hypothesis.text, hypothesis.log_prob, number, before, predictions, kinds)
@@ -110,8 +110,8 @@ def _answer(
     predictions: Sequence[Prediction],
     attention: dict[str, Attention],
     given: int = 0,
-) -> Answer:
-    return Answer(
+) -> AnswerView:
+    return AnswerView(
         text,
         log_prob,
         number,

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from export.server.config_files import read_config
 from export.server.context import GRPC, RequestContext
 from export.server.errors import RequestError, ServingError
-from export.server.settings import Settings, channel_arguments
+from export.server.settings import ServerSettings, channel_arguments
 from export.wire.protos import model_service_pb2, prediction_service_pb2
 
 Answer = Callable[[str, Any, RequestContext], Any]  # method name, request and context to response
@@ -58,7 +58,7 @@ class _Calls(grpc.GenericRpcHandler):
     that end before they have a thread. All handlers are for streams: those are called whatever became of the call.
     """
 
-    def __init__(self, answer: Answer, count: Count, settings: Settings):
+    def __init__(self, answer: Answer, count: Count, settings: ServerSettings):
         self._answer = answer
         self._count = count
         self._most, self._max_threads = settings.max_queued_requests, settings.grpc_max_threads
@@ -150,7 +150,7 @@ class GrpcServer:
         port: The port it listens on; `None` where it listens on a socket only.
     """
 
-    def __init__(self, answer: Answer, count: Count, settings: Settings):
+    def __init__(self, answer: Answer, count: Count, settings: ServerSettings):
         own = _OPTIONS | {"grpc.max_receive_message_length": settings.max_request_bytes}
         options = own | channel_arguments(settings.grpc_channel_arguments)
         self._server = grpc.server(futures.ThreadPoolExecutor(_OTHERS, "grpc-other"), options=list(options.items()))
@@ -186,7 +186,7 @@ class GrpcServer:
         self._server.stop(grace).wait()
         self._calls.stop()
 
-    def _listen(self, settings: Settings) -> int | None:
+    def _listen(self, settings: ServerSettings) -> int | None:
         credentials = _credentials(settings.ssl_config_file) if settings.ssl_config_file else None
         if settings.grpc_socket_path:
             path = Path(settings.grpc_socket_path)

@@ -14,7 +14,7 @@ from waitress.task import ThreadedTaskDispatcher
 from waitress.utilities import Error
 
 from export.server.api.grpc_server import open_port
-from export.server.settings import Settings
+from export.server.settings import ServerSettings
 
 # Idle and slow connections cost no thread, only a place; answers that are not fetched are kept on disk.
 _WAITRESS: dict[str, Any] = {
@@ -72,7 +72,7 @@ class _Server(TcpWSGIServer):
 
     channel_class = _Channel
 
-    def __init__(self, app: Callable[..., Any], listening: socket.socket, settings: Settings):
+    def __init__(self, app: Callable[..., Any], listening: socket.socket, settings: ServerSettings):
         adjustments = Adjustments(max_request_body_size=settings.max_request_bytes, **_WAITRESS)
         address = (listening.family, listening.type, listening.proto, listening.getsockname())
         self.stopping = self._ending = self._ended = False
@@ -120,7 +120,7 @@ class _Server(TcpWSGIServer):
 class HttpServer:
     """The HTTP server; bound on construction, which raises ServingError, and answering after `start`."""
 
-    def __init__(self, app: Callable[..., Any], settings: Settings):
+    def __init__(self, app: Callable[..., Any], settings: ServerSettings):
         listening = open_port(settings.host, settings.rest_api_port or 0, "--rest_api_port")
         self._server = _Server(app, listening, settings)
         self._thread = threading.Thread(target=self._server.run, name="rest", daemon=True)

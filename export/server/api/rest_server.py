@@ -22,7 +22,7 @@ from export.server.api.services import Services, unforeseen_as_internal
 from export.server.config_files import read_config
 from export.server.context import REST, RequestContext
 from export.server.errors import RequestError, invalid_argument
-from export.server.settings import Settings
+from export.server.settings import ServerSettings
 from export.wire.protos import classification_pb2, get_model_status_pb2, model_pb2, predict_pb2, regression_pb2
 from export.wire.protos import get_model_metadata_pb2 as metadata_pb2
 from export.wire.tensors import to_array, to_proto
@@ -62,7 +62,7 @@ _HTTP_STATUS = {
 class RestApp:
     """The WSGI application; raises ServingError if the monitoring configuration is wrong."""
 
-    def __init__(self, services: Services, counted: metrics.Metrics, settings: Settings):
+    def __init__(self, services: Services, counted: metrics.Metrics, settings: ServerSettings):
         self._services = services
         self._metrics = counted
         self._seconds = settings.rest_api_timeout_in_ms / 1000

@@ -14,7 +14,7 @@ from export.server.inference.examples import classify, multi_inference, regress
 from export.server.inference.limits import Limits, count_examples
 from export.server.inference.predict import DEFAULT_SIGNATURE, predict
 from export.server.metrics import UNKNOWN_MODEL, Metrics
-from export.server.settings import Settings
+from export.server.settings import ServerSettings
 from export.wire.protos import get_model_metadata_pb2 as metadata_pb2
 from export.wire.protos import get_model_status_pb2, meta_graph_pb2, model_management_pb2, model_pb2
 
@@ -51,7 +51,7 @@ class Services:
         limits: How large requests may be.
     """
 
-    def __init__(self, core: "ServerCore", metrics: Metrics, settings: Settings):
+    def __init__(self, core: "ServerCore", metrics: Metrics, settings: ServerSettings):
         self._core = core
         self._metrics = metrics
         self._settings = settings

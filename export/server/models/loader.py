@@ -20,7 +20,7 @@ from export.server.inference.examples import classify, multi_inference, regress
 from export.server.inference.predict import predict
 from export.server.metrics import Metrics
 from export.server.models.saved_model import LoadedModel
-from export.server.settings import Settings
+from export.server.settings import ServerSettings
 from export.wire.protos import config_pb2, prediction_log_pb2
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -33,7 +33,7 @@ _METHODS: dict[str | None, Callable[..., Any]] = {
 }
 
 
-def load(path: Path, version: int, settings: Settings, batcher: Batcher | None, metrics: Metrics) -> LoadedModel:
+def load(path: Path, version: int, settings: ServerSettings, batcher: Batcher | None, metrics: Metrics) -> LoadedModel:
     """Loads the version in a directory; raises ServingError, also if it fails in its own warm-up."""
     model = LoadedModel(path, version, _session_config(settings), batcher)
     if settings.enable_model_warmup:
@@ -89,7 +89,7 @@ def _records(file: Path) -> Iterator[bytes]:
         raise from_number(error.error_code, f"{error.message}. {hint}") from error
 
 
-def _session_config(settings: Settings) -> config_pb2.ConfigProto:
+def _session_config(settings: ServerSettings) -> config_pb2.ConfigProto:
     file, threads = settings.tensorflow_session_config_file, settings.tensorflow_session_parallelism
     config = read_config("tensorflow_session_config_file", file) if file else config_pb2.ConfigProto()
     if intra := settings.tensorflow_intra_op_parallelism or threads:

@@ -13,11 +13,11 @@ from benchmarks.serving import server as servers
 from benchmarks.serving.attacks import Attack
 from benchmarks.serving.clients import Clients, Counted, Tally
 from benchmarks.serving.exports import Exports, in_process
-from benchmarks.serving.questions import MODEL, Answer
+from benchmarks.serving.questions import MODEL, Response
 from export.serve import ModelServer
 
-LONG, SHORT = Answer(("ein Mann",), (-1.0,)), Answer(("ein",), (-0.5,))
-WRONG = Answer(("eine Frau",), (-1.0,))
+LONG, SHORT = Response(("ein Mann",), (-1.0,)), Response(("ein",), (-0.5,))
+WRONG = Response(("eine Frau",), (-1.0,))
 
 
 def tally(*got, failures=None, seconds=1.0):
@@ -131,7 +131,7 @@ def running(toy):
 def test_clients_count_answers_and_failures(running, toy):
     questions = [["ein Mann"], ["eine Frau", "am Meer"]]
     expected = list(map(in_process(toy / "1"), questions))
-    assert expected[1] == Answer(("EINE FRAU", "AM MEER"), (-9.0, -7.0))
+    assert expected[1] == Response(("EINE FRAU", "AM MEER"), (-9.0, -7.0))
     with Clients(running.address, questions) as clients:
         found = clients.ask_for(3, 0.2)
         assert found.answers >= 3 and found.failed == 0

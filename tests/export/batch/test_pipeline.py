@@ -23,7 +23,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult
 
 from export import batch  # noqa: E402
 from export.batch import pipeline  # noqa: E402
-from export.batch.pipeline import Part, Settings, Translate, translate_files  # noqa: E402
+from export.batch.pipeline import BatchSettings, Part, Translate, translate_files  # noqa: E402
 from zoo.cli import run_command  # noqa: E402
 
 pytestmark = pytest.mark.nightly
@@ -65,7 +65,7 @@ def write(folder, files):
 
 def run(tmp_path, model, names, finished=(), **settings):
     """Runs the pipeline with small parts over files of `tmp_path/in`; returns the files it wrote by name."""
-    settings = Settings(model, **{"batch_size": 3, "file_lines": 14, **settings})
+    settings = BatchSettings(model, **{"batch_size": 3, "file_lines": 14, **settings})
     with beam.Pipeline("DirectRunner") as steps:
         translate_files(
             steps, [(str(tmp_path / "in" / name), name) for name in names], str(tmp_path / "out"), settings, finished
@@ -114,7 +114,7 @@ def test_lines_that_fail_are_listed_and_the_others_are_not_lost(tmp_path, model)
 def test_batches_are_of_like_length_and_full(tmp_path):
     texts = [b"x" * (number * 5 % 13) for number in range(13)]
     asked = []
-    step = Translate(str(tmp_path), Settings("unused", batch_size=4))
+    step = Translate(str(tmp_path), BatchSettings("unused", batch_size=4))
     step._infer = lambda batch: asked.append([len(text) for text in batch]) or {"text": [b"a\nb\r\n"] * len(batch)}
     (path,) = step.process(Part("in", "out", 0, 1, texts))
     assert sorted(asked, reverse=True) == [[12, 11, 10, 9], [8, 7, 6, 5], [4, 3, 2, 1], [0]]
@@ -124,7 +124,7 @@ def test_batches_are_of_like_length_and_full(tmp_path):
 def test_each_core_has_a_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "available_cores", lambda: 3)
     together = threading.Barrier(3, timeout=60)
-    step = Translate(str(tmp_path), Settings("unused", batch_size=2))
+    step = Translate(str(tmp_path), BatchSettings("unused", batch_size=2))
 
     def shout(batch):
         together.wait()
@@ -136,7 +136,7 @@ def test_each_core_has_a_batch(tmp_path, monkeypatch):
 
 
 def test_a_worker_holds_one_model(model):
-    step = Translate("unused", Settings(model))
+    step = Translate("unused", BatchSettings(model))
     steps = [pickle.loads(pickle.dumps(step)) for _ in range(2)]
     for step in steps:
         step.setup()
@@ -270,7 +270,7 @@ def test_a_damaged_packed_file(tmp_path, model, capsys, caplog, name, damage):
 
 
 def test_other_errors_end_the_run():
-    step = Translate("unused", Settings("unused"))
+    step = Translate("unused", BatchSettings("unused"))
     step._infer = lambda batch: {"text": 1 / 0}
     with pytest.raises(ZeroDivisionError):
         list(step.process(Part("in", "out", 0, 1, [b"a"])))

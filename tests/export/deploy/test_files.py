@@ -32,7 +32,7 @@ from support.deploy_files import (
 )
 
 from export.deploy import ssl_config
-from export.server import Settings
+from export.server import ServerSettings
 from export.server.config_files import read_config
 from export.server.settings import channel_arguments
 
@@ -87,9 +87,9 @@ def test_a_container(name):
     assert len(given) == len(words), "a flag given twice"
     assert set(given) <= set(STOCK_FLAGS)
     options = channel_arguments(given["grpc_channel_arguments"])
-    assert options["grpc.max_receive_message_length"] == Settings().max_request_bytes
+    assert options["grpc.max_receive_message_length"] == ServerSettings().max_request_bytes
     batching = config("batching_parameters_file", "batching_parameters.txt")
-    assert given["enable_batching"] == "true" and batching.max_batch_size.value <= Settings().max_request_rows
+    assert given["enable_batching"] == "true" and batching.max_batch_size.value <= ServerSettings().max_request_rows
     limits = described["resources"]["limits"]
     cores = int(limits.get("cpus") or limits["cpu"])
     assert given["tensorflow_inter_op_parallelism"] == str(cores) == str(batching.num_batch_threads.value)

@@ -6,7 +6,7 @@ from support.browser import until
 from support.explorer_models import translation
 from support.explorer_pages import asked, columns, rows, shaded
 
-from zoo.explorer import Answer, Attention, Page, View
+from zoo.explorer import AnswerView, Attention, Page, View
 
 pytestmark = pytest.mark.nightly
 QUIET = {"reduced_motion": "reduce"}
@@ -141,7 +141,7 @@ def test_what_heads_do_to_what_was_written(open_page, file_of):
     source, target = names("s", 11), names("t", 11)
     kinds = {"cross": Attention([np.eye(11, dtype="float32")[None]] * 2)}
     kinds["decoder"] = Attention([np.eye(11, dtype="float32")[None]] * 2)
-    answer = Answer("t", -1.0, None, target, ["<s>", *target[:-1]], attention=kinds)
+    answer = AnswerView("t", -1.0, None, target, ["<s>", *target[:-1]], attention=kinds)
     page = open_page(file_of(View("seq2seq", "m", "t", source, answers=[answer])))
     for kind, role in (("cross", "in order"), ("decoder", "previous")):
         page.get_by_role("radio", name="answer to the text" if kind == "cross" else "(decoder)").check()
@@ -169,7 +169,7 @@ def test_pieces_of_a_word_stand_together(open_page, file_of, tokens, texts, join
 
 
 def test_probabilities_that_percents_cannot_tell_apart(open_page, file_of):
-    answers = [Answer(f"{log_prob}", log_prob, tokens=["a"], before=["b"]) for log_prob in (-2.5, -7.46, None)]
+    answers = [AnswerView(f"{log_prob}", log_prob, tokens=["a"], before=["b"]) for log_prob in (-2.5, -7.46, None)]
     page = open_page(file_of(View("seq2seq", "m", "t", ["a"], answers=answers)))
     assert page.locator(".answers .number").all_inner_texts() == ["8.2 %, log −2.5", "log −7.5", "–"]
     page = open_page(file_of(View("seq2seq", "m", "t", ["a"], answers=answers[::2])))

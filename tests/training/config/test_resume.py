@@ -7,7 +7,7 @@ import pytest
 
 from training.config.resume import resume
 from training.config.run_config import RunConfig
-from training.loop.resolve import Request, resolve, resolve_run
+from training.loop.resolve import TrainingRequest, resolve, resolve_run
 from zoo.errors import InputError
 from zoo.workdir import WorkDir
 
@@ -17,7 +17,7 @@ TEXT = "text:data:en-de"
 def resumed(*settings, step=500, kept=("training.ema=0.9", "training.precision=float32", "data.vocab_size=99")):
     """Returns the configuration of a run that goes on with settings, and the changes."""
     config = RunConfig.from_dict(resolve("transformer_tiny", TEXT, kept).to_dict())
-    return resume(config, Request(settings=settings).requested(config.spec), step, "runs/x")
+    return resume(config, TrainingRequest(settings=settings).requested(config.spec), step, "runs/x")
 
 
 MAY_CHANGE = (
@@ -94,8 +94,8 @@ def workdir(tmp_path):
 def test_another_run(workdir):
     message = f"{re.escape(str(workdir.path))}.*transformer_tiny.*text:data:en-de.*transformer_tiny.*dates"
     with pytest.raises(InputError, match=message):
-        resolve_run(workdir, Request(data="dates"), resuming=True)
-    assert resolve_run(workdir, Request(), resuming=True).config == resolve("transformer_tiny", TEXT)
+        resolve_run(workdir, TrainingRequest(data="dates"), resuming=True)
+    assert resolve_run(workdir, TrainingRequest(), resuming=True).config == resolve("transformer_tiny", TEXT)
 
 
 EDITED = (
@@ -117,7 +117,7 @@ def test_a_configuration_that_was_edited_by_hand_is_checked(workdir, subtests):
             values[section][key] = value
             workdir.config.write_text(json.dumps(values))
             with pytest.raises(InputError, match=message) as error:
-                resolve_run(workdir, Request(), resuming=True)
+                resolve_run(workdir, TrainingRequest(), resuming=True)
             assert str(error.value).startswith(f"{workdir.config}: ") or key == "loss"
 
 

@@ -9,7 +9,7 @@ import zoo
 from training.config.options import DataConfig, TrainingConfig
 from training.config.settings import read_settings
 from training.config.settings_help import describe
-from training.loop.resolve import Request, resolve
+from training.loop.resolve import TrainingRequest, resolve
 from training.train import main
 from zoo.errors import InputError
 
@@ -55,7 +55,7 @@ def test_a_file_comes_before_the_recipe_and_set_before_the_file(write, text, suf
     rest = resolve("rnnsearch", "dates")
     assert config.training.eval_every == rest.training.eval_every
     assert config.model["source_vocab_size"] is None, "the data say"
-    assert Request("rnnsearch", "dates", ["training.max_steps=9"], values).requested(config.spec) == {
+    assert TrainingRequest("rnnsearch", "dates", ["training.max_steps=9"], values).requested(config.spec) == {
         "model": {"units": 12},
         "data": {},
         "training": {"learning_rate": 0.01, "max_steps": 9},

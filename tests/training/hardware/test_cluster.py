@@ -54,9 +54,9 @@ def test_a_cluster_is_asked_where_there_is_one(monkeypatch):
 
 
 def test_alone():
-    assert join(None) is ALONE and ALONE.leads and not ALONE.asked_to_end(3)
+    assert join(None) is ALONE and ALONE.is_chief and not ALONE.asked_to_end(3)
     ALONE.wait("here")
-    ALONE.agree({"anything": object()})
+    ALONE.assert_equal({"anything": object()})
     with pytest.raises(ZeroDivisionError), ALONE.watched(str):
         raise ZeroDivisionError
 
@@ -106,7 +106,7 @@ def test_a_child_is_one_of_the_processes():
 
 
 def test_who_does_not_lead_writes_nothing(tmp_path):
-    assert not Processes(1, 2).leads
+    assert not Processes(1, 2).is_chief
     (tmp_path / "run").mkdir()
     (tmp_path / "discarded").mkdir()
     workdir = ReadOnlyWorkDir(tmp_path / "run", tmp_path / "discarded")

@@ -17,7 +17,7 @@ from training.loop.checkpoint_files import list_checkpoints
 from training.loop.failures import RunStopped, explained
 from training.loop.feed import ValidationFeed
 from training.loop.progress import Progress
-from training.loop.resolve import Request, resolve_run
+from training.loop.resolve import TrainingRequest, resolve_run
 from training.train import main
 from zoo.errors import InputError
 from zoo.models.classifiers.cnn import CNNClassifier
@@ -174,7 +174,7 @@ def test_a_lost_loss(labelled_spec, tmp_path, capsys):
     assert line.startswith(("error: the loss became nan at step 2", "error: the loss became inf at step 2"))
     assert "there is no checkpoint yet" in line and "lower training.learning_rate, now 1e+30: python -m" in line
     assert not (workdir / "metrics.jsonl").exists() and not list((workdir / "checkpoints").glob("*"))
-    again = resolve_run(WorkDir(workdir), Request(settings=["training.learning_rate=0.01"]), resuming=True)
+    again = resolve_run(WorkDir(workdir), TrainingRequest(settings=["training.learning_rate=0.01"]), resuming=True)
     assert again.config.training.learning_rate == 0.01
 
 

@@ -12,7 +12,7 @@ from training.config.run_config import RunConfig
 from training.hardware.choice import Hardware
 from training.loop.model_card import command
 from training.loop.prepare import prepare
-from training.loop.resolve import Run, resolve
+from training.loop.resolve import TrainingRun, resolve
 from zoo.workdir import WorkDir
 
 
@@ -80,7 +80,7 @@ def prepared(words, path):
     words = shlex.split(words) if isinstance(words, str) else words
     settings = words[words.index("--set") + 1 :] if "--set" in words else []
     config = resolve(words[words.index("--model") + 1], words[words.index("--data") + 1], settings)
-    return prepare(WorkDir(path), Run(config), Hardware(config.training.precision, cores=config.training.cores))
+    return prepare(WorkDir(path), TrainingRun(config), Hardware(config.training.precision, cores=config.training.cores))
 
 
 ASKED = (

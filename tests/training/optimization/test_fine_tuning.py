@@ -11,7 +11,7 @@ from training.config.run_config import RunConfig
 from training.hardware.choice import Hardware
 from training.loop.build import compile_model
 from training.loop.prepare import prepare
-from training.loop.resolve import Run, resolve
+from training.loop.resolve import TrainingRun, resolve
 from training.optimization.fine_tuning import add_lora, copy_weights
 from training.train import main
 from zoo.errors import InputError
@@ -61,7 +61,7 @@ def by_path(model):
 def begun(folder, initial, spec, *settings):
     """Returns the configuration and the model of a run that begins from another, before its first step."""
     config = resolve("self_attention_classifier", spec, [f"training.init_from={initial}", *SHORT, *settings])
-    run = prepare(WorkDir(folder), Run(config), Hardware(config.training.precision, cores=1))
+    run = prepare(WorkDir(folder), TrainingRun(config), Hardware(config.training.precision, cores=1))
     return run.config, compile_model(run.config, run.hardware)
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.every import every
 
 from zoo.errors import InputError
-from zoo.explorer import Answer, Page, View
+from zoo.explorer import AnswerView, Page, View
 from zoo.explorer.page import ASSETS, INDEX, bundled_script
 
 MOST_BYTES = 90_000  # of a page without its views
@@ -55,7 +55,7 @@ class Elements(HTMLParser):
 
 
 def hostile_page():
-    answers = [Answer(text, -1.0, None, HOSTILE, HOSTILE, [-1.0] * 7, [[(text, -1.0)]] * 7) for text in HOSTILE]
+    answers = [AnswerView(text, -1.0, None, HOSTILE, HOSTILE, [-1.0] * 7, [[(text, -1.0)]] * 7) for text in HOSTILE]
     views = [View("seq2seq", text, text, HOSTILE, answers=answers, notes=[text]) for text in HOSTILE]
     return Page([*views, View("classifier", "c", "c", HOSTILE, classes=[(text, 0.5) for text in HOSTILE])])
 

@@ -7,7 +7,7 @@ import pytest
 from support.every import every
 
 from zoo.errors import InputError
-from zoo.explorer import Answer, Attention, View
+from zoo.explorer import AnswerView, Attention, View
 from zoo.explorer.view import layers_of
 
 
@@ -18,7 +18,7 @@ def attention(seed, heads, rows, columns, layers=2):
 
 
 def view(**changes):
-    best = Answer(
+    best = AnswerView(
         "zwei",
         -0.25,
         None,
@@ -34,7 +34,7 @@ def view(**changes):
         "text": "two",
         "tokens": ["t", "w", "o", " ", "</s>"],
         "attention": {"encoder": attention(3, 2, 5, 5)},
-        "answers": [best, Answer("drei", -2.0, 1)],
+        "answers": [best, AnswerView("drei", -2.0, 1)],
         "notes": ["cut"],
     }
     return View(**{**fields, **changes})

@@ -192,7 +192,7 @@ def products(query, key):
     return importlib.import_module("tensorflow").matmul(query, key, transpose_b=True)
 
 
-def take(values, indices, axis=0):
+def take(values: Any, indices: Any, axis: int = 0) -> Any:
     """Returns `ops.take(values, indices, axis)` for indices that are not negative.
 
     Keras on TensorFlow lets them count from the end, too, which costs four more operations.

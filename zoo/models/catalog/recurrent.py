@@ -99,7 +99,7 @@ class StackedOptions(RecurrentOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionOptions(RecurrentOptions):
+class RecurrentAttentionOptions(RecurrentOptions):
     """Options of the attention from the decoder's state to the source."""
 
     score: str = text(
@@ -171,11 +171,11 @@ class RNNEncoderDecoderOptions(StackedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNSearchOptions(AttentionOptions):
+class RNNSearchOptions(RecurrentAttentionOptions):
     """Options of `RNNSearch`; the paper has `embedding_dim=620`."""
 
-    score: str = AttentionOptions.with_default("score", "additive")
-    attention_units: int = AttentionOptions.with_default("attention_units", 1000)
+    score: str = RecurrentAttentionOptions.with_default("score", "additive")
+    attention_units: int = RecurrentAttentionOptions.with_default("attention_units", 1000)
     alignment: str = choice("global", ("global", "monotonic"), f"Attention to the whole source{_MONOTONIC}")
     attend: str = choice(
         "before",
@@ -222,7 +222,7 @@ class PointerGeneratorOptions(RNNSearchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LuongOptions(AttentionOptions, StackedOptions):
+class LuongOptions(RecurrentAttentionOptions, StackedOptions):
     """Options of `Luong`; the paper has `cell_type="lstm"` and `dropout=0.2`."""
 
     num_layers: int = StackedOptions.with_default("num_layers", 4)

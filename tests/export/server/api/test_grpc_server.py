@@ -28,7 +28,7 @@ from support.server_models import (
     until,
 )
 
-from export.server import ModelServer, ServingError, Settings, config_files
+from export.server import ModelServer, ServerSettings, ServingError, config_files
 from export.server.api import grpc_server
 
 # Services beside the official ones
@@ -106,7 +106,7 @@ def test_bad_tls(base, tmp_path):
         ({**pair, "custom_ca": "a", "client_verify": True}, "custom_ca.*no PEM"),
     ):
         file = ssl_config(tmp_path / "ssl", **fields)
-        settings = Settings(port=0, model_base_path=str(base), ssl_config_file=file)
+        settings = ServerSettings(port=0, model_base_path=str(base), ssl_config_file=file)
         for places in ({}, {"grpc_socket_path": str(tmp_path / "socket")}):
             with pytest.raises(ServingError, match=f"{file}.*{message}"):
                 ModelServer(replace(settings, **places))
@@ -119,7 +119,7 @@ def test_unix_socket(base, tmp_path):
         with grpc.insecure_channel(f"unix:{path}") as channel:
             assert Asker(channel).predict([1.0]) == [2.0]
     with pytest.raises(ServingError, match="--grpc_socket_path"):
-        ModelServer(Settings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
+        ModelServer(ServerSettings(port=0, model_base_path=str(base), grpc_socket_path=str(tmp_path / "no" / "socket")))
 
 
 def test_the_unix_socket_wants_the_same_certificates_as_the_port(base, tmp_path):
@@ -231,8 +231,8 @@ HANDSHAKE = """
 import socket, sys
 from export import serve
 from export.server.api.grpc_server import GrpcServer
-from export.server import Settings
-server = GrpcServer(None, None, Settings(port=0, host="localhost", ssl_config_file=sys.argv[1]))
+from export.server import ServerSettings
+server = GrpcServer(None, None, ServerSettings(port=0, host="localhost", ssl_config_file=sys.argv[1]))
 server.start()
 with socket.create_connection(("localhost", server.port), 20) as connection:
     connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")

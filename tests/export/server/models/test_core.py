@@ -30,7 +30,7 @@ from support.server_models import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.server import ModelServer, ServingError, Settings
+from export.server import ModelServer, ServerSettings, ServingError
 from export.server.models.manager import Manager
 
 HealthStatus = health_pb2.HealthCheckResponse
@@ -260,7 +260,7 @@ def test_a_model_that_loads_answers_so_at_once(base, monkeypatch):
 
     monkeypatch.setattr(ModelServer, "_load", slowly)
     flags = {"model_name": "scale", "model_base_path": str(base), "rest_api_port": 0, "host": "localhost", "port": 0}
-    server = ModelServer(Settings(**flags, enable_grpc_healthcheck_service=True))
+    server = ModelServer(ServerSettings(**flags, enable_grpc_healthcheck_service=True))
     server.listen()
     try:
         with grpc.insecure_channel(f"localhost:{server.port}") as channel, futures.ThreadPoolExecutor() as pool:
@@ -292,7 +292,7 @@ def test_a_model_that_loads_answers_so_at_once(base, monkeypatch):
 
 
 def started(**settings):
-    return ModelServer(Settings(port=0, host="localhost", **settings)).start()
+    return ModelServer(ServerSettings(port=0, host="localhost", **settings)).start()
 
 
 def test_a_server_without_a_model_does_not_start(base, scale_models, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from training.evaluation import evaluate
-from training.loop.resolve import Run, resolve
+from training.loop.resolve import TrainingRun, resolve
 from training.loop.trainer import train
 from zoo.workdir import WorkDir
 
@@ -14,6 +14,6 @@ from zoo.workdir import WorkDir
 )
 def test_twins(model, positions, tmp_path):
     settings = (f"model.positions={positions}", "training.precision=float32")
-    validated = train(WorkDir(tmp_path), Run(resolve(model, "senses:twins", settings)))["accuracy"]
+    validated = train(WorkDir(tmp_path), TrainingRun(resolve(model, "senses:twins", settings)))["accuracy"]
     tested = evaluate(tmp_path)["accuracy"]
     assert 0.45 < tested < 0.55 if positions == "none" else min(validated, tested) >= 0.99
