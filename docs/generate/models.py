@@ -108,7 +108,7 @@ def read_results() -> dict[str, list[str]]:
             name = next((word for word in named if word in zoo.list_models()), name if "the same" in cells else "")
             if name:
                 found.setdefault(name, {}).setdefault(f"**{heading}**\n\n" + "\n".join(head), []).append(line)
-    link = "Footnotes, commands and hardware: [results](../../results.md)."
+    link = "All runs, and how they came about: [results](../../results.md)."
     return {
         name: [f"{begin}\n" + "\n".join(lines) for begin, lines in tables.items()] + [link]
         for name, tables in found.items()
