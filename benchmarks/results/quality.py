@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.results.rows import FOLDER, Row, distance, joined, measured, missed, newest, read, table, written_goal
 
 MOST = 12  # rows of a table
-_HEAD = "model|settings|decoding|validation|test|runs|weights|minutes|hardware|measured".split("|")
+_HEAD = "model|settings|decoding|validation|test|runs|weights|training|measured".split("|")
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,15 @@ class Group:
         if mean is None:
             return "–"
         deviation = self.deviation(split)
-        return f"{mean:.{self.digits}f}" + (f" ± {deviation:.{self.digits}f}" if deviation is not None else "")
+        return f"{mean:.{self.digits}f}" + (
+            f"\u00a0±\u00a0{deviation:.{self.digits}f}" if deviation is not None else ""
+        )
 
     def cells(self) -> list[str]:
         """Returns the cells of this group in a table."""
         minutes = sorted({float(run["minutes"]) for run in self.runs if run["minutes"]})
+        took = " to ".join(f"{each:g}" for each in (*minutes[:1], *minutes[1:][-1:]))
+        hardware = " and ".join(sorted({run["hardware"] for run in self.runs} - {""}))
         size = float(self.last["parameters"] or 0) / 1e6
         return [
             f"`{self.last['model']}`",
@@ -56,8 +60,7 @@ class Group:
             self.written("test"),
             str(len(self.runs)),
             f"{size:.2f} M" if size else "–",
-            " to ".join(f"{each:g}" for each in (*minutes[:1], *minutes[1:][-1:])) or "–",
-            " and ".join(sorted({run["hardware"] for run in self.runs} - {""})) or "–",
+            joined(f"{took} min" if took else "", hardware) or "–",
             measured(self.last),
         ]
 

@@ -112,8 +112,8 @@ def distance(value: float, goal: str) -> float:
 def written_goal(goal: str) -> str:
     """Returns a goal as it stands on a page."""
     if "±" in goal:
-        return goal.replace("±", " ± ")
-    return f"{'≥' if goal.startswith('>=') else '≤'} {thousands(f'{float(goal[2:]):g}')}"
+        return goal.replace("±", "\u00a0±\u00a0")
+    return f"{'≥' if goal.startswith('>=') else '≤'}\u00a0{thousands(f'{float(goal[2:]):g}')}"
 
 
 def thousands(number: str) -> str:

@@ -14,8 +14,8 @@ def test_validation_chooses_among_what_all_seeds_have():
     rows += [_row("1", "beam", "5", "5", goal=">=7"), _row("2", "beam", "6", "6", goal=">=7")]
     rows += [_row("1", "reranked", "9", "9"), _row("1", "untested", "8", ""), _row("2", "untested", "8", "")]
     (group,) = groups(rows, lower_is_better=False, digits=1)
-    assert group.last["decoding"] == "beam" and group.written("test") == "5.5 ± 0.7"
-    assert group.missed() == ["- **t, `m`**: 5.5 ± 0.7 on test (≥ 7), missed by 1.5"]
+    assert group.last["decoding"] == "beam" and group.written("test") == "5.5\u00a0±\u00a00.7"
+    assert group.missed() == ["- **t, `m`**: 5.5\u00a0±\u00a00.7 on test (≥\u00a07), missed by 1.5"]
     (group,) = groups(rows, lower_is_better=True, digits=1)
     assert group.last["decoding"] == "greedy"
 
