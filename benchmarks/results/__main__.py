@@ -23,7 +23,7 @@ from zoo.cli import ArgumentParser, run_process
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command."""
     parser = ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
-    commands = parser.add_subparsers(dest="command")
+    commands = parser.add_subparsers(dest="command", help="nothing, to write the pages alone")
     add = commands.add_parser("add", help="append a row to a file of results")
     add.add_argument("file", choices=COLUMNS, help="the file, without .csv")
     add.add_argument("cells", nargs="+", metavar="COLUMN=VALUE", help="the row; see results/README.md")

@@ -105,6 +105,15 @@ def shortened(found: Sequence[Group]) -> list[Group]:
     return [found[index] for index in sorted(order[:MOST])]
 
 
+def groups_table(found: Sequence[Group]) -> str:
+    """Returns groups as a table, without the columns that none of them fills."""
+    columns = [
+        column for column in zip(_HEAD, *(each.cells() for each in found), strict=True) if {*column[1:]} != {"–"}
+    ]
+    head, *rows = zip(*(column for column in columns if {*column[1:]} != {"–"}), strict=True)
+    return table(head, rows)
+
+
 @dataclass(frozen=True)
 class QualitySection:
     """A task on the page.
@@ -132,7 +141,4 @@ class QualitySection:
 
     def write(self, folder: Path = FOLDER) -> str:
         """Returns the section in Markdown."""
-        cells = [each.cells() for each in shortened(self.groups(folder))]
-        columns = [column for column in zip(_HEAD, *cells, strict=True) if {*column[1:]} != {"–"}]
-        head, *rows = zip(*columns, strict=True)
-        return f"## {self.title}\n\n{self.text}\n\n{table(head, rows)}"
+        return f"## {self.title}\n\n{self.text}\n\n{groups_table(shortened(self.groups(folder)))}"
