@@ -21,8 +21,9 @@ ROOT = repository.ROOT
 MADE = ROOT / "runs" / "docs"
 # What pages are made of, beside the package.
 SOURCES = ("zoo", "training", "export", "experiments", "docs/generate")
+MEASURED = tuple(f"results/{name}.csv" for name in ("translation", "classification", "language_models"))
 MAKERS = {
-    "lookup": ("docs/generate/lookup.py", ("training/RESULTS.md", "benchmarks")),
+    "lookup": ("docs/generate/lookup.py", (*MEASURED, "benchmarks")),
     "learn": ("docs/generate/notebooks.py", ("docs",)),
 }
 LOOK_UP = "look-up"

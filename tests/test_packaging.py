@@ -100,11 +100,18 @@ def test_every_dependency_has_a_lower_bound_and_pinned_ones_are_in_range():
 
 
 def test_versions_are_the_same_everywhere():
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == zoo.__version__
-    versions = re.findall(r"^## \[([\d.]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert versions[0] == zoo.__version__
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.findall(r"^## \[([\d.]+)\] - (\S+)$", changelog, flags=re.MULTILINE)
+    assert released[0] == (citation["version"], str(citation["date-released"])) and released[0][0] == zoo.__version__
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
     assert f"ruff=={repository['rev'].removeprefix('v')}" == str(PINNED["ruff"]), "commits are checked with that"
+
+
+def test_an_entry_of_the_changelog_is_a_line():
+    _, *versions = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    entries = [line for version in versions for line in version.splitlines() if line.startswith(("-", " "))]
+    assert entries and not [line for line in entries if not line.startswith("- ") or len(line) > 120]
 
 
 def test_commands_exist():

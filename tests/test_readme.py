@@ -18,10 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("zoo", "training", "export", "examples", "benchmarks", "experiments")
 WRITTEN_BY_A_COMMAND = ("docs/evidence/", "docs/faults.md", "docs/parity.md")
 TESTED_ELSEWHERE = ("docs/introductions.md",)  # in tests/introductions
+DIARY = "docs/lab-notes/"  # has the commands of its day
 PAGES = [
     page
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if not (page := str(path.relative_to(ROOT))).startswith(WRITTEN_BY_A_COMMAND + TESTED_ELSEWHERE)
+    if not (page := str(path.relative_to(ROOT))).startswith((*WRITTEN_BY_A_COMMAND, *TESTED_ELSEWHERE, DIARY))
 ]
 
 
@@ -59,9 +60,9 @@ def make_targets(page) -> list[str]:
     return [target for targets in in_blocks + in_text for target in targets.split()]
 
 
-def found(search) -> list[tuple]:
-    """Returns (page, what `search` finds there) for all pages, each once."""
-    everything = [(page, item) for page in PAGES for item in search(page)]
+def found(search, pages) -> list[tuple]:
+    """Returns (page, what `search` finds there) for some pages, each once."""
+    everything = [(page, item) for page in pages for item in search(page)]
     return [pair for number, pair in enumerate(everything) if pair not in everything[:number]]
 
 
@@ -79,9 +80,9 @@ def test_there_is_something_to_check_and_the_readme_is_a_front_door():
     assert len(read("README.md").splitlines()) <= 120
 
 
-def check_each(search, check):
+def check_each(search, check, pages=PAGES):
     """Calls `check` with a page and each thing that `search` finds there, and fails with all that fail."""
-    pairs = found(search)
+    pairs = found(search, pages)
     assert pairs, "there is nothing to check"
     with every() as failures:
         for page, item in pairs:
@@ -138,12 +139,22 @@ def test_python_names_exist():
 
 
 def test_links_lead_somewhere():
+    _check_links(PAGES)
+
+
+def test_links_of_results_and_lab_notes_lead_somewhere():
+    notes = [str(path.relative_to(ROOT)) for path in sorted((ROOT / DIARY).glob("*.md"))]
+    assert len(notes) > 20 and all(f"]({Path(note).name})" in read(f"{DIARY}index.md") for note in notes[:-1])
+    _check_links([*notes, "results/README.md", "training/RESULTS.md", "benchmarks/RESULTS.md", "CHANGELOG.md"])
+
+
+def _check_links(pages):
     def check(page, link):
         path = (ROOT / page).parent.joinpath(link.partition("#")[0]).resolve()
         made = path.relative_to(ROOT).as_posix().startswith("docs/look-up/")  # `make docs` checks that it is there
         assert path.exists() or path.with_suffix(".py").exists() or made
 
-    check_each(lambda page: re.findall(r"\]\((?!https?://|#)([^)\s]+)\)", read(page)), check)
+    check_each(lambda page: re.findall(r"\]\((?!https?://|#)([^)\s]+)\)", read(page)), check, pages)
 
 
 def _named_in_rows(text):

@@ -31,7 +31,8 @@ class Recipe:
 
 RECIPES = {
     "dates_rnnsearch": Recipe("rnnsearch", "dates"),
-    # Chosen on the validation sentences and so that the vectors of a word tell its senses apart; see RESULTS.md.
+    # Chosen on the validation sentences and so that the vectors of a word tell its senses apart; see
+    # docs/lab-notes/2026-11-25-order-and-meaning.md.
     "senses_self_attention_classifier": Recipe(
         "self_attention_classifier",
         "senses",

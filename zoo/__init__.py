@@ -38,7 +38,7 @@ __all__ = [
     "save_run",
     "trace",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:

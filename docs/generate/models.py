@@ -1,15 +1,14 @@
 """Pages of the models: paper, architecture, options, sizes, and what was measured."""
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import zoo
+from benchmarks.results.pages import QUALITY_SECTIONS
+from benchmarks.results.quality import groups_table
+from generate import repository
 from generate.problems import Problems
 from generate.tables import option_table, table
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "training" / "RESULTS.md"
 VOCABULARY = 8000  # symbols of each side, where a number of parameters is given
 CLASSES = 6
 TASKS = {
@@ -92,24 +91,14 @@ def _example(spec: zoo.ModelSpec) -> str:
 
 
 def read_results() -> dict[str, list[str]]:
-    """Returns the rows of `training/RESULTS.md` in which each model is named, as tables under their headings."""
-    found: dict[str, dict[str, list[str]]] = {}
-    heading, head, name = "", [], ""
-    for line in RESULTS.read_text("utf-8").splitlines():
-        if line.startswith("## "):
-            heading, head, name = line.removeprefix("## "), [], ""
-        elif not line.startswith("|"):
-            head, name = [], ""
-        elif len(head) < 2:
-            head.append(line)
-        else:
-            cells = " ".join(line.split("|")[1:3])
-            named = re.findall(r"`([\w]+)`", cells)
-            name = next((word for word in named if word in zoo.list_models()), name if "the same" in cells else "")
-            if name:
-                found.setdefault(name, {}).setdefault(f"**{heading}**\n\n" + "\n".join(head), []).append(line)
-    link = "Footnotes, commands and hardware: [results](../../results.md)."
-    return {
-        name: [f"{begin}\n" + "\n".join(lines) for begin, lines in tables.items()] + [link]
-        for name, tables in found.items()
-    }
+    """Returns what was measured of each model, as tables under the titles of the page of results."""
+    found: dict[str, list[str]] = {}
+    for section in QUALITY_SECTIONS:
+        groups = section.groups()
+        for name in dict.fromkeys(group.last["model"] for group in groups):
+            measured = groups_table([group for group in groups if group.last["model"] == name])
+            page = f"look-up/models/{name}.md"
+            found.setdefault(name, []).append(f"**{section.title}**")
+            found[name].append(repository.relink(measured, "training/RESULTS.md", page, {}))
+    link = "What the columns are, and all other models: [results](../../results.md)."
+    return {name: [*tables, link] for name, tables in found.items()}

@@ -19,6 +19,7 @@ DOCUMENTS = {
     "CONTRIBUTING.md": "understand/house.md",
     "training/RESULTS.md": "results.md",
     "benchmarks/RESULTS.md": "speed.md",
+    "results/README.md": "figures.md",
     "benchmarks/conformance/RESULTS.md": "conformance.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",

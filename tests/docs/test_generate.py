@@ -86,6 +86,13 @@ def test_a_site_with_broken_links_has_problems(tmp_path):
     ]
 
 
+def test_pages_of_models_have_what_was_measured():
+    measured = importlib.import_module("generate.models").read_results()
+    assert {"rnnsearch", "transformer_tiny", "cnn_classifier", "causal_lm_tiny"} <= {*measured}
+    for name, tables in measured.items():
+        assert f"| `{name}` |" in "".join(tables) and "](../../lab-notes/2026-" in "".join(tables)
+
+
 def test_every_command_is_found_with_its_parser_and_what_it_does_not_describe():
     commands = importlib.import_module("generate.commands")
     names = commands.names()
