@@ -4,7 +4,9 @@ READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-nightly test-weekly mutants check format bench docs
+.PHONY: help demo test test-nightly test-weekly mutants check format bench docs
+
+help: ; @echo "make demo | test | test-nightly | test-weekly | mutants | check | format | bench | docs: see README.md and CONTRIBUTING.md"
 
 demo: $(READY) ; $(BIN)/python examples/demo.py
 

@@ -70,7 +70,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return importlib.import_module("zoo.inference").load_model(path)
 
 
-def save_run(path: str | os.PathLike[str], model: Any, tokenizers: Any, classes: Sequence[str] | None = None) -> None:
+def save_run(path: str | os.PathLike[str], model: Any, tokenizers: Any, classes: Sequence[str] | None = None) -> Any:
     """Writes a named model with its tokenizers as a work directory, which `load` and all commands read.
 
     Args:
@@ -79,11 +79,15 @@ def save_run(path: str | os.PathLike[str], model: Any, tokenizers: Any, classes:
         tokenizers: The tokenizer of its texts, of `zoo.text`; of a translator those of source and target.
         classes: Of a classifier, the labels in the order of its outputs.
 
+    Returns:
+        The run, as `load(path)` returns it.
+
     Raises:
         InputError: (a `ValueError`) If the model is none of the zoo, tokenizers or classes do not fit it, or there is
             something at `path`. Nothing is written then.
     """
     importlib.import_module("zoo.inference.saving").save_run(path, model, tokenizers, classes)
+    return load(path)
 
 
 _INSPECTION = (

@@ -68,11 +68,16 @@ class Run:
         self._predictors: dict[Hashable, Predictor] = {}
 
     def __repr__(self) -> str:
-        methods = [name for name in _ASKED if hasattr(self, name)]
+        methods = [name for name in _ASKED if hasattr(type(self), name)]
         return (
             f"{type(self).__name__}: {self.spec.name} of {self.path}, {self.model.count_params():,} weights, "
             f"{self.spec.task}; {', '.join(methods)}"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ASKED and "spec" in vars(self):
+            raise AttributeError(f"A {self.spec.task} such as {self.spec.name} has no `{name}`. This run is {self!r}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @staticmethod
     def spec_of(path: str | os.PathLike[str]) -> ModelSpec:

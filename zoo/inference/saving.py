@@ -47,10 +47,11 @@ def _spec_of(model: keras.Model) -> ModelSpec:
 
 def _named(spec: ModelSpec, model: Any, tokenizers: Tokenizer | Sequence[Tokenizer]) -> dict[str, Tokenizer]:
     """Returns the tokenizers by the names of their files, checked against the model's vocabularies."""
-    given = [tokenizers] if isinstance(tokenizers, Tokenizer) else list(tokenizers)
+    given = list(tokenizers) if isinstance(tokenizers, (list, tuple)) else [tokenizers]
     names = ("source", "target") if spec.task == "seq2seq" else ("text",)
     if len(given) != len(names) or not all(isinstance(each, Tokenizer) for each in given):
-        raise InputError(f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}. Received: {tokenizers!r}.")
+        wanted = f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}"
+        raise InputError(f"{wanted}, such as WordTokenizer.train(texts, vocab_size). Received: {tokenizers!r}.")
     by_name = dict(zip(names, given, strict=True))
     for name, tokenizer in by_name.items():
         size = getattr(model, "vocab_size" if name == "text" else f"{name}_vocab_size")

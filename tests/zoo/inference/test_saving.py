@@ -33,8 +33,13 @@ def test_what_fit_has_trained_is_loaded_and_evaluated(models, tmp_path, capsys):
     ids = np.array([[*row, 2, 0][:3] for row in TOKENIZER.encode(TEXTS)])
     model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(ids, np.array([1, 0, 1, 0] * 4), epochs=30, verbose=0)
-    zoo.save_run(tmp_path / "run", model, TOKENIZER, classes=["no", "yes"])
-    assert [answer.label for answer in zoo.load(tmp_path / "run").classify(["good film", "bad"])] == ["yes", "no"]
+    run = zoo.save_run(tmp_path / "run", model, TOKENIZER, classes=["no", "yes"])
+    for same in (run, zoo.load(tmp_path / "run")):
+        assert [answer.label for answer in same.classify(["good film", "bad"])] == ["yes", "no"]
+    with pytest.raises(AttributeError, match="transformer_classifier has no `translate`.*classify"):
+        run.translate(["good"])
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = run.nothing
     (tmp_path / "data").mkdir()
     for split in ("train", "test"):
         (tmp_path / "data" / f"{split}.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\nbad film\tno\n")
@@ -65,6 +70,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(models, tmp_path, subte
     wrong = {
         "`model`": ("run", keras.Sequential(), TOKENIZER, None),
         "`tokenizers`": ("run", models["translator"], TOKENIZER, None),
+        "WordTokenizer.train": ("run", models["language_model"], keras.layers.TextVectorization(), None),
         f"{other.vocab_size} tokens": ("run", models["language_model"], other, None),
         "'one'": ("run", models["classifier"], TOKENIZER, ["one", "one"]),
         "`classes`": ("run", models["language_model"], TOKENIZER, ["one"]),

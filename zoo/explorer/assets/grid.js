@@ -9,7 +9,7 @@ const SIDE = 144; // pixels of a small picture
 const [NARROWEST, WIDEST] = [0.6, 2]; // shapes, width by height; a picture of another one is stretched
 const FEWEST_TO_ORDER = 4; // heads
 const BUDGET = 12; // milliseconds of drawing before the page may do something else
-const RULE = "A mark says where at least half of a head’s weight goes, and twice as much as by chance.";
+const RULE = "A mark shows where at least half of a head’s weight goes, and twice as much as by chance, or that it is spread.";
 
 export class Grid {
   /** `onOpen(layer, head)` is called for the picture that is opened, `onPoint` for the one under the pointer. */

@@ -18,7 +18,7 @@ export const ROLES = {
   "in order": "each token looks at the same part of the text, within one token",
   first: "most looks go to the first token",
   separator: "most looks go to punctuation and tokens such as </s>",
-  spread: "looks go to at least half of the tokens alike",
+  spread: "its weight is spread evenly over at least half of the tokens",
 };
 
 /** Returns the columns of each role, as a function of the row; `columns` are tokens. */

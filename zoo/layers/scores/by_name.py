@@ -1,6 +1,8 @@
 """The score functions by name."""
 
-from zoo.errors import unknown_name
+import keras
+
+from zoo.errors import InputError, unknown_name
 from zoo.layers.scores.additive import AdditiveScore
 from zoo.layers.scores.base import Score
 from zoo.layers.scores.callable import CallableScore
@@ -32,9 +34,10 @@ def get_score(identifier, dtype=None, **options):
     """Returns the score function that is meant.
 
     Args:
-        identifier: A `Score`, which is returned as it is; a name from `SCORES`, for that score with its defaults; or a
-            callable or Keras layer f(query, key) → scores, which is wrapped in `CallableScore`. Other names that the
-            field has are understood: bahdanau (additive), multiplicative and bilinear (general), vaswani (scaled_dot).
+        identifier: A `Score`, which is returned as it is; a name from `SCORES`, or that of a registered class of yours
+            (`"my_layers>DiagonalScore"`), for that score with its defaults; or a callable or Keras layer
+            f(query, key) → scores, which is wrapped in `CallableScore`. Other names that the field has are understood:
+            bahdanau (additive), multiplicative and bilinear (general), vaswani (scaled_dot).
         dtype: Dtype or policy of a score that is created here.
         **options: Its other options.
 
@@ -54,6 +57,8 @@ def get_score(identifier, dtype=None, **options):
     """
     if isinstance(identifier, Score):
         return identifier
+    if isinstance(identifier, str) and ">" in identifier:
+        return _registered(identifier)(dtype=dtype, **options)
     if isinstance(identifier, str):
         names = [identifier] if identifier in SCORES else meant_by(identifier, SYNONYMS, SCORES)
         if len(names) != 1:
@@ -65,3 +70,12 @@ def get_score(identifier, dtype=None, **options):
         "`score` must be a Score, the name of one, or a callable or Keras layer that takes query and key. "
         f"Received: score={identifier!r}."
     )
+
+
+def _registered(name):
+    """Returns the subclass of `Score` that is registered by a name, `package>Class`."""
+    cls = keras.saving.get_registered_object(name)
+    if not (isinstance(cls, type) and issubclass(cls, Score)):
+        advice = "register it by keras.saving.register_keras_serializable, and import its module first"
+        raise InputError(f"No score is registered as {name!r}: {advice}.")
+    return cls

@@ -21,7 +21,9 @@ from support.layers.contract import (
     to_numpy,
 )
 
+import zoo
 from zoo import layers
+from zoo.errors import InputError
 from zoo.layers.scores import SCORES, get_score
 
 # A score for each head knows the number of heads, and has a test of its own.
@@ -332,3 +334,20 @@ def test_each_head_has_weights_of_its_own_and_there_are_as_many_as_heads():
         score.project_query(heads[1])
     with pytest.raises(ValueError, match=r"key.*\(2, 4, 5, 7\)"):
         score.project_key(heads[1])
+
+
+def test_a_registered_score_is_known_by_its_name():
+    @keras.saving.register_keras_serializable(package="tests")
+    class HalfDot(layers.DotScore):
+        def project_query(self, query):
+            return query / 2
+
+    for name in ("transformer_tiny", "luong_general"):
+        sizes = {"source_vocab_size": 7, "target_vocab_size": 7, "units" if "luong" in name else "model_dim": 8}
+        model = zoo.create_model(name, score="tests>HalfDot", **sizes)
+        assert model.options.score == "tests>HalfDot"
+        assert np.isfinite(ops.convert_to_numpy(model((np.array([[5, 2]]), np.array([[1, 4, 2]]))))).all()
+        assert any(type(layer) is HalfDot for layer in model._flatten_layers())
+    for wrong in ("tests>Nothing", "attention_zoo>FeedForward"):
+        with pytest.raises(InputError, match=f"{wrong}.*import"):
+            get_score(wrong)
