@@ -23,7 +23,7 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from zoo.errors import InputError, unknown_name
 
@@ -215,11 +215,15 @@ def texts(default: Any, meaning: str, **limits: Any) -> Any:
 class Options:
     """Base of the classes of options: checked when they are made, and never changed after that.
 
-    A subclass whose options must fit each other overrides `check`.
+    A subclass whose options must fit each other overrides `check`. A subclass may name the idea that its own options
+    belong to, its `group`: an option then has a second name, `GROUP.NAME`, in which NAME may be one of `short_names`.
 
     Raises:
         InputError: For a value of another type or out of range, and for options that do not go together.
     """
+
+    group: ClassVar[str] = ""
+    short_names: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         for name, declared in self.declared().items():
@@ -237,6 +241,25 @@ class Options:
     def declared(cls) -> dict[str, Option]:
         """Returns the declaration of each option by name, in order."""
         return {field.name: field.metadata["option"] for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def groups(cls) -> dict[str, str]:
+        """Returns the group of each option by name, `""` for those of none."""
+        found = dict.fromkeys(cls.declared(), "")
+        for base in cls.__mro__:
+            for name in vars(base).get("__annotations__", {}):
+                if name in found and not found[name]:
+                    found[name] = vars(base).get("group", "")
+        return found
+
+    @classmethod
+    def by_group(cls) -> dict[str, str]:
+        """Returns the options by their names `GROUP.NAME`."""
+        names = {f"{group}.{name}": name for name, group in cls.groups().items() if group}
+        for base in cls.__mro__:
+            if group := vars(base).get("group"):
+                names |= {f"{group}.{short}": name for short, name in vars(base).get("short_names", {}).items()}
+        return {long: name for long, name in names.items() if name in cls.declared()}
 
     @classmethod
     def required(cls) -> tuple[str, ...]:

@@ -125,15 +125,44 @@ def data_spec(data: Mapping[str, Any]) -> Any:
     return "senses:twins" if begun_without_parts and data.get("spec") == "senses" else data.get("spec")
 
 
+def _long_names(spec: ModelSpec) -> dict[str, str]:
+    return spec.options.by_group() if spec.options else {}
+
+
+def flat_options(spec: ModelSpec, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options of a model by their names, some of which are given as `GROUP.NAME`, or in a section of a group.
+
+    Raises:
+        InputError: If an option is given twice, by two of its names.
+    """
+    names = _long_names(spec)
+    groups = {name.partition(".")[0] for name in names}
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        is_section = isinstance(value, Mapping) and name in groups
+        for long, inner in (
+            [(f"{name}.{key}", inner) for key, inner in value.items()] if is_section else [(name, value)]
+        ):
+            option = names.get(long, long)
+            if option in flat:
+                raise InputError(
+                    f"The option {option} of model {spec.name} is given twice. Received: model.{long} again."
+                )
+            flat[option] = inner
+    return flat
+
+
 def read_model_options(spec: ModelSpec, values: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """Returns options of a model in the types of their declarations; texts are read.
 
     Raises:
         InputError: For a name that is not among the known ones (the close ones are named), or a wrong value.
     """
+    values = flat_options(spec, values)
     for name in values:
         if name not in known:
-            raise unknown_name(f"option of model {spec.name}", name, known)
+            names = (*known, *(long for long, short in _long_names(spec).items() if short in known))
+            raise unknown_name(f"option of model {spec.name}", name, names)
     return read_values(dict.fromkeys(spec.required, _SIZE_FROM_DATA) | spec.declared(), values, "model")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from training.config.options import DataConfig, TrainingConfig
 from zoo.options import Option
-from zoo.registry import get_spec
+from zoo.registry import ModelSpec, get_spec
 
 
 def describe(model: str | None = None) -> str:
@@ -25,7 +25,20 @@ def describe(model: str | None = None) -> str:
         return "\n".join([_wrapped(title, ""), *entries, "\n--model NAME --help lists the options of a model."])
     spec = get_spec(model)
     summary = f"\n{_wrapped(f'{spec.name}: {spec.summary}', '')}"
-    return "\n".join([_wrapped(title, ""), *entries, summary, *_section("model", spec.declared())])
+    return "\n".join([_wrapped(title, ""), *entries, summary, *_of_model(spec)])
+
+
+def _of_model(spec: ModelSpec) -> Iterator[str]:
+    """Yields the options of a model, by the ideas that they belong to."""
+    groups = spec.options.groups() if spec.options else {}
+    long_names = {name: long for long, name in spec.options.by_group().items()} if spec.options else {}
+    declared = spec.declared()
+    for group in sorted({groups.get(name, "") for name in declared}):
+        members = {name: option for name, option in declared.items() if groups.get(name, "") == group}
+        if group:
+            example = long_names[next(iter(members))]
+            yield f"\n {group.replace('_', '-')}, also in a section model.{group} of --config, such as model.{example}:"
+        yield from _section("model", members)
 
 
 def _section(name: str, declared: Mapping[str, Option]) -> Iterator[str]:

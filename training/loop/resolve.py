@@ -9,7 +9,7 @@ from training.config.initial_run import check_inherited, inherited_settings
 from training.config.options import DataConfig, TrainingConfig
 from training.config.recipes import recipe
 from training.config.resume import ACCEPT_CHANGED_DATA, resume
-from training.config.run_config import RunConfig, data_spec, read_model_options
+from training.config.run_config import RunConfig, data_spec, flat_options, read_model_options
 from training.config.settings import AUTOMATIC, SECTIONS, Settings, parse_settings
 from training.config.vocabularies import suggested, with_files
 from training.data import Dataset
@@ -56,7 +56,9 @@ class TrainingRequest:
         data.pop("spec", None)
         training = {**self.file["training"], **texts["training"]}
         return {
-            "model": read_model_options(spec, {**model, **texts["model"]}, tuple(spec.config)),
+            "model": read_model_options(
+                spec, {**flat_options(spec, model), **flat_options(spec, texts["model"])}, tuple(spec.config)
+            ),
             "data": read_values(DataConfig.declared(), data, "data"),
             "training": read_values(TrainingConfig.declared(), training, "training"),
         }

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from zoo.layers.core.kernels import take
+from zoo.row_selection import take
 
 LOWEST = -1e30  # logit of what must not be chosen
 

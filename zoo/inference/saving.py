@@ -47,7 +47,7 @@ def _spec_of(model: keras.Model) -> ModelSpec:
 
 def _named(spec: ModelSpec, model: Any, tokenizers: Tokenizer | Sequence[Tokenizer]) -> dict[str, Tokenizer]:
     """Returns the tokenizers by the names of their files, checked against the model's vocabularies."""
-    given = list(tokenizers) if isinstance(tokenizers, (list, tuple)) else [tokenizers]
+    given: list[Any] = list(tokenizers) if isinstance(tokenizers, (list, tuple)) else [tokenizers]
     names = ("source", "target") if spec.task == "seq2seq" else ("text",)
     if len(given) != len(names) or not all(isinstance(each, Tokenizer) for each in given):
         wanted = f"`tokenizers` must be {len(names)} of zoo.text for {spec.name}"

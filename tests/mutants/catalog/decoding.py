@@ -217,15 +217,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the start symbol may be written",
         "zoo/decoding/constraints.py",
-        "ops.logical_or(ops.equal(ids, special.start), ops.equal(ids, special.pad))",
-        "ops.equal(ids, special.pad)",
+        "ops.scatter([[special.start], [special.pad]], [LOWEST, LOWEST], (logits.shape[-1],))",
+        "ops.scatter([[special.pad]], [LOWEST], (logits.shape[-1],))",
         CONSTRAINTS,
     ),
     Mutant(
         "padding may be written",
         "zoo/decoding/constraints.py",
-        "ops.logical_or(ops.equal(ids, special.start), ops.equal(ids, special.pad))",
-        "ops.equal(ids, special.start)",
+        "ops.scatter([[special.start], [special.pad]], [LOWEST, LOWEST], (logits.shape[-1],))",
+        "ops.scatter([[special.start]], [LOWEST], (logits.shape[-1],))",
         CONSTRAINTS,
     ),
     Mutant(
@@ -273,8 +273,8 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "logits are added up in their own precision",
         "zoo/decoding/constraints.py",
-        'return ops.add(ops.cast(logits, "float32"), ops.where(banned, LOWEST, 0.0))',
-        "return ops.add(logits, ops.cast(ops.where(banned, LOWEST, 0.0), logits.dtype))",
+        'return ops.add(ops.cast(logits, "float32"), banned)',
+        "return ops.add(logits, ops.cast(banned, logits.dtype))",
         SINGLE,
     ),
     Mutant(

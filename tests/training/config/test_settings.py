@@ -12,6 +12,7 @@ from training.config.settings_help import describe
 from training.loop.resolve import TrainingRequest, resolve
 from training.train import main
 from zoo.errors import InputError
+from zoo.models.shared.transformer_options import TransformerOptions
 
 TOML = """
 [model]
@@ -206,3 +207,34 @@ def test_help_tells_every_option_of_a_model(subtests):
 def test_help_on_an_unknown_model(capsys):
     assert run_quietly(main, "--help", "--model", "rnn_search") == 2
     assert "Unknown model 'rnn_search'" in capsys.readouterr().err
+
+
+def test_options_are_also_named_by_the_idea_that_they_belong_to(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('[model]\nnum_heads = 2\n[model.attention]\nscore = "dot"\nnormalization = "sink"\n')
+    settings = ["model.attention.score=additive", "model.positions.kind=rotary", "model.feed_forward.dim=8"]
+    requested = TrainingRequest("transformer_tiny", "dates", settings, read_settings(file))
+    assert requested.requested(zoo.get_spec("transformer_tiny"))["model"] == {
+        "num_heads": 2,
+        "score": "additive",
+        "attention_normalization": "sink",
+        "positions": "rotary",
+        "intermediate_dim": 8,
+    }
+    for wrong, words in {
+        "model.attention.scor=dot": "attention.scor.*attention.score",
+        "model.attention.window=3": "attention.window",
+        "model.visibility.kind=window model.visibility=full": "visibility.*twice",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            resolve("transformer_tiny", "dates", wrong.split())
+
+
+def test_each_option_of_a_transformer_belongs_to_one_idea():
+    declared, groups, names = (getattr(TransformerOptions, part)() for part in ("declared", "groups", "by_group"))
+    assert set(groups) == set(declared) == set(names.values())
+    ideas = {"attention", "positions", "visibility", "feed_forward", "norms", "embeddings", "blocks"}
+    assert set(groups.values()) == ideas and all(groups[name] == long.split(".")[0] for long, name in names.items())
+    named = [f"model.{name}  (" for name in declared]
+    shown = describe("transformer_tiny")
+    assert not [name for name in named if shown.count(name) != 1] and shown.count("section model.") == len(ideas)

@@ -192,16 +192,6 @@ def products(query, key):
     return importlib.import_module("tensorflow").matmul(query, key, transpose_b=True)
 
 
-def take(values: Any, indices: Any, axis: int = 0) -> Any:
-    """Returns `ops.take(values, indices, axis)` for indices that are not negative.
-
-    Keras on TensorFlow lets them count from the end, too, which costs four more operations.
-    """
-    if keras.backend.backend() == "tensorflow" and not isinstance(indices, keras.KerasTensor):
-        return importlib.import_module("tensorflow").gather(values, indices, axis=axis)
-    return ops.take(values, indices, axis=axis)
-
-
 def matmul_transposed(inputs, matrix):
     """Returns `inputs · matrixᵀ`, [..., N]; TensorFlow transposes neither the matrix [N, D] nor its gradient."""
     if keras.backend.backend() != "tensorflow" or isinstance(inputs, keras.KerasTensor):

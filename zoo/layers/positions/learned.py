@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from zoo.layers.core.checks import check_size
-from zoo.layers.core.kernels import take
 from zoo.layers.positions.absolute import AbsolutePositions
+from zoo.row_selection import take
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")
