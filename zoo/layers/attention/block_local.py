@@ -5,7 +5,7 @@ import keras
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
-from zoo.layers.visibility.local_blocks import LocalBlocks
+from zoo.layers.visibility.windows import LocalBlocks
 
 
 @keras.saving.register_keras_serializable(package="attention_zoo")

@@ -6,7 +6,7 @@ from keras import ops
 from zoo.layers.attention.blocked import BlockedAttention
 from zoo.layers.attention.query_blocks import QueryBlocks
 from zoo.layers.core.checks import check_size
-from zoo.layers.visibility.sliding_window import SlidingWindow
+from zoo.layers.visibility.windows import SlidingWindow
 
 # Fewest queries in a block: with fewer, matrix products are too small to be fast.
 MIN_ROWS = 32

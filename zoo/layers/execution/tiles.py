@@ -19,7 +19,7 @@ from zoo.layers.core.dropout import drop_weights, seeds_of_parts
 from zoo.layers.core.kernels import join_chunks, split_chunks
 from zoo.layers.execution.running_softmax import running_softmax
 from zoo.layers.visibility.base import Blocks, Range
-from zoo.layers.visibility.causal import Causal
+from zoo.layers.visibility.sequences import Causal
 
 # Scores in a tile, of all heads and sequences; and how many times as many on an accelerator, see `plan`.
 TILE_BUDGET = 2**19

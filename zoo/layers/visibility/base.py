@@ -1,6 +1,7 @@
 """Base of the rules that say which query may see which key, and how they combine."""
 
 import dataclasses
+import numbers
 from typing import Any, NamedTuple
 
 import keras
@@ -295,3 +296,14 @@ def check_rule(rule):
             f"Received: visibility={rule!r}."
         )
     return rule
+
+
+def check_count(name, count, least=0):
+    """Returns an integer of at least `least` as a plain one, which a configuration can hold.
+
+    Raises:
+        ValueError: For any other value.
+    """
+    if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < least:
+        raise ValueError(f"`{name}` must be an integer, {least} or more. Received: {name}={count!r}.")
+    return int(count)

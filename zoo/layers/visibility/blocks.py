@@ -1,0 +1,197 @@
+"""Rules by blocks of the keys: sparse ones, and those that suit a query best."""
+
+import itertools
+
+import keras
+from keras import ops
+
+from zoo.layers.visibility.base import VisibilityRule, check_count
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class BlockSparse(VisibilityRule):
+    """The query at p sees the key at s if `pattern[⌊p / c⌋][⌊s / c⌋]`, and not outside of the pattern.
+
+    Args:
+        block_size: c, a positive integer.
+        pattern: Rows of booleans, one for each block of queries, with one for each block of keys.
+
+    Raises:
+        ValueError: For rows of unequal lengths, or none.
+
+    Example:
+        >>> from zoo.layers import BlockSparse, SelfAttention
+        >>> SelfAttention(4, visibility=BlockSparse(64, [[True, False], [True, True]])).visibility
+        BlockSparse(block_size=64, pattern=[[True, False], [True, True]])
+
+    Reference:
+        Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 5, https://arxiv.org/abs/1904.10509
+    """
+
+    def __init__(self, block_size, pattern):
+        self.block_size, self.pattern = check_count("block_size", block_size, least=1), check_pattern(pattern)
+
+    def get_config(self):
+        return {"block_size": self.block_size, "pattern": self.pattern}
+
+    def sees(self, pairs):
+        rows, columns = (ops.floor_divide(positions, self.block_size) for positions in (pairs.query, pairs.key))
+        return self._allowed(rows, rows, columns, columns)
+
+    def may_see(self, blocks):
+        return self._allowed(*(ops.floor_divide(x, self.block_size) for x in (*blocks.query, *blocks.key)))
+
+    def _allowed(self, first_row, last_row, first_column, last_column):
+        """Returns whether a block between the first row and column and the last ones is in the pattern."""
+        rows, columns, sums = len(self.pattern), len(self.pattern[0]), [[0] * (len(self.pattern[0]) + 1)]
+        for row in self.pattern:  # what is in the rectangle that ends there
+            sums.append([a + b for a, b in zip(sums[-1], itertools.accumulate(row, initial=0), strict=True)])
+        sums = ops.convert_to_tensor(sum(sums, []), dtype="int32")
+        above, below = (ops.clip(row, 0, rows) for row in (first_row, last_row + 1))
+        left, right = (ops.clip(column, 0, columns) for column in (first_column, last_column + 1))
+
+        def count(row, column):
+            return ops.take(sums, row * (columns + 1) + column)
+
+        return count(below, right) - count(above, right) - count(below, left) + count(above, left) > 0
+
+
+def check_pattern(pattern):
+    """Returns a pattern as lists of plain booleans, which a configuration can hold.
+
+    Raises:
+        ValueError: If it is not a rectangle.
+    """
+    rows = [[bool(each) for each in row] for row in pattern]
+    if not rows or not rows[0] or len({len(row) for row in rows}) > 1:
+        raise ValueError(f"`pattern` must be rows of booleans, all of one length. Received: pattern={pattern!r}.")
+    return rows
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SummaryTokens(VisibilityRule):
+    """Queries see the last `count` keys of each block, `s mod c ≥ c − count`, which sum it up for all others.
+
+    The fixed pattern of Sparse Transformers is `Causal() & (LocalBlocks(c) | SummaryTokens(c, count))`: any key reaches
+    any later query in two layers, of which each compares a query with `c + count · S / c` keys.
+
+    Args:
+        block_size: c, a positive integer.
+        count: How many keys of a block, an integer from 1 to `block_size`.
+
+    Raises:
+        ValueError: For other values.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import Causal, DotAttention, LocalBlocks, SummaryTokens
+        >>> layer = DotAttention(visibility=Causal() & (LocalBlocks(2) | SummaryTokens(2, 1)))
+        >>> _, weights = layer(np.ones((1, 5, 3)), np.ones((1, 5, 3)), return_attention_scores=True)
+        >>> print(np.round(weights[0, 4], 2))
+        [0.   0.33 0.   0.33 0.33]
+
+    Reference:
+        Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 4.3 (fixed attention, c there
+        is `count`), https://arxiv.org/abs/1904.10509
+    """
+
+    def __init__(self, block_size, count):
+        self.block_size = check_count("block_size", block_size, least=1)
+        self.count = check_count("count", count, least=1)
+        if count > block_size:
+            raise ValueError(f"`count` must be at most `block_size`, {block_size}. Received: count={count}.")
+
+    def get_config(self):
+        return {"block_size": self.block_size, "count": self.count}
+
+    def sees(self, pairs):
+        return self._is_summary(pairs.key)
+
+    def may_see(self, blocks):
+        first, last = blocks.key
+        return ops.logical_or(self._is_summary(last), first // self.block_size < last // self.block_size)
+
+    def sees_all(self, blocks):
+        first, last = blocks.key
+        return ops.logical_and(self._is_summary(first), ops.equal(first // self.block_size, last // self.block_size))
+
+    def _is_summary(self, positions):
+        return positions % self.block_size >= self.block_size - self.count
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class TopBlocks(VisibilityRule):
+    """A query sees the keys of the `count` blocks that suit it best, among them its own: `block_j = {jc … jc + c − 1}`.
+
+    `gate_j = mean_s score(q, k_s)` over the keys s of block j that the query sees by all other rules and masks: for dot
+    products `⟨q, mean_s k_s⟩`. The block at the query's own position comes first, if the query sees any of it; blocks
+    of which it sees nothing are never chosen. So the future stays hidden under a causal mask, and a cache chooses what
+    the whole sequence would. Blocks that suit equally well as the last one are chosen, too. Each head chooses for
+    itself. The choice has no weights and no gradient, and being a choice it may change with the rounding of scores.
+
+    It combines by `&`; the choice is among what the other rule lets see. All scores are computed, so that time and
+    memory are those of attention to everything: what is saved is what a query has to tell apart.
+
+    Args:
+        block_size: c, a positive integer.
+        count: How many blocks, a positive integer.
+
+    Raises:
+        ValueError: For other values, and if combined by `|` or with another choice.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo.layers import Causal, DotAttention, TopBlocks
+        >>> inputs = np.array([[[2.0], [1.0], [-1.0], [-2.0], [3.0]]], "float32")
+        >>> layer = DotAttention(visibility=Causal() & TopBlocks(2, 2))
+        >>> _, weights = layer(inputs, inputs, return_attention_scores=True)
+        >>> print(np.round(weights[0, 4], 2))  # of the blocks (2, 1) and (-1, -2) the first one, and its own
+        [0.05 0.   0.   0.   0.95]
+
+    Reference:
+        Lu et al. 2025, "MoBA: Mixture of Block Attention for Long-Context LLMs", section 2.2, equations 5 to 7,
+        https://arxiv.org/abs/2502.13189
+    """
+
+    chooses = True
+
+    def __init__(self, block_size, count):
+        self.block_size = check_count("block_size", block_size, least=1)
+        self.count = check_count("count", count, least=1)
+
+    def get_config(self):
+        return {"block_size": self.block_size, "count": self.count}
+
+    def sees(self, pairs):
+        return ops.ones((1, 1, 1, 1), dtype="bool")
+
+    def choose(self, scores, seen, query_positions):
+        length = ops.shape(scores)[-1]
+        num_blocks = -(-length // self.block_size)
+        room = num_blocks * self.block_size - length
+        values = ops.where(seen, ops.cast(ops.stop_gradient(scores), "float32"), 0.0)
+        counts = self._sums(ops.cast(seen, "float32"), room, num_blocks)
+        own = ops.arange(num_blocks, dtype="int32") == ops.floor_divide(query_positions, self.block_size)[:, None]
+        gates = ops.where(own, float("inf"), self._sums(values, room, num_blocks) / ops.maximum(counts, 1.0))
+        gates = ops.where(counts > 0, gates, -float("inf"))
+        chosen = gates >= self._last_chosen(gates)
+        # Not `ops.repeat`, for which Keras on PyTorch cannot infer shapes without computing everything.
+        *leading, _ = ops.shape(chosen)
+        chosen = ops.broadcast_to(chosen[..., None], (*leading, num_blocks, self.block_size))
+        return ops.reshape(chosen, (*leading, num_blocks * self.block_size))[..., :length]
+
+    def _sums(self, values, room, num_blocks):
+        """Returns the sum of each block, [..., T, J] from [..., T, S]."""
+        *leading, _ = ops.shape(values)
+        padded = ops.concatenate([values, ops.zeros((*leading, room), dtype=values.dtype)], axis=-1)
+        return ops.sum(ops.reshape(padded, (*leading, num_blocks, self.block_size)), axis=-1)
+
+    def _last_chosen(self, gates):
+        """Returns the gate of the last block that is chosen, [..., T, 1]."""
+        blocks = gates.shape[-1]
+        if isinstance(blocks, int) and blocks <= self.count:
+            return ops.full((1,), -float("inf"), dtype=gates.dtype)
+        if not isinstance(blocks, int):  # there may be fewer
+            *leading, _ = ops.shape(gates)
+            gates = ops.concatenate([gates, ops.full((*leading, self.count), -float("inf"), gates.dtype)], axis=-1)
+        return ops.top_k(gates, self.count)[0][..., -1:]

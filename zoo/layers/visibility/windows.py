@@ -1,0 +1,172 @@
+"""Rules by distance: windows, dilated windows, global tokens, local blocks."""
+
+import functools
+
+import keras
+from keras import ops
+
+from zoo.layers.visibility.base import Range, VisibilityRule, check_count
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class SlidingWindow(VisibilityRule):
+    """The query at position p sees the keys `p − left ≤ s ≤ p + right`, at the cost of the window where it pays.
+
+    Args:
+        left: How many earlier keys a query sees, an integer, 0 or more.
+        right: How many later ones. Default: `left`.
+
+    Raises:
+        ValueError: For other values.
+
+    Example:
+        >>> from zoo.layers import MultiHeadAttention, SlidingWindow
+        >>> MultiHeadAttention(num_heads=2, key_dim=4, visibility=SlidingWindow(3, 0)).visibility
+        SlidingWindow(left=3, right=0)
+
+    Reference:
+        Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1, https://arxiv.org/abs/2004.05150
+    """
+
+    def __init__(self, left, right=None):
+        self.left = check_count("left", left)
+        self.right = check_count("right", left if right is None else right)
+        self.span = self.left + self.right + 1
+        self.reach = self.left
+
+    def get_config(self):
+        return {"left": self.left, "right": self.right}
+
+    def sees(self, pairs):
+        return ops.logical_and(pairs.key >= pairs.query - self.left, pairs.key <= pairs.query + self.right)
+
+    def may_see(self, blocks):
+        reached = blocks.key.last >= blocks.query.first - self.left
+        return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self.right)
+
+    def sees_all(self, blocks):
+        reached = blocks.key.first >= blocks.query.last - self.left
+        return ops.logical_and(reached, blocks.key.last <= blocks.query.first + self.right)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class Dilated(VisibilityRule):
+    """The query at position p sees the keys `p + i · dilation` for `|i| ≤ window`.
+
+    Args:
+        window: How many keys a query sees on either side, an integer, 0 or more.
+        dilation: The step between them, a positive integer.
+
+    Raises:
+        ValueError: For other values.
+
+    Example:
+        >>> from zoo.layers import Dilated, SelfAttention
+        >>> SelfAttention(4, visibility=Dilated(window=2, dilation=3)).visibility
+        Dilated(window=2, dilation=3)
+
+    Reference:
+        Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1 ("Dilated Sliding Window"),
+        https://arxiv.org/abs/2004.05150
+    """
+
+    def __init__(self, window, dilation):
+        self.window, self.dilation = check_count("window", window), check_count("dilation", dilation, least=1)
+        self.reach = self.window * self.dilation
+
+    def get_config(self):
+        return {"window": self.window, "dilation": self.dilation}
+
+    def sees(self, pairs):
+        steps = ops.abs(pairs.query - pairs.key)
+        return ops.logical_and(steps <= self.reach, ops.equal(steps % self.dilation, 0))
+
+    def may_see(self, blocks):
+        reached = blocks.key.last >= blocks.query.first - self.reach
+        return ops.logical_and(reached, blocks.key.first <= blocks.query.last + self.reach)
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class GlobalTokens(VisibilityRule):
+    """Queries at global positions see all keys, and all queries see the keys at global positions.
+
+    Longformer's attention is `SlidingWindow(w) | GlobalTokens([0])`; with one projection for both, not two. Under a
+    causal mask, `SlidingWindow(w) | GlobalTokens(range(4))` keeps the first four tokens as attention sinks, and so does
+    its rolling cache, in constant memory; positions are those in the text, where StreamingLLM counts them in the cache.
+
+    Args:
+        positions: The global positions, integers, 0 or more.
+
+    Raises:
+        ValueError: For other values.
+
+    Example:
+        >>> from zoo.layers import GlobalTokens, MultiHeadAttention, SlidingWindow
+        >>> MultiHeadAttention(num_heads=2, key_dim=4, visibility=SlidingWindow(2) | GlobalTokens([0])).visibility
+        (SlidingWindow(left=2, right=2) | GlobalTokens(positions=[0]))
+
+    Reference:
+        Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1 ("Global Attention"),
+        https://arxiv.org/abs/2004.05150; sinks: Xiao et al. 2023, "Efficient Streaming Language Models with Attention
+        Sinks", section 3.2, https://arxiv.org/abs/2309.17453
+    """
+
+    reach = 0  # under a causal mask, queries at global positions see keys up to the last of these alone
+
+    def __init__(self, positions):
+        self.positions = [check_count("positions", position) for position in positions]
+        self.kept_first = max(self.positions, default=-1) + 1
+
+    def get_config(self):
+        return {"positions": self.positions}
+
+    def sees(self, pairs):
+        return ops.logical_or(*(self._any(lambda p, x=x: ops.equal(x, p), x) for x in (pairs.query, pairs.key)))
+
+    def may_see(self, blocks):
+        ranges = blocks.query, blocks.key
+        return ops.logical_or(*(self._any(lambda p, r=r: (r.first <= p) & (p <= r.last), r.first) for r in ranges))
+
+    def _any(self, is_at, like):
+        return functools.reduce(ops.logical_or, map(is_at, self.positions), ops.zeros_like(like, dtype="bool"))
+
+
+@keras.saving.register_keras_serializable(package="attention_zoo")
+class LocalBlocks(VisibilityRule):
+    """The query at position p sees the keys s with `⌊p / c⌋ = ⌊s / c⌋`, those of its own block.
+
+    Args:
+        block_size: c, a positive integer.
+
+    Raises:
+        ValueError: For another value.
+
+    Example:
+        >>> from zoo.layers import LocalBlocks, SelfAttention
+        >>> SelfAttention(4, visibility=LocalBlocks(64)).visibility
+        LocalBlocks(block_size=64)
+
+    Reference:
+        Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.4 ("local attention"),
+        https://arxiv.org/abs/1801.10198
+    """
+
+    def __init__(self, block_size):
+        self.block_size = self.span = check_count("block_size", block_size, least=1)
+        self.reach = self.block_size - 1
+
+    def get_config(self):
+        return {"block_size": self.block_size}
+
+    def sees(self, pairs):
+        return ops.equal(pairs.query // self.block_size, pairs.key // self.block_size)
+
+    def may_see(self, blocks):
+        return self._numbers(blocks.query).meets(self._numbers(blocks.key))
+
+    def sees_all(self, blocks):
+        query, key = self._numbers(blocks.query), self._numbers(blocks.key)
+        return ops.logical_and(ops.equal(query.first, key.last), ops.equal(query.last, key.first))
+
+    def _numbers(self, positions):
+        return Range(*(end // self.block_size for end in positions))
