@@ -42,6 +42,21 @@ def add_ensemble(parser: ArgumentParser) -> None:
     )
 
 
+LANGUAGES = ("source_language", "target_language")
+"""Options that name the languages of a translator of many."""
+
+
+def add_languages(parser: ArgumentParser, default: str = "that of the work directory") -> None:
+    """Adds the arguments that name the languages of a translator of many; help says what is the default."""
+    for name, what in zip(LANGUAGES, ("sources", "translations"), strict=True):
+        parser.add_argument(
+            f"--{name}",
+            metavar="CODE",
+            help=f"of a translator of many languages, such as NLLB: the code of the language of {what}, such as "
+            f"deu_Latn; default: {default}",
+        )
+
+
 def together(first: Any, others: Sequence[Any]) -> Any:
     """Returns what `zoo.load` takes for a work directory and the other members of its ensemble, which may be none.
 

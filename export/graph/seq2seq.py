@@ -15,7 +15,7 @@ from export.graph.attention_weights import (
     sizes,
 )
 from export.graph.consensus import consensus
-from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, shared, trimmed
+from export.graph.model_graph import IDS, TEXT, ModelGraph, read_texts, repeated, shared, trimmed
 from export.graph.predictions import expected_predictions, predicted
 from export.graph.signatures import SHORT_TEXTS, TEXTS, Answers, attends, register_default, register_signature, stacked
 from export.options import Seq2SeqExportOptions
@@ -49,7 +49,7 @@ class Seq2SeqGraph(ModelGraph):
         self._translator = translator(1 if self.options.rerank == "none" else self.options.beam_size)
         self._fixed_translator = translator(1, resizes=False)
         self.nbest_translator = translator(self.options.nbest or 1)
-        self.scorer = Scorer(run.model)
+        self.scorer = Scorer(run.model, len(run.tokenizers.target.forced))
         self.symbol_scorer = SymbolScorer(self.scorer)
 
     @shared(TEXT)
@@ -59,18 +59,33 @@ class Seq2SeqGraph(ModelGraph):
     @shared(IDS)
     def compute(self, ids: tf.Tensor) -> Any:
         if self.options.rerank == "none":
-            return _best(self._translator, ids)
-        results = _sequences(self._translator, ids)
+            return self._best(self._translator, ids)
+        results = self._sequences(self._translator, ids)
         chosen = consensus(self.texts(results["ids"]), results["log_prob"])
         return {name: tf.gather(answers, chosen, batch_dims=1) for name, answers in results.items()}
 
     def compute_fixed(self, ids: tf.Tensor) -> Any:
-        return _best(self._fixed_translator, ids)
+        return self._best(self._fixed_translator, ids)
+
+    def _translate(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        forced = self.tokenizers["target"].forced.tolist()
+        prefix = {"prefix": repeated(forced, tf.shape(ids)[0])} if forced else {}
+        results: dict[str, tf.Tensor] = translator({"source": ids, **prefix})
+        return results
+
+    def _sequences(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
+        results = self._translate(translator, ids)
+        return {**results, "ids": tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)}
+
+    def _best(self, translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the best answer to each row."""
+        return {name: answers[:, 0] for name, answers in self._translate(translator, ids).items()}
 
     @shared(IDS)
     def hypotheses(self, ids: tf.Tensor) -> Any:
         """Returns the `ids` [B, n, L] and `log_prob` [B, n] of the n best answers; what is no sequence is padding."""
-        return _sequences(self.nbest_translator, ids)
+        return self._sequences(self.nbest_translator, ids)
 
     def texts(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the texts [B, n] of target ids [B, n, L]; what is no sequence is an empty text."""
@@ -94,17 +109,6 @@ class Seq2SeqGraph(ModelGraph):
     def attentions(self, source: tf.Tensor, before: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns each kind of attention, given source ids [B, S] and target ids [B, T] from the start on."""
         return dict(self.model.attentions(source, before))
-
-
-def _sequences(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns all answers to each row, best first; the ids of what is no sequence are padding."""
-    results = translator({"source": ids})
-    return {**results, "ids": tf.where(results["log_prob"][:, :, None] > LEAST_LOG_PROB, results["ids"], PAD)}
-
-
-def _best(translator: Translator, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the best answer to each row."""
-    return {name: answers[:, 0] for name, answers in translator({"source": ids}).items()}
 
 
 def _hypotheses(run: Seq2SeqRun, options: Seq2SeqExportOptions, texts: list[str]) -> list[Hypothesis]:
