@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from zoo.errors import InputError
-from zoo.options import Option, Options, choice, count, number, size
+from zoo.options import Option, Options, choice, count, flag, number, size
 from zoo.presets import workdir_path
 from zoo.registry import get_spec
 from zoo.text import load_tokenizers
@@ -118,6 +118,11 @@ class TranslationOptions(Options):
         256,
         "Largest number of target symbols, the end included; a sentence is also limited to twice the number of its "
         "source symbols plus 10 by the rules of GNMT.",
+    )
+    force_end: bool = flag(
+        False,
+        "Whether the last symbol of an answer that reaches its largest number is the end, which then takes nothing "
+        "from its log probability, as `forced_eos_token_id` says in `transformers`; else such an answer is cut.",
     )
     no_repeat_ngram: int = count(0, "No n symbols come twice in an answer; 0: they may.")
     nbest: int | None = size(

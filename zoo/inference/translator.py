@@ -105,6 +105,7 @@ class Translator(Decoder):
             prefix,
             self.options.no_repeat_ngram,
             min_length=MIN_LENGTHS.get(self.options.rules, 0),
+            forces_end=self.options.force_end,
         )
 
     def _step(self, last: Any, state: Any, memory: Any, **readout: Any) -> tuple[Any, ...]:
