@@ -38,7 +38,7 @@ VISIBILITY_SIZES = {
 }
 VISIBILITIES = tuple(VISIBILITY_SIZES)
 WITH_VISIBILITY = ("full", *VARIANTS)
-INPUT_POSITIONS = ("sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
+INPUT_POSITIONS = ("sinusoidal", "fairseq_sinusoidal", "learned", *CONCATENATED, "integer", "integer_normalized")
 # Biases for distances; the second adds learned positions to the embeddings as well.
 T5_POSITIONS = ("t5", "learned_t5")
 SCORE_POSITIONS = ("alibi", "relative", *T5_POSITIONS)
@@ -100,10 +100,11 @@ class AttentionOptions(Options):
     positions: str = choice(
         "sinusoidal",
         POSITIONS,
-        "At the embeddings sinusoidal or learned, which are added, or concat (sinusoids) or learned_concat, which are "
-        "put beside them; for study integer, which adds the position p itself to every feature, or integer_normalized, "
-        "p / (max_length - 1). In self-attention rotary, xpos (in an encoder as rotary), alibi (in an encoder one side "
-        "counts double), relative (Shaw) or t5; in both learned_t5, as in MPNet. With none, an encoder knows no order.",
+        "At the embeddings sinusoidal (fairseq_sinusoidal, as fairseq counts them) or learned, which are added, or "
+        "concat (sinusoids) or learned_concat, which are put beside them; for study integer, which adds the position p "
+        "itself to every feature, or integer_normalized, p / (max_length - 1). In self-attention rotary, xpos (in an "
+        "encoder as rotary), alibi (in an encoder one side counts double), relative (Shaw) or t5; in both learned_t5, "
+        "as in MPNet. With none, an encoder knows no order.",
     )
     concat_projection: bool = flag(
         True,
@@ -236,6 +237,9 @@ class TransformerOptions(AttentionOptions):
     num_heads: int = size(
         8, "Heads of each attention, N; divides the size of the activations, unless `key_dim` is set."
     )
+    share_positions: bool = flag(
+        True, "Whether all layers share the biases of t5 and learned_t5; if not, each has its own, as in UMT5."
+    )
     share_score: bool = flag(
         True, "Whether all heads of an attention compare by one score function; if not, each has weights of its own."
     )
@@ -318,6 +322,11 @@ class TransformerOptions(AttentionOptions):
 
     def check(self) -> None:
         super().check()
+        if not self.share_positions and self.positions not in T5_POSITIONS:
+            raise InputError(
+                f"`share_positions=false` is for the positions {' and '.join(T5_POSITIONS)}. "
+                f"Received: share_positions={self.share_positions}, positions={self.positions!r}."
+            )
         self._check_heads()
         self._check_head_sizes()
         self.check_self_attention("self_attention")
