@@ -75,3 +75,42 @@ def check_every_key(
             f"{checkpoint.config_file}: {key} {expected}, and nothing here reads it. Received: {key}={value!r}. "
             f"If it changes nothing that you need, import with --ignore {key}."
         )
+
+
+_GENERATION = {
+    "describes the file": "_from_model_config transformers_version",
+    "what a call returns, or how it is computed": "cache_config cache_implementation compile_config "
+    "disable_compile low_memory output_attentions output_hidden_states output_logits output_scores "
+    "prefill_chunk_size return_dict_in_generate return_legacy_cache use_cache",
+    "how texts are searched for, which is said here where one is": "do_sample early_stopping epsilon_cutoff "
+    "eta_cutoff exponential_decay_length_penalty forced_eos_token_id length_penalty max_length max_new_tokens "
+    "max_time min_length min_new_tokens min_p no_repeat_ngram_size num_beam_groups num_beams num_return_sequences "
+    "repetition_penalty temperature top_h top_k top_p typical_p diversity_penalty encoder_no_repeat_ngram_size "
+    "encoder_repetition_penalty penalty_alpha renormalize_logits remove_invalid_values",
+    "a family reads the symbols that it needs": "bos_token_id decoder_start_token_id eos_token_id "
+    "forced_bos_token_id pad_token_id",
+}
+_NO_OTHER_ANSWERS = {key for keys in _GENERATION.values() for key in keys.split()}
+_BAD_WORDS = "bad_words_ids"
+
+
+def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -> None:
+    """Checks that nobody has overlooked a key of `generation_config.json`, if there is one.
+
+    Args:
+        checkpoint: The checkpoint.
+        never: The ids there of what is never written here.
+
+    Raises:
+        InputError: If there is a key that changes answers and that nothing here follows.
+    """
+    path = checkpoint.generation_file
+    if path == checkpoint.config_file:
+        return
+    for key, value in checkpoint.json(path.name).items():
+        if value in (None, False, [], {}) or key in _NO_OTHER_ANSWERS:
+            continue
+        if key == _BAD_WORDS and all(each in ([i] for i in never) for each in value):
+            continue
+        accepted = f"{[[i] for i in sorted(never)]}, of what is never written here" if key == _BAD_WORDS else "left out"
+        raise InputError(f"{path}: {key} must be {accepted}: nothing here follows it. Received: {key}={value!r:.200}.")

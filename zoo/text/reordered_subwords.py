@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from zoo.errors import InputError
 from zoo.text.base import saved_list
-from zoo.text.mapped_subwords import tidied
+from zoo.text.mapped_subwords import SPACE, tidied
 from zoo.text.subwords import SubwordTokenizer
 from zoo.vocabulary import SPECIAL_PIECES, UNKNOWN
 
@@ -20,7 +20,8 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
     Args:
         model: A serialized SentencePiece model.
         model_ids: The id in the model of each of our ids, −1 for none. The first four are the special ones; pieces that
-            are not in it are unknown.
+            are not in it are unknown. Where what is unknown has none, it is left out of texts, which are the pieces,
+            joined, without the space before the first one, as `tokenizers` has it.
         names: What special symbols are called in the checkpoint that the model has no piece for, by our id.
         original_ids: The id in the checkpoint of each of our ids, −1 for none, where that is not the one in the model.
         tidy: Whether spaces before English punctuation are left out of texts, see `zoo.text.mapped_subwords.tidied`.
@@ -76,7 +77,12 @@ class ReorderedSubwordTokenizer(SubwordTokenizer):
         return [(tuple(self.ids_of_model[i] for i in ids), log_probability) for ids, log_probability in found]
 
     def _decode(self, rows: list[list[int]]) -> list[str]:
-        texts = super()._decode([[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows])
+        rows = [[self.model_ids[i] for i in row if self.model_ids[i] >= 0] for row in rows]
+        if self.model_ids[UNKNOWN] >= 0:
+            texts = super()._decode(rows)
+        else:
+            piece = self._processor.id_to_piece
+            texts = ["".join(map(piece, row)).removeprefix(SPACE).replace(SPACE, " ") for row in rows]
         return list(map(tidied, texts)) if self.tidy else texts
 
     def _files(self) -> dict[str, bytes]:
