@@ -92,8 +92,12 @@ def options_of(checkpoint: Checkpoint, order: Arrangement, defaults: Defaults) -
         InputError: If encoder and decoder have other sizes.
     """
     for name, default in (("ffn_dim", 4096), ("attention_heads", 16)):
-        of_decoder = checkpoint.option(f"decoder_{name}", default)
-        checkpoint.option(f"encoder_{name}", default, only=of_decoder)
+        found = [checkpoint.option(f"{side}_{name}", default) for side in SIDES.values()]
+        if found[0] != found[1]:
+            raise InputError(
+                f"{checkpoint.config_file}: encoder_{name} and decoder_{name} must be the same to be imported. "
+                f"Received: {found[0]} and {found[1]}."
+            )
     activation = checkpoint.option("activation_function", defaults.activation)
     return {
         "source_vocab_size": len(order.original_ids),
