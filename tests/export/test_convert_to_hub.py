@@ -137,6 +137,12 @@ def check_config(written):
         # Qwen3 has no symbol that begins texts, and Gemma's queries are scaled by their matrices.
         known = (before.keys() & after.keys()) - {"bos_token_id", "query_pre_attn_scalar"}
         assert {name: after[name] for name in known} == {name: before[name] for name in known}
+    if written.family in ("nllb", "mbart", "mbart_50"):
+        files = [read_json(path / "tokenizer.json") for path in (checkpoints.FIXTURES / written.family, written.out)]
+        for part in ("normalizer", "pre_tokenizer", "decoder"):
+            assert files[1][part] == files[0][part]
+        first, again = (file["model"] for file in files)
+        assert first["vocab"] == again["vocab"] and first.get("merges") == again.get("merges")
     if written.family == "marian":
         generation = read_json(written.out / "generation_config.json")
         assert {name: before[name] for name in after} == {**after, "activation_function": "swish"}

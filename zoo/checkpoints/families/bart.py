@@ -75,6 +75,11 @@ def mbart(checkpoint: Checkpoint) -> Imported:
             f"Received: {kind!r}."
         )
     subwords = fairseq_subwords(checkpoint, size)
+    if written is not None and configured not in (None, written):
+        raise InputError(
+            f"{checkpoint.generation_file}: decoder_start_token_id must be that of config.json, {configured!r}. "
+            f"Received: {written!r}."
+        )
     start = configured if written is None else written
     check_every_generation_key(checkpoint, never_written(start, *subwords.codes.values()))
     begins_with_code = start in subwords.codes.values() or (start is None and kind == _MBART)
