@@ -150,8 +150,8 @@ def _write(
     parameters = int(model.count_params())
     workdir.write_text(workdir.model_card, _card(source, checkpoint, config, model, ignored))
     workdir.write_text(workdir.config, config.to_json())
-    left_out = {"left_out": checkpoint.left_out} if checkpoint.left_out else {}
-    return {"model": imported.model, "parameters": parameters, **left_out}
+    notes = {name: getattr(checkpoint, name) for name in ("left_out", "search", "not_followed")}
+    return {"model": imported.model, "parameters": parameters, **{name: note for name, note in notes.items() if note}}
 
 
 def _save(model: keras.Model, path: Path) -> None:
@@ -184,6 +184,13 @@ def _card(source: str, checkpoint: Checkpoint, config: RunConfig, model: keras.M
     files = "\n".join(f"- `{name}`: SHA-256 `{sha256}`" for name, sha256 in sums.items())
     left_out = "".join(f"- `{name}…`: left out, {why}\n" for name, why in checkpoint.left_out.items())
     left_out += "".join(f"- `{key}` of `config.json`: ignored\n" for key in ignored)
+    flags = "".join(
+        f" --{name}" + (f" {value}" if value is not True else "") for name, value in checkpoint.search.items()
+    )
+    left_out += f"- Its own software searches for answers as with `{flags.strip()}`\n" if flags else ""
+    left_out += "".join(
+        f"- `{key}: {value}` of its search: not followed\n" for key, value in checkpoint.not_followed.items()
+    )
     words = "".join(f" --ignore {key}" for key in ignored)
     dtype = "" if model.dtype_policy.name == "float32" else f" --dtype {model.dtype_policy.name}"
     words += "".join(f" --{side}_language {code}" for side, code in checkpoint.languages.items())

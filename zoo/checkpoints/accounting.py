@@ -94,8 +94,30 @@ _NO_OTHER_ANSWERS = {key for keys in _GENERATION.values() for key in keys.split(
 _BAD_WORDS = "bad_words_ids"
 
 
+_NOT_HERE = (
+    "do_sample min_length min_new_tokens max_new_tokens repetition_penalty encoder_repetition_penalty penalty_alpha "
+    "encoder_no_repeat_ngram_size exponential_decay_length_penalty num_beam_groups diversity_penalty max_time"
+).split()
+"""Keys that change answers where they have another value than these, and that no option of ours stands for."""
+_NEUTRAL = (None, False, 0, 1, 1.0)
+
+
+def search_of(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how `transformers` searches by a `generation_config.json`, as options of a translation."""
+    stops = {True: "huggingface_early", "never": "huggingface_never"}
+    search = {
+        "rules": stops.get(written.get("early_stopping") or False, "huggingface"),
+        "beam_size": written.get("num_beams") or 1,
+        "length_penalty": written.get("length_penalty"),
+        "no_repeat_ngram": written.get("no_repeat_ngram_size"),
+        "max_length": (written.get("max_length") or 1) - 1,  # what begins an answer counts there
+        "force_end": written.get("forced_eos_token_id") is not None,
+    }
+    return {name: value for name, value in search.items() if value}
+
+
 def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -> None:
-    """Checks that nobody has overlooked a key of `generation_config.json`, if there is one.
+    """Checks that nobody has overlooked a key of `generation_config.json`, if there is one; notes how answers are made.
 
     Args:
         checkpoint: The checkpoint.
@@ -105,9 +127,12 @@ def check_every_generation_key(checkpoint: Checkpoint, never: Collection[int]) -
         InputError: If there is a key that changes answers and that nothing here follows.
     """
     path = checkpoint.generation_file
+    written = checkpoint.json(path.name)
+    checkpoint.search = search_of(written)
+    checkpoint.not_followed = {key: written[key] for key in _NOT_HERE if written.get(key) not in _NEUTRAL}
     if path == checkpoint.config_file:
         return
-    for key, value in checkpoint.json(path.name).items():
+    for key, value in written.items():
         if value in (None, False, [], {}) or key in _NO_OTHER_ANSWERS:
             continue
         if key == _BAD_WORDS and all(each in ([i] for i in never) for each in value):

@@ -28,6 +28,8 @@ class Checkpoint:
         files: The files of the weights.
         read_options: Keys of the configuration that somebody has read.
         left_out: Tensors that the model here has no use for, and why, by the name that a group of them begins with.
+        search: How its own software searches for answers, as options of ours, where a family accounts for that.
+        not_followed: Keys of `generation_config.json` that change answers there and that no option of ours stands for.
         languages: The languages that a translator of many is wanted for, by side; see `language`.
 
     Args:
@@ -50,6 +52,8 @@ class Checkpoint:
         self.read_options: set[str] = set()
         self._parts: list[Checkpoint] = []
         self.left_out: dict[str, str] = {}
+        self.search: dict[str, Any] = {}
+        self.not_followed: dict[str, Any] = {}
         self.languages: dict[str, str] = {}
         self.has_languages = False
 

@@ -234,6 +234,26 @@ def test_legacy_sources_of_nllb_end_with_the_code(imported, tmp_path):
     assert row == [*rest, first]
 
 
+def test_how_the_software_of_a_checkpoint_searches_is_said(tmp_path):
+    folder = checkpoints.copy("bart", tmp_path / "bart")
+    path = folder / "generation_config.json"
+    written = {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True, "no_repeat_ngram_size": 3}
+    written |= {"max_length": 142, "min_length": 56, "forced_eos_token_id": 2, "do_sample": False}
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | written), encoding="utf-8")
+    described = import_checkpoint(f"hf:{folder}", tmp_path / "run")
+    assert described["search"] == {
+        "rules": "huggingface_early",
+        "beam_size": 4,
+        "length_penalty": 2.0,
+        "no_repeat_ngram": 3,
+        "max_length": 141,
+        "force_end": True,
+    }
+    assert described["not_followed"] == {"min_length": 56}
+    card = (tmp_path / "run" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "--beam_size 4 --length_penalty 2.0" in card and "--force_end`" in card and "min_length: 56" in card
+
+
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
 REFUSED = [
     ("nllb", CONFIG, {"pad_token_id": 0}, "pad_token_id", "1", "0"),
