@@ -217,15 +217,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the start symbol may be written",
         "zoo/decoding/constraints.py",
-        "ops.scatter([[special.start], [special.pad]], [LOWEST, LOWEST], (logits.shape[-1],))",
-        "ops.scatter([[special.pad]], [LOWEST], (logits.shape[-1],))",
+        'np.array([[special.start], [special.pad]], "int32")',
+        'np.array([[special.pad], [special.pad]], "int32")',
         CONSTRAINTS,
     ),
     Mutant(
         "padding may be written",
         "zoo/decoding/constraints.py",
-        "ops.scatter([[special.start], [special.pad]], [LOWEST, LOWEST], (logits.shape[-1],))",
-        "ops.scatter([[special.start]], [LOWEST], (logits.shape[-1],))",
+        'np.array([[special.start], [special.pad]], "int32")',
+        'np.array([[special.start], [special.start]], "int32")',
         CONSTRAINTS,
     ),
     Mutant(
