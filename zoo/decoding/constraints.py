@@ -4,7 +4,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import numpy as np
 from keras import ops
 
 from zoo.row_selection import take
@@ -123,8 +122,8 @@ class Constraints:
 
 def ban_special(logits: Any, special: SpecialIds) -> Any:
     """Returns float32 logits [..., V] with those of start and padding at `LOWEST`."""
-    places, values = np.array([[special.start], [special.pad]], "int32"), np.array([LOWEST, LOWEST], "float32")
-    banned = ops.scatter(places, values, (logits.shape[-1],))
+    places = ops.convert_to_tensor([[special.start], [special.pad]], "int32")
+    banned = ops.scatter(places, ops.full((2,), LOWEST, "float32"), (logits.shape[-1],))
     # Adding a vector is fused with the product that the logits come from; a selection would be one more pass.
     return ops.add(ops.cast(logits, "float32"), banned)
 

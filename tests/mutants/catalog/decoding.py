@@ -217,15 +217,15 @@ MUTANTS: list[Mutant] = [
     Mutant(
         "the start symbol may be written",
         "zoo/decoding/constraints.py",
-        'np.array([[special.start], [special.pad]], "int32")',
-        'np.array([[special.pad], [special.pad]], "int32")',
+        'ops.convert_to_tensor([[special.start], [special.pad]], "int32")',
+        'ops.convert_to_tensor([[special.pad], [special.pad]], "int32")',
         CONSTRAINTS,
     ),
     Mutant(
         "padding may be written",
         "zoo/decoding/constraints.py",
-        'np.array([[special.start], [special.pad]], "int32")',
-        'np.array([[special.start], [special.start]], "int32")',
+        'ops.convert_to_tensor([[special.start], [special.pad]], "int32")',
+        'ops.convert_to_tensor([[special.start], [special.start]], "int32")',
         CONSTRAINTS,
     ),
     Mutant(
